@@ -19,6 +19,8 @@ from embedded_broker.state.transactions import TopicPartition, TxnState
 from embedded_broker.storage.disk_space import NoSpace
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, MemoryPartition, empty_disk
 
+pytestmark = pytest.mark.tier("default")
+
 P0 = ("t", 0)
 
 

@@ -13,6 +13,8 @@ import yaml
 from replicator.config import FlowFileError, load_text
 from replicator.config.source import Fault, dotted
 
+pytestmark = pytest.mark.tier("default")
+
 REFERENCE = yaml.safe_load((Path(__file__).parents[3] / "configs/reference.yaml").read_text(encoding="utf-8"))
 ENV = {"BERLIN_SERVERS": "berlin:1", "FRANKFURT_SERVERS": "frankfurt:1", "BERLIN_PASSWORD": "x"}
 KeyPath = tuple[str | int, ...]

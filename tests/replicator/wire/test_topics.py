@@ -21,6 +21,8 @@ from replicator.wire.response_limits import BadResponse
 from replicator.wire.topics import AnyBrokerTopics, topic_questions
 from tests.replicator.wire.fake_broker import TOPIC, TOPIC_ID, Answer, FakeBroker, Leader, response, uuid_of
 
+pytestmark = pytest.mark.tier("default")
+
 LIMIT_S = 10.0
 ID = "MDEyMzQ1Njc4OWFiY2RlZg"  # TOPIC_ID as librdkafka writes it
 SLACK_S = 0.5

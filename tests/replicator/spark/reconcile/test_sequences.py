@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from replicator.spark.reconcile import sequences
 from replicator.spark.reconcile.sequences import matched, rising
 
+pytestmark = pytest.mark.tier("default")
+
 FEW = st.lists(st.integers(0, 5), max_size=30)
 
 
