@@ -19,6 +19,7 @@ from replicator.model.partition import Span
 from replicator.offset_map.fold import PlacedSection
 from replicator.offset_map.section import NO_DIGEST, MapSection
 from replicator.offset_map.varints import OFFSET_MAX
+from replicator.proof.map_cut import UpToPosition
 
 TOLD_MAX = 20
 """Breaks and wrong counts that are told; how many there are is told of all."""
@@ -67,17 +68,17 @@ class MapChain:
     breaks: list[ChainBreak] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     wrong_in_all: int = 0
-    _later: list[tuple[PlacedSection, int]] = field(default_factory=list)
+    _held: UpToPosition[tuple[PlacedSection, int]] = field(init=False)
     _order: tuple[int, int, int] = (-1, -1, -1)
     _below: bool = False  # the last section was below the origin; where one without copies stood isn't always known
 
+    def __post_init__(self) -> None:
+        self._held = UpToPosition(self.position)
+
     def add(self, placed: PlacedSection, commit_ms: int) -> None:
         """Take the next one."""
-        self._later.append((placed, commit_ms))
-        if placed.section.after <= self.position:
-            later, self._later = self._later, []
-            for one, at_ms in later:
-                self._take(one, at_ms)
+        for one, at_ms in self._held.passed(placed.section.after, (placed, commit_ms)):
+            self._take(one, at_ms)
 
     def _take(self, placed: PlacedSection, commit_ms: int) -> None:
         section = placed.section

@@ -1,4 +1,5 @@
-"""The map of one partition up to a position: what a running flow adds meanwhile is left out. Pure; used by `local`.
+"""The map of one partition up to a position: what a running flow adds meanwhile is left out. Pure; used by `local`, and
+by `map_chain`.
 
 Invariant: a position was committed with its section. So the sections that end beyond it and that no section at or below
 it follows were committed later; those that such a one follows were passed before the position was set back.
@@ -6,9 +7,29 @@ it follows were committed later; those that such a one follows were passed befor
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from replicator.offset_map.fold import PartitionFold, PlacedSection
 from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.varints import OFFSET_MAX
+
+T = TypeVar("T")
+
+
+class UpToPosition(Generic[T]):
+    """Holds back what was committed later than a position."""
+
+    def __init__(self, position: int) -> None:
+        self._position = position
+        self._later: list[T] = []
+
+    def passed(self, after: int, item: T) -> list[T]:
+        """Take the next one, whose section ends at `after`; return those that the position is now known to cover."""
+        self._later.append(item)
+        if after > self._position:
+            return []
+        passed, self._later = self._later, []
+        return passed
 
 
 class MapUpTo:
@@ -16,8 +37,7 @@ class MapUpTo:
 
     def __init__(self, source_topic_id: bytes, target_topic_id: bytes, position: int) -> None:
         self._fold = PartitionFold(source_topic_id, target_topic_id)
-        self._target_topic_id, self._position = target_topic_id, position
-        self._later: list[PlacedSection] = []
+        self._target_topic_id, self._held = target_topic_id, UpToPosition[PlacedSection](position)
         self.sections = self.copies = 0
         """How many were taken, and how many records they say that they copied."""
         self.unordered = ""
@@ -27,12 +47,8 @@ class MapUpTo:
         """Take the next one."""
         if self.unordered:
             return
-        if placed.section.after > self._position:
-            self._later.append(placed)
-            return
-        for one in (*self._later, placed):
+        for one in self._held.passed(placed.section.after, placed):
             self._take(one)
-        self._later.clear()
 
     def _take(self, placed: PlacedSection) -> None:
         try:
