@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
@@ -219,9 +218,7 @@ def test_every_login(secured: Secured, mechanism: str, tls: bool, unique: Callab
     if mechanism == "PLAIN":
         name, password = "bob", USERS["bob"]
     else:
-        which = ScramMechanism.SCRAM_SHA_256 if mechanism == "SCRAM-SHA-256" else ScramMechanism.SCRAM_SHA_512
-        made = UserScramCredentialUpsertion(name, ScramCredentialInfo(which, 4096), password.encode())
-        secured.admin.alter_user_scram_credentials([made])[name].result(clients.TIMEOUT_S)
+        secured.add_scram_user(name, mechanism, password)
     properties = secured.config(name, mechanism, tls=tls, password=password)
     with pytest.raises(NotAllowed, match=f"cluster 'here': .*the user needs Describe on topic '{topic}'"):
         _asked(properties, topic)

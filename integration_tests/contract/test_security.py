@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import subprocess
 import time
@@ -20,15 +21,14 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourcePatternType,
     ResourceType,
-    ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
 )
 from kio.schema.errors import ErrorCode
 
-from integration_tests.harness import raw
+from integration_tests.harness import acls, raw
 from integration_tests.harness.kafka_container import IMAGE, docker_problem
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.secured import USERS, Secured
 from tests.embedded_broker.security.certificates import CLIENT_PRINCIPAL
 from tests.embedded_broker.security.denials import DENIED
@@ -65,8 +65,7 @@ def test_any_salt_will_do(secured: Secured, salt: bytes) -> None:
 def _allow(broker: Secured, principal: str, resource: ResourceType, name: str, *operations: AclOperation) -> None:
     literal, allowed = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     bindings = [AclBinding(resource, name, literal, principal, "*", each, allowed) for each in operations]
-    for future in broker.admin.create_acls(bindings).values():
-        future.result(TIMEOUT_S)
+    acls.create(broker.admin, *bindings)
 
 
 def _write(config: dict[str, Any], topic: str, value: bytes = b"v") -> KafkaError | None:
@@ -93,20 +92,28 @@ def _read(config: dict[str, Any], topic: str, group: str) -> bytes:
         consumer.close()
 
 
-def _login_error(config: dict[str, Any]) -> tuple[int, str]:
-    """(code, text) of what the client is told."""
+def _refusal(config: dict[str, Any]) -> KafkaError | None:
+    """What the client is told of its login; None once it is let in."""
     errors: list[KafkaError] = []
     told: dict[str, Any] = {**config, "error_cb": errors.append}
     admin = AdminClient(told)
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
-        with pytest.raises(KafkaException):
+        with contextlib.suppress(KafkaException):
             admin.list_topics(timeout=0.3)
+            return None
         admin.poll(0)
         for error in errors:
             if error.code() != KafkaError._ALL_BROKERS_DOWN:
-                return error.code(), error.str()
+                return error
     raise AssertionError("the client was told nothing")
+
+
+def _login_error(config: dict[str, Any]) -> tuple[int, str]:
+    """(code, text) of what the client is told."""
+    error = _refusal(config)
+    assert error is not None
+    return error.code(), error.str()
 
 
 def test_without_a_right_every_api_is_refused_in_the_same_way(secured: Secured) -> None:
@@ -211,8 +218,7 @@ def test_scram_users_are_made_and_let_in_and_forgotten(secured: Secured, mechani
     which = ScramMechanism.SCRAM_SHA_256 if mechanism == "SCRAM-SHA-256" else ScramMechanism.SCRAM_SHA_512
     config = secured.config(name, mechanism, tls=tls, password="carol, s3cret")
     admin = secured.admin
-    made = UserScramCredentialUpsertion(name, ScramCredentialInfo(which, 4096), b"carol, s3cret")
-    admin.alter_user_scram_credentials([made])[name].result(TIMEOUT_S)
+    secured.add_scram_user(name, mechanism, "carol, s3cret")
     described: Any = admin.describe_user_scram_credentials([name])
     found = described[name].result(TIMEOUT_S)
     assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [(which, 4096)]
@@ -225,6 +231,7 @@ def test_scram_users_are_made_and_let_in_and_forgotten(secured: Secured, mechani
     assert code == KafkaError._AUTHENTICATION
     assert f"due to invalid credentials with SASL mechanism {mechanism}" in text
     admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, which)])[name].result(TIMEOUT_S)
+    wait_until(lambda: _refusal(config) is not None, "the broker has forgotten the user", lambda: name)
     assert _login_error(config)[0] == KafkaError._AUTHENTICATION
 
 
@@ -269,8 +276,7 @@ def test_acls_are_described_and_deleted_by_filter(secured: Secured) -> None:
     found = secured.admin.describe_acls(wanted).result(TIMEOUT_S)
     assert sorted(each.operation.name for each in found) == ["READ", "WRITE"]
     assert {each.principal for each in found} == {principal}
-    deleted = secured.admin.delete_acls([wanted])[wanted].result(TIMEOUT_S)
-    assert len(deleted) == 2
+    assert len(acls.delete(secured.admin, wanted)) == 2
     assert secured.admin.describe_acls(wanted).result(TIMEOUT_S) == []
 
 

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from integration_tests.harness import acls
 from integration_tests.harness.broker import free_port
 from integration_tests.harness.kafka_container import IMAGE, need_kafka
 from replicator.config import Config, Flow, load
@@ -63,7 +64,7 @@ class Kafka:
             AclOperation[operation],
             AclPermissionType.ALLOW,
         )
-        self.admin.create_acls([binding])[binding].result(30)
+        acls.create(self.admin, binding)
 
 
 def settings(plain: int, secured: int, inner: int, controller: int) -> dict[str, str]:

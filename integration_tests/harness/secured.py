@@ -22,11 +22,15 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 from cryptography.x509.oid import NameOID
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
+from integration_tests.harness import acls
 from integration_tests.harness.broker import Kind, free_port
 from integration_tests.harness.kafka_container import IMAGE, QUICK_START
 from tests.embedded_broker.security.certificates import Authority, Pair
@@ -186,8 +190,15 @@ class Secured:
             "log_level": 0,
         }
 
+    def add_scram_user(self, name: str, mechanism: str, password: str) -> None:
+        """Create a user with 4,096 iterations, and return once the broker lets the user in."""
+        which = ScramMechanism[mechanism.replace("-", "_")]
+        made = UserScramCredentialUpsertion(name, ScramCredentialInfo(which, 4_096), password.encode())
+        self.admin.alter_user_scram_credentials([made])[name].result(ANSWER_S_MAX)
+        AdminClient(self.config(name, mechanism, password=password)).list_topics(timeout=ANSWER_S_MAX)
+
     def allow(self, user: str, resource: str, name: str, *operations: str, prefix: bool = False) -> None:
-        """Add rights.
+        """Add rights, and return once the broker acts by them.
 
         Args:
             user: without `User:`.
@@ -203,8 +214,7 @@ class Secured:
             )
             for each in operations
         ]
-        for future in self.admin.create_acls(bindings).values():
-            future.result(ANSWER_S_MAX)
+        acls.create(self.admin, *bindings)
 
     def take_away(self, user: str, resource: str, name: str, *operations: str) -> None:
         """Remove rights that `allow` has given for exactly this name, and see that they were there."""
@@ -218,8 +228,7 @@ class Secured:
                 AclOperation[each],
                 AclPermissionType.ALLOW,
             )
-            deleted = self.admin.delete_acls([wanted])[wanted].result(ANSWER_S_MAX)
-            assert len(deleted) == 1, f"{user} had no {each} on {resource} {name}"
+            assert len(acls.delete(self.admin, wanted)) == 1, f"{user} had no {each} on {resource} {name}"
 
     def stop(self) -> None:
         """End it."""

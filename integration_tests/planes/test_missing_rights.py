@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     NewTopic,
@@ -19,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from integration_tests.harness import acls
 from integration_tests.harness.broker import Kind
 from integration_tests.harness.secured import Secured, secured_broker
 from integration_tests.planes.conftest import SOON_S, Driven, make_flow
@@ -65,12 +65,7 @@ class Scene:
         """Give alice rights; returns once the broker acts by them."""
         literal, allowed = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
         bindings = [AclBinding(kind, name, literal, "User:alice", "*", each, allowed) for each in operations]
-        for future in self._broker.admin.create_acls(bindings).values():
-            future.result(TIMEOUT_S)
-        wanted = AclBindingFilter(kind, name, literal, "User:alice", None, AclOperation.ANY, AclPermissionType.ANY)  # type: ignore[arg-type]
-        deadline = time.monotonic() + TIMEOUT_S
-        while len(self._broker.admin.describe_acls(wanted).result(TIMEOUT_S)) < len(operations):
-            assert time.monotonic() < deadline
+        acls.create(self._broker.admin, *bindings)
 
     def all_but(self, topic: str, *left: AclOperation) -> None:
         """Everything that the flow needs, but of `topic` only `left`."""
