@@ -133,7 +133,7 @@ def test_a_control_topic_that_is_lost_is_not_made_again(world: World, emptied: b
         claim_all(world, flow, setup.routes(setup.begin()).routes.values())
     control = names.control_topic(flow.name)
     if not emptied:
-        world.kafka.admin.delete_topics([control])[control].result(30)
+        world.kafka.delete(control)
     with begun(flow) as (setup, _), pytest.raises(Incident, match="control_topic_lost"):
         setup.begin()
     assert (control in world.mine()) == emptied
@@ -146,7 +146,7 @@ def test_a_target_topic_that_was_deleted_is_not_made_again(world: World) -> None
     with begun(flow) as (setup, _):
         listing = setup.begin()
         claim_all(world, flow, setup.routes(listing).routes.values())
-        world.kafka.admin.delete_topics([f"a.{topic}"])[f"a.{topic}"].result(30)
+        world.kafka.delete(f"a.{topic}")
         assert reasons(setup, listing) == {f"{topic}[0]": "target_topic_deleted"}
         assert f"a.{topic}" not in world.mine()
 

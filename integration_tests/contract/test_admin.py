@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import ConfigResource
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
@@ -60,10 +60,7 @@ def test_configs_that_nobody_set_are_described_with_their_defaults(
 def test_a_config_can_be_altered_and_the_others_stay(target: BrokerHandle, unique: Callable[[str], str]) -> None:
     name = unique("altered")
     clients.create_topic(target.bootstrap, name, configs={"retention.ms": "1000", "segment.ms": "7000"})
-    change = ConfigEntry("retention.ms", "2000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[change])
-    admin = clients.admin(target.bootstrap)
-    admin.incremental_alter_configs([resource])[resource].result(clients.TIMEOUT_S)
+    clients.set_topic_config(target.bootstrap, name, "retention.ms", "2000")
     described = clients.topic_configs(target.bootstrap, name)
     assert (described["retention.ms"], described["segment.ms"]) == ("2000", "7000")
 

@@ -15,6 +15,7 @@ from integration_tests.harness import clients, raw, wire
 from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.kafka_container import BROKER_ID
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.transacting import Producer, TransactionClient
 from integration_tests.partitions.test_plan_and_run import planned
 
@@ -93,6 +94,12 @@ def _verify(bootstrap: str, value: str) -> None:
     entry = ConfigEntry(VERIFICATION, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.BROKER, str(BROKER_ID), incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(clients.TIMEOUT_S)
+    asked = ConfigResource(ConfigResource.Type.BROKER, str(BROKER_ID))
+
+    def described() -> str:
+        return str(admin.describe_configs([asked])[asked].result(clients.TIMEOUT_S)[VERIFICATION].value)
+
+    wait_until(lambda: described() == value, f"{VERIFICATION} is {value}", described)
 
 
 def batch_from_the_past(copying: Copying, transactional_id: str) -> None:

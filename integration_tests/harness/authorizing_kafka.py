@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from confluent_kafka.admin import (
 from integration_tests.harness import acls
 from integration_tests.harness.broker import free_port
 from integration_tests.harness.kafka_container import IMAGE, need_kafka
+from integration_tests.harness.processes import wait_until
 from replicator.config import Config, Flow, load
 from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
@@ -46,9 +46,11 @@ class Kafka:
     def create(self, topic: str, partitions: int, **configs: str) -> None:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(30)
-        deadline = time.monotonic() + 30
-        while topic not in self.topics():
-            assert time.monotonic() < deadline, f"{topic} was created and does not show"
+        wait_until(lambda: topic in self.topics(), f"{topic} is there", str)
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic])[topic].result(30)
+        wait_until(lambda: topic not in self.topics(), f"{topic} is gone", str)
 
     def topics(self) -> dict[str, int]:
         listed = self.admin.list_topics(timeout=30).topics

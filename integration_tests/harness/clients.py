@@ -11,6 +11,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
+from integration_tests.harness.processes import wait_until
+
 TIMEOUT_S = 90.0
 ON_ITS_WAY = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -53,9 +55,10 @@ def settle(bootstrap: str, name: str, partitions: int) -> None:
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    """Delete a topic."""
+    """Delete a topic and return once the broker knows: the controller knows before it."""
     client = admin(bootstrap)
     client.delete_topics([name], operation_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+    wait_until(lambda: name not in topics(bootstrap), f"{name} is gone", str)
 
 
 def recreate_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
@@ -87,14 +90,12 @@ def topic_configs(bootstrap: str, name: str) -> dict[str, str]:
 
 
 def set_topic_config(bootstrap: str, name: str, key: str, value: str) -> None:
-    """Set one config of a topic, and leave the others."""
+    """Set one config of a topic, leave the others, and return once the broker has it: the controller has it before."""
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
     client = admin(bootstrap)
     client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
-    deadline = time.monotonic() + TIMEOUT_S
-    while topic_configs(bootstrap, name).get(key) != value:  # the controller has it before the broker
-        assert time.monotonic() < deadline, f"{key} of {name} isn't {value}"
+    wait_until(lambda: topic_configs(bootstrap, name).get(key) == value, f"{key} of {name} is {value}", str)
 
 
 def topics(bootstrap: str) -> dict[str, int]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from integration_tests.harness import clients
 from integration_tests.harness.processes import wait_until
@@ -266,10 +265,7 @@ def _delete(bootstrap: str, starts: Mapping[Partition, int]) -> None:
 
 
 def set_compacted(bootstrap: str, topic: str) -> None:
-    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    client = clients.admin(bootstrap)
-    client.incremental_alter_configs([resource])[resource].result(clients.TIMEOUT_S)
+    clients.set_topic_config(bootstrap, topic, "cleanup.policy", "compact")
 
 
 class _Writers:
