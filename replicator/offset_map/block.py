@@ -93,7 +93,7 @@ def decode_block(data: bytes) -> MapBlock:
         raise NewerBlock(f"version {version} of the map's format")
     if version != VERSION or kind != RAW:
         raise BadBlock(f"version {version}, kind {kind}")
-    generation, lane = reader.number(), reader.number()
+    generation, lane = reader.numbers(2)
     (commit_ms,) = _TIME.unpack(reader.take(8))
     count = reader.count("sections", SECTION_BYTES_MIN, PART_BYTES_MAX)
     sections: list[MapSection] = []
@@ -178,17 +178,16 @@ def _put_others(out: bytearray, entries: Sequence[SetAside] | Sequence[DroppedRe
 
 
 def _decoded(reader: VarintReader, topic: bytes, runs_max: int) -> MapSection:
-    flags = reader.take(1)[0]
+    flags = reader.byte()
     if flags & ~_KNOWN_FLAGS or (flags & SAME_TOPIC and not topic):
         raise BadBlock(f"flags {flags:#x}")
     topic_id = topic if flags & SAME_TOPIC else reader.take(16)
-    partition, before, span = reader.number(), reader.number(), reader.number()
-    epoch, first_target, count = reader.number() - 1, reader.number() - 1, reader.number()
-    digest_kind = reader.take(1)[0]
+    partition, before, span, epoch, first_target, count = reader.numbers(6)
+    digest_kind = reader.byte()
     digest = b"" if digest_kind == NO_DIGEST else reader.take(DIGEST_BYTES)
-    log_start = reader.number() - 1
+    log_start = reader.number()
     repaired_from = 0 if span == 0 else before  # a claim has no entries
-    runs = tuple(_runs(reader, repaired_from, runs_max))
+    runs = _runs(reader, repaired_from, runs_max)
     aside = tuple(_aside(reader, repaired_from)) if flags & ASIDE else ()
     dropped = tuple(_dropped(reader, repaired_from)) if flags & DROPPED else ()
     return MapSection(
@@ -196,9 +195,9 @@ def _decoded(reader: VarintReader, topic: bytes, runs_max: int) -> MapSection:
         partition=partition,
         before=before,
         after=before + span,
-        leader_epoch=epoch,
-        log_start=log_start,
-        first_target=first_target,
+        leader_epoch=epoch - 1,
+        log_start=log_start - 1,
+        first_target=first_target - 1,
         count=count,
         digest_kind=digest_kind,
         digest=digest,
@@ -211,13 +210,17 @@ def _decoded(reader: VarintReader, topic: bytes, runs_max: int) -> MapSection:
     )
 
 
-def _runs(reader: VarintReader, at: int, most: int) -> Iterator[Span]:
-    for _ in range(reader.count("runs", 2, most)):
-        first = at + reader.number()
-        at = first + reader.number()
-        if at > OFFSET_MAX:
-            raise BadBlock("a run beyond all offsets")
-        yield first, at
+def _runs(reader: VarintReader, at: int, most: int) -> tuple[Span, ...]:
+    count = reader.count("runs", 2, most)
+    found: list[Span] = []
+    numbers = iter(reader.numbers(2 * count))
+    for gap, length in zip(numbers, numbers, strict=True):
+        first = at + gap
+        at = first + length
+        found.append((first, at))
+    if at > OFFSET_MAX:
+        raise BadBlock("a run beyond all offsets")
+    return tuple(found)
 
 
 def _aside(reader: VarintReader, at: int) -> Iterator[SetAside]:

@@ -11,7 +11,6 @@ import binascii
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 from replicator.model.partition import Span
@@ -102,20 +101,29 @@ class MapSection:
             return "no topic id of 16 bytes, or no partition"
         if not 0 <= self.before <= self.after <= OFFSET_MAX:
             return f"a position that goes from {self.before} to {self.after}"
-        known = (self.leader_epoch, self.log_start, self.first_target)
-        if min(known) < -1 or max(known) >= OFFSET_MAX or not 0 <= self.count <= OFFSET_MAX:
-            return f"epoch, log start and first target offset {known}, count {self.count}"
+        epoch, log_start, target = self.leader_epoch, self.log_start, self.first_target
+        known = -1 <= epoch < OFFSET_MAX and -1 <= log_start < OFFSET_MAX and -1 <= target < OFFSET_MAX
+        if not known or not 0 <= self.count <= OFFSET_MAX:
+            return f"epoch {epoch}, log start {log_start}, first target offset {target}, count {self.count}"
         if not 0 <= self.digest_kind <= 255 or len(self.digest) != (DIGEST_BYTES if self.digest_kind else 0):
             return f"a digest of kind {self.digest_kind} with {len(self.digest)} bytes"
-        start, records = self.source_start, self.records
-        entries = [spans for spans in (self.runs, _spans(self.aside), _spans(self.dropped)) if spans]
-        if not all(_ascending(spans, start, self.after) for spans in entries):
+        return self._wrong_entries()
+
+    def _wrong_entries(self) -> str:
+        records, repair, start = 0, self.repair, self.source_start
+        at, ascending, joined = start, True, False
+        for first, end in self.runs:  # in one pass, since most transactions of a quiet flow are one run of one record
+            ascending = ascending and at <= first < end
+            joined = joined or (records > 0 and first == at)
+            records, at = records + end - first, end
+        others = [_spans(entries) for entries in (self.aside, self.dropped) if entries]
+        if not ascending or at > self.after or not all(_ascending(spans, start, self.after) for spans in others):
             return f"source offsets out of order, or not in {start} to {self.after}"
-        if any(one[1] == other[0] for one, other in pairwise(self.runs)):
+        if joined:
             return "two runs that are one"
-        if not self.repair and self.count < records:
+        if not repair and self.count < records:
             return f"{records} copies of {self.count} in all"
-        if self.gap and (self.before == self.after or entries):
+        if self.gap and (self.before == self.after or self.runs or others):
             return "records in a gap"
         if self.runs and not 0 <= self.first_target <= OFFSET_MAX - records:
             return f"{records} copies at target offset {self.first_target}"

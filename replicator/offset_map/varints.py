@@ -37,21 +37,30 @@ class VarintReader:
 
     def number(self) -> int:
         """Read a number from 0 to OFFSET_MAX. Raises BadBlock."""
+        return self.numbers(1)[0]
+
+    def numbers(self, count: int) -> list[int]:
+        """Read so many numbers. Raises BadBlock."""
         data, at = self.data, self.at
-        value = shift = 0
-        while True:
-            if at >= len(data):
-                raise BadBlock("ends inside a number")
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 56:  # nine bytes hold 63 bits
-                raise BadBlock("a number longer than 63 bits")
+        found: list[int] = []
+        try:
+            for _ in range(count):
+                byte = value = data[at]
+                at += 1
+                if byte > 0x7F:
+                    value, shift = byte & 0x7F, 7
+                    while byte > 0x7F:
+                        if shift > 56:  # nine bytes hold 63 bits
+                            raise BadBlock("a number longer than 63 bits")
+                        byte = data[at]
+                        at += 1
+                        value |= (byte & 0x7F) << shift
+                        shift += 7
+                found.append(value)
+        except IndexError:
+            raise BadBlock("ends inside a number") from None
         self.at = at
-        return value
+        return found
 
     def count(self, what: str, bytes_min: int, most: int) -> int:
         """Read how many items follow, each of at least `bytes_min` bytes, `most` in all.
@@ -64,9 +73,15 @@ class VarintReader:
             raise BadBlock(f"{count} {what} in {self.left} bytes")
         return count
 
+    def byte(self) -> int:
+        """Read one byte. Raises BadBlock."""
+        return self.take(1)[0]
+
     def take(self, length: int) -> bytes:
         """Read so many bytes. Raises BadBlock."""
-        if length > self.left:
-            raise BadBlock(f"{length} bytes expected, {self.left} left")
-        self.at += length
-        return bytes(self.data[self.at - length : self.at])
+        at = self.at
+        found = self.data[at : at + length]
+        if len(found) != length:
+            raise BadBlock(f"{length} bytes expected, {len(found)} left")
+        self.at = at + length
+        return found
