@@ -17,18 +17,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from replicator.jobs.repair_spans import Missing
 from replicator.model.partition import Span
+from replicator.offset_map.repair_rule import is_superseded
+from replicator.offset_map.verdicts import LastOfKey
 from replicator.planes.contract import RecordIdentity
 
 SPANS_NAMED_MAX = 1_000
-
-
-class _Last(NamedTuple):
-    offset: int
-    digest: bytes
 
 
 @dataclass(slots=True)
@@ -55,7 +51,7 @@ class Asked:
         self._there: Counter[bytes] = Counter()
         self._here: Counter[bytes] = Counter()
         self._keys: set[bytes] = set()
-        self._last_there: dict[bytes, _Last] = {}
+        self._last_there: dict[bytes, LastOfKey] = {}
         self._last_here: dict[bytes, int] = {}
         self._first_here: dict[tuple[bytes, bytes], int] = {}  # of the key and digest that stand last on the target
 
@@ -72,7 +68,7 @@ class Asked:
             if digest in self._asked:
                 self._there[digest] += 1
             if key in self._keys:
-                self._last_there[key] = _Last(offset, digest)
+                self._last_there[key] = LastOfKey(offset, digest)
 
     @property
     def needs_source(self) -> bool:
@@ -115,12 +111,10 @@ class Asked:
     def _superseded(self, span: Missing, record: RecordIdentity) -> bool:
         if record.key is None or not self._compacted:
             return False
-        if self._last_here.get(record.key, record.offset) > record.offset:
-            return True
         last = self._last_there.get(record.key)
-        if last is None or last.digest == record.digest or last.offset <= span.after:
-            return False
-        return not self._first_here.get((record.key, last.digest), record.offset) < record.offset
+        if last is not None:
+            last = last._replace(source=self._first_here.get((record.key, last.digest)))
+        return is_superseded(record.offset, record.digest, self._last_here.get(record.key), last, span.after)
 
 
 def _add(spans: list[Span], offset: int) -> None:

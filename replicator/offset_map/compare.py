@@ -17,6 +17,7 @@ from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.places import LeftOver, at_their_places, is_judged
 from replicator.offset_map.verdicts import (
     ComparedRecord,
+    LastOfKey,
     MapComparison,
     MapFinding,
     MapVerdict,
@@ -45,7 +46,7 @@ def compare(
 
     Args:
         evidence: asked for after all rows were read once.
-        for_repair: whether `unjudged` is wanted, for which the target is read again.
+        for_repair: whether `unjudged` and `last_on_target` are wanted, for which the target is read again.
         left_max: how many records may be kept in memory that don't stand where the map says. Raises TooManyLeft.
     """
     found = MapComparison()
@@ -57,9 +58,12 @@ def compare(
         again.source(row for row in source() if row.offset < mapped.passed)
         if for_repair or (known.target_compacted and again.asks_target):
             again.target(mapped, target())
+        if for_repair and known.target_compacted and again.last_on_target:
+            again.source_of_last(row for row in source() if row.offset < mapped.passed)
     match_by_content(mapped, left, found, lambda row, place: is_explained(row, place, known, again))
     found.target_compacted = known.target_compacted
     found.last_of_key, found.unjudged = again.last_of_key, again.unjudged
+    found.last_on_target = again.last_on_target
     for row in left.source.values():
         found.records[row.offset] = row
         found.say(_of_source(mapped, row, left, known, again, found))
@@ -124,6 +128,7 @@ class _ReadAgain:
         self.standing: set[bytes] = set()
         """Keys of tombstones of which the target has any record."""
         self.unjudged: defaultdict[bytes, int] = defaultdict(int)
+        self.last_on_target: dict[bytes, LastOfKey] = {}
 
     @property
     def asks_target(self) -> bool:
@@ -143,6 +148,14 @@ class _ReadAgain:
                 self.unjudged[row.digest] += 1
             if row.key is not None and row.key in self._tombstones:
                 self.standing.add(row.key)
+            if row.key is not None and row.key in self._keys:
+                self.last_on_target[row.key] = LastOfKey(row.offset, row.digest)
+
+    def source_of_last(self, rows: Iterable[ComparedRecord]) -> None:
+        for row in rows:
+            last = self.last_on_target.get(row.key) if row.key is not None else None
+            if row.key is not None and last is not None and last.source is None and last.digest == row.digest:
+                self.last_on_target[row.key] = last._replace(source=row.offset)
 
 
 def _of_source(

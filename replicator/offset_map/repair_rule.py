@@ -1,46 +1,58 @@
 """What a repair copies, by a comparison that was made after its fence and with no transaction of the map open. Pure.
 
+`is_superseded` is asked by repairs that know of no map, too (`jobs.repair_decision`).
+
 Invariants
 - What is missing is copied, whether the map names it or not: a record that was skipped has no place.
 - What was altered, or has changed on the source, is copied only if that was asked for.
 - No record is copied while one of the target equals it that isn't known to be another's copy: such a one stands for it,
   one for one, as among those that are judged.
 - In a compacted topic only the last record of a key below the position is copied. The source says which that is: keys
-  of the target may have been deleted since.
+  of the target may have been deleted since. Nor is it copied where the target has a record of the key, behind its
+  place, that isn't known to be an older one: whatever stands last is what the cleaner keeps.
+- What nothing tells to be lost is not copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from replicator.offset_map.verdicts import MapComparison, MapFinding, MapVerdict
+from replicator.offset_map.verdicts import LastOfKey, MapComparison, MapFinding, MapVerdict
 
-NotCopied = Literal["not_asked_for", "standing", "superseded", "without_key"]
+NotCopied = Literal["not_asked_for", "standing", "unproven", "superseded", "without_key"]
 ON_REQUEST = frozenset({MapVerdict.ALTERED, MapVerdict.SOURCE_CHANGED})
 
 
 @dataclass(slots=True)
 class RepairChoice:
-    """Source offsets that are copied, ascending, and those that are not, with the reason."""
+    """Source offsets that are copied, ascending, and those that are not, with the reason; `unproven`: why these are."""
 
     copied: list[int] = field(default_factory=list)
     left: dict[int, NotCopied] = field(default_factory=dict)
+    unproven: dict[int, str] = field(default_factory=dict)
 
 
-def records_to_copy(found: MapComparison, also: Collection[MapVerdict] = ()) -> RepairChoice:
+def records_to_copy(
+    found: MapComparison, also: Collection[MapVerdict] = (), unproven: Mapping[int, str] | None = None
+) -> RepairChoice:
     """Choose what is copied again, of what has no copy.
 
     Args:
         also: which verdicts of ON_REQUEST are asked for.
+        unproven: why it can't be told of a missing record that it is a loss, by source offset.
     """
+    untold = unproven or {}
     choice = RepairChoice()
     standing = dict(found.unjudged)
     for finding in found.findings:
         if finding.source is None or finding.verdict not in ON_REQUEST | {MapVerdict.MISSING}:
             continue
         reason = _against(found, finding, also, standing)
+        if reason is None and finding.source in untold:
+            reason = "unproven"
+            choice.unproven[finding.source] = untold[finding.source]
         if reason is None:
             choice.copied.append(finding.source)
         else:
@@ -64,9 +76,21 @@ def _against(
         return None
     if row.key is None:
         return "without_key"
-    return "superseded" if is_superseded(found, row.key, row.offset) else None
+    last_here, there = found.last_of_key.get(row.key), found.last_on_target.get(row.key)
+    after = -1 if finding.target is None else finding.target
+    return "superseded" if is_superseded(row.offset, row.digest, last_here, there, after) else None
 
 
-def is_superseded(found: MapComparison, key: bytes, offset: int) -> bool:
-    """Whether the source has a later record of the key below the position."""
-    return found.last_of_key.get(key, offset) > offset
+def is_superseded(offset: int, digest: bytes, last_here: int | None, there: LastOfKey | None, after: int) -> bool:
+    """Whether a copy of a source record would bury a later record of its key, in a compacted topic.
+
+    Args:
+        last_here: the key's last source offset below the position.
+        there: the key's last record on the target.
+        after: the target offset behind which the copy would have stood: what the target has up to there is older.
+    """
+    if last_here is not None and last_here > offset:
+        return True
+    if there is None or there.digest == digest or there.offset <= after:
+        return False
+    return there.source is None or there.source >= offset

@@ -27,6 +27,14 @@ Rows = Callable[[], Iterable[ComparedRecord]]
 """Reads a side's committed records, ascending by offset; called once, or twice where something differs."""
 
 
+class LastOfKey(NamedTuple):
+    """The last record of a key that the target has, and the first source offset at which its equal stands, if any."""
+
+    offset: int
+    digest: bytes
+    source: int | None = None
+
+
 class MapVerdict(StrEnum):
     """What became of a record of the source, or where one of the target comes from."""
 
@@ -83,6 +91,7 @@ class MapComparison:
         records: the source's records of the findings that have no copy, by source offset.
         left: the target's records of the findings without a source record, by target offset.
         last_of_key: of their keys, the last source offset below the bound.
+        last_on_target: in a compacted topic, of their keys the last record of the target.
         unjudged: how many records of the target with their digests stand where nothing is judged.
         doubts: what makes the map doubtful, by name, with how many records show it.
         target_compacted: whether the target's topic is compacted.
@@ -95,6 +104,7 @@ class MapComparison:
     records: dict[int, ComparedRecord] = field(default_factory=dict)
     left: dict[int, ComparedRecord] = field(default_factory=dict)
     last_of_key: dict[bytes, int] = field(default_factory=dict)
+    last_on_target: dict[bytes, LastOfKey] = field(default_factory=dict)
     unjudged: dict[bytes, int] = field(default_factory=dict)
     doubts: Counter[str] = field(default_factory=Counter)
     target_compacted: bool = False

@@ -101,7 +101,13 @@ def check_repair(world: MapWorld, drawn: random.Random) -> None:
     before, last_before = counted(world), last_of_keys(world.target.records(world.target.end))
     here = Counter(made.content for _, made in world.source.records(world.position))
     source_last = last_of_keys(world.source.records(world.position))
+    places, others = mapped_of(world, OFFSET_MAX).by_source, last_of_others(world)
     copied = repair(world, also)
+    for offset in copied if world.compacted_target else ():
+        place, made = places.place(offset), world.source.entries[offset].made
+        if made is not None and made.key in others:
+            assert place is not None, f"source offset {offset} buries another's record of its key"
+            assert others[made.key] < place, f"source offset {offset} buries another's record of its key"
     now, last_now = counted(world), last_of_keys(world.target.records(world.target.end))
     for content, count in now.items():
         assert count <= max(before[content], here[content]), f"content {content}: {count} of {here[content]} doubled"
@@ -124,6 +130,18 @@ def counted(world: MapWorld) -> Counter[int]:
         for offset, made in world.target.records(world.target.end)
         if (entries[offset].source or (number, 0))[0] == number
     )
+
+
+def last_of_others(world: MapWorld) -> dict[bytes, int]:
+    """Where somebody else's record, which no record of the source equals, is its key's last one on the target."""
+    here = {made.content for _, made in world.source.records(world.source.end)}
+    last = {made.key: offset for offset, made in world.target.records(world.target.end) if made.key is not None}
+    entries = world.target.entries
+    return {
+        key: offset
+        for key, offset in last.items()
+        if entries[offset].source is None and entries[offset].made.content not in here  # type: ignore[union-attr]
+    }
 
 
 def last_of_keys(records: object) -> dict[bytes, Made]:

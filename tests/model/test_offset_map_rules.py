@@ -162,7 +162,13 @@ def compaction_explains_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def earlier_records_of_a_key_are_copied(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(repair_rule, "is_superseded", lambda found, key, offset: False)
+    asked = repair_rule.is_superseded
+    patch.setattr(repair_rule, "is_superseded", lambda offset, digest, _, *there: asked(offset, digest, None, *there))
+
+
+def what_others_wrote_of_a_key_is_buried(patch: pytest.MonkeyPatch) -> None:
+    asked = repair_rule.is_superseded
+    patch.setattr(repair_rule, "is_superseded", lambda offset, digest, here, *_: asked(offset, digest, here, None, -1))
 
 
 def what_is_not_judged_is_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -216,6 +222,7 @@ RULES: Sequence[tuple[Patch, str]] = (
     (tombstones_may_always_go, "others write, compacted"),
     (compaction_explains_nothing, "target compacted"),
     (earlier_records_of_a_key_are_copied, "compacted and damaged"),
+    (what_others_wrote_of_a_key_is_buried, "compacted and damaged"),
     (what_is_not_judged_is_ignored, "all"),
     (only_claimed_records_are_copied, "copier skips"),
 )
