@@ -8,6 +8,7 @@ where it was read, because each round would write it again under exactly-once ru
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,8 @@ from replicator.model.names import INTERNAL_PREFIX
 
 TOPIC_BYTES_MAX = 249
 _SAMPLES = ("orders", "a", "payments.eu", "x-1")
-_HOPS_MAX = 32
+_COPIES_MAX = 1_000
+"""Copies of copies of one topic that are looked at: more come from flows that feed one another in all ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +106,15 @@ def _all_conflicts(
 ) -> list[Conflict]:
     found: list[Conflict] = []
     place = _places(flows, identity)
-    names = _names(flows, place, topics)
+    chains = _Chains(flows, place)
+    names = _names(flows, place, topics, chains)
     origin: dict[tuple[str, str], tuple[str, str]] = {}
     for flow in flows:
         for topic in sorted(name for name in names[place[flow.source.name]] if selects(flow, name)):
             found.extend(_name_faults(flow, topic))
             found.extend(_shared_target(flow, topic, place, origin))
-            found.extend(_self_feeding(flow, topic, flows, place))
+            if endless := chains.endless(flow, topic):
+                found.append(Conflict(flow.name, topic, endless))
     return found
 
 
@@ -129,7 +133,51 @@ def _places(flows: list[Flow], identity: Mapping[str, str]) -> dict[str, str]:
     return place
 
 
-def _names(flows: list[Flow], place: Mapping[str, str], topics: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+class _Chains:
+    """Follows topics through all flows: copies, copies of those, and so on.
+
+    A topic that comes back to its flow would be copied without an end. Such a topic isn't copied by that flow, so a
+    chain that is passes each flow once, and what it makes is finite.
+    """
+
+    def __init__(self, flows: list[Flow], place: Mapping[str, str]) -> None:
+        self._flows, self._place = flows, place
+        self._known: dict[tuple[str, str], str] = {}
+
+    def endless(self, flow: Flow, topic: str) -> str:
+        """Say why copying this topic would never end; empty if it does."""
+        key = (flow.name, topic)
+        if key not in self._known:
+            self._known[key] = self._followed(flow, topic)
+        return self._known[key]
+
+    def _followed(self, flow: Flow, topic: str) -> str:
+        start = (self._place[flow.target.name], target_topic(flow, topic))
+        ahead: deque[tuple[str, str, tuple[str, ...]]] = deque([(*start, (flow.name,))])
+        seen = {start}
+        while ahead:
+            where, name, path = ahead.popleft()  # the shortest way back first
+            for follower in self._flows:
+                if self._place[follower.source.name] != where or not selects(follower, name):
+                    continue
+                if follower.name == flow.name:
+                    return _loop_message(flow, topic, name, path)
+                step = (self._place[follower.target.name], target_topic(follower, name))
+                if step in seen or follower.name in path:
+                    continue
+                if len(seen) == _COPIES_MAX:
+                    return (
+                        f"its copies would be copied on without an end: {topic!r} becomes more than {_COPIES_MAX:,} "
+                        f"topics, such as {name!r} ({' → '.join(path)}); exclude names or rename"
+                    )
+                seen.add(step)
+                ahead.append((*step, (*path, follower.name)))
+        return ""
+
+
+def _names(
+    flows: list[Flow], place: Mapping[str, str], topics: Mapping[str, Iterable[str]], chains: _Chains
+) -> dict[str, set[str]]:
     """Topic names by cluster: those known or else samples, and those that flows will write there.
 
     A chain without a loop passes each flow once, so as many rounds as flows find all names.
@@ -143,7 +191,8 @@ def _names(flows: list[Flow], place: Mapping[str, str], topics: Mapping[str, Ite
         names.setdefault(here, set(samples))
     for _ in flows:
         for flow in flows:
-            written = {target_topic(flow, name) for name in names[place[flow.source.name]] if selects(flow, name)}
+            read = [name for name in names[place[flow.source.name]] if selects(flow, name)]
+            written = {target_topic(flow, name) for name in read if not chains.endless(flow, name)}
             names[place[flow.target.name]] |= {name for name in written if len(name) <= TOPIC_BYTES_MAX}
     return names
 
@@ -177,25 +226,6 @@ def _shared_target(
     else:
         why = f"would write {name!r} on {flow.target.name!r}, as flow {first[0]!r} would (from {first[1]!r})"
     yield Conflict(flow.name, topic, why)
-
-
-def _self_feeding(flow: Flow, topic: str, flows: list[Flow], place: Mapping[str, str]) -> Iterator[Conflict]:
-    """Follows a topic through all flows; a chain that comes back to its first flow never ends."""
-    start = (place[flow.target.name], target_topic(flow, topic))
-    ahead: list[tuple[str, str, tuple[str, ...]]] = [(*start, (flow.name,))]
-    seen = {start}
-    while ahead:
-        where, name, path = ahead.pop()
-        for follower in flows:
-            if place[follower.source.name] != where or not selects(follower, name):
-                continue
-            if follower.name == flow.name:
-                yield Conflict(flow.name, topic, _loop_message(flow, topic, name, path))
-                return
-            step = (place[follower.target.name], target_topic(follower, name))
-            if step not in seen and len(path) < _HOPS_MAX:
-                seen.add(step)
-                ahead.append((*step, (*path, follower.name)))
 
 
 def _loop_message(flow: Flow, topic: str, name: str, path: tuple[str, ...]) -> str:

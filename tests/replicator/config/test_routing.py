@@ -162,6 +162,28 @@ def test_names_that_kafka_does_not_take() -> None:
     assert fault.startswith("flows.f: rename makes '__t' of 't': names with __ are internal")
 
 
+def shaped(*shapes: tuple[str, str, str, str]) -> list[Flow]:
+    """Flows f0, f1, … by source, target, pattern and rename, that nobody has checked."""
+    base, clusters = flow("topics: [x]"), config("f: {source: a, target: b, topics: [x]}").clusters
+    return [
+        base.model_copy(
+            update={"name": f"f{n}", "source": clusters[s], "target": clusters[t], "topics": (p,), "rename": r}
+        )
+        for n, (s, t, p, r) in enumerate(shapes)
+    ]
+
+
+@pytest.mark.parametrize("circles", [2, 3, 12])
+def test_a_topic_that_leads_into_circles_of_others_is_followed_to_an_end(circles: int) -> None:
+    """Names of names in all orders of the flows would fill the memory."""
+    flows = shaped(("a", "c", "^.*", "a.{topic}"), *(("c", "c", "^.*", f"p{n}.{{topic}}") for n in range(circles)))
+    found = {it.flow: it.message for it in routing.conflicts(flows, {"a": [f"t{n}" for n in range(50)], "c": ["x"]})}
+    assert found.keys() - {"f0"} == {f"f{n + 1}" for n in range(circles)}
+    assert all("would feed itself" in message for name, message in found.items() if name != "f0")
+    assert ("f0" in found) == (circles == 12)
+    assert circles < 12 or found["f0"].startswith("its copies would be copied on without an end: ")
+
+
 NAMES = st.lists(st.text("ab.", min_size=1, max_size=4), max_size=6, unique=True)
 PATTERNS = st.sampled_from(["^.*", "^a.*", "^b.*", "^[ab]", "^.*b"])
 RENAMES = st.sampled_from(["{topic}", "{source}.{topic}", "a{topic}", "b.{topic}"])
@@ -174,14 +196,7 @@ def test_without_conflict_target_topics_are_unique_and_copying_ends(
     shapes: list[tuple[str, str, str, str]], topics: dict[str, list[str]]
 ) -> None:
     """Simulates copying round by round: each (target, name) has one writer, and no flow sees its own output."""
-    base = flow("topics: [x]")
-    clusters = config("f: {source: a, target: b, topics: [x]}").clusters
-    flows = [
-        base.model_copy(
-            update={"name": f"f{n}", "source": clusters[s], "target": clusters[t], "topics": (p,), "rename": r}
-        )
-        for n, (s, t, p, r) in enumerate(shapes)
-    ]
+    flows = shaped(*shapes)
     if routing.conflicts(flows, topics):
         return
     ways: dict[tuple[str, str], tuple[str, ...]] = {(c, name): () for c in topics for name in topics[c]}
