@@ -43,6 +43,7 @@ Examples:
   eos-replicate reconcile -c flows.yaml --flow orders \\
       --master spark://host:7077 --conf spark.cores.max=16
   eos-replicate reconcile -c flows.yaml --flow orders --local
+  eos-replicate reconcile -c flows.yaml --flow orders --local --repair plan
 
 Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered. What retention
 or compaction removed on either side is listed separately and is no difference. Where the clusters have no evidence
@@ -131,13 +132,13 @@ def reconcile(
     It may run while the flow runs: what is in flight is not compared. Nothing is changed on either side, unless by
     --repair apply. Needs Java 17 or later and eos-replicate[spark], but with --local.
     """
-    from cli.commands import reconcile_local, reconcile_repair
+    from cli.commands import reconcile_local, reconcile_local_repair, reconcile_repair
     from replicator import config
     from replicator.model.errors import ConfigError
 
     if local:
-        asked = {"--quick": quick, "--deep": deep, "--repair": wanted, "--from": start, "--to": end}
-        reconcile_local.refuse({**asked, "--take-over": take_over, "--master": master, "--conf": conf})
+        asked = {"--quick": quick, "--deep": deep, "--from": start, "--to": end, "--master": master, "--conf": conf}
+        reconcile_local.refuse(asked)
     if quick and deep:
         raise ConfigError("--quick and --deep exclude each other")
     window = (time_ms("--from", start), time_ms("--to", end))
@@ -149,10 +150,12 @@ def reconcile(
     flow = one(loaded, path, name)
     mode: Mode = "quick" if quick else "deep" if deep else "full"
     reconcile_repair.refuse(wanted, mode, window, take_over)
-    repairing = reconcile_repair.Repairing(loaded, flow, wanted, take_over) if wanted and not local else None
     if local:
-        outcome = reconcile_local.run(flow, split(topics), set(partitions), out, values=not no_values)
-        return _shown(outcome, out, accept, as_json)
+        repair = reconcile_local_repair.LocalRepair(loaded, flow, wanted, take_over) if wanted else None
+        scope = reconcile_local.LocalScope(split(topics), set(partitions), not no_values)
+        code = _shown(reconcile_local.run(flow, scope, out, repair), out, accept, as_json)
+        return repair.code if repair is not None and repair.code else code
+    repairing = reconcile_repair.Repairing(loaded, flow, wanted, take_over) if wanted else None
     outcome = _run(loaded, flow, split(topics), window, mode, out, master, conf, repairing, values=not no_values)
     code = _shown(outcome, out, accept, as_json)
     return repairing.code if repairing is not None and repairing.code else code

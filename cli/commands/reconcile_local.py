@@ -1,9 +1,9 @@
-"""What `reconcile` does with --local: compares by the offset map, in this process."""
+"""What `reconcile` does with --local: compares by the offset map, in this process, and repairs by that."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from cli import __version__
 from cli.options import patience_ms
 
 if TYPE_CHECKING:
+    from cli.commands.reconcile_local_repair import LocalRepair
     from replicator.config import Flow
     from replicator.proof.outcome import Outcome
     from replicator.proof.snapshot import Snapshot
@@ -25,17 +26,25 @@ def refuse(given: dict[str, Any]) -> None:
         raise ConfigError(f"{' and '.join(wrong)}: not with --local, which compares by the offset map, without Spark")
 
 
-def run(flow: Flow, topics: Collection[str], partitions: Collection[int], out: str | None, *, values: bool) -> Outcome:
-    """Compare, write the report, and return the outcome.
+@dataclass(frozen=True, slots=True)
+class LocalScope:
+    """Which topics, and which partitions by their numbers; all when empty. `values`: whether the outcome may hold parts
+    of the fields of altered records."""
 
-    Args:
-        partitions: numbers of partitions; all when empty.
+    topics: Collection[str] = ()
+    partitions: Collection[int] = ()
+    values: bool = True
 
-    Raises ConfigError, and what `reconcile_local` does.
+
+def run(flow: Flow, scope: LocalScope, out: str | None, repair: LocalRepair | None) -> Outcome:
+    """Compare, repair if that is asked for, write the report, and return the outcome.
+
+    Raises ConfigError, what `reconcile_local` does, and what a repair does.
     """
     from rich.console import Console
 
     from cli.commands.reconcile_progress import LocalProgress
+    from cli.stopping import Stopping
     from replicator.proof import local_report, map_place, snapshot
     from replicator.proof.local import reconcile_local
     from replicator.proof.report_directory import check_unused
@@ -43,12 +52,17 @@ def run(flow: Flow, topics: Collection[str], partitions: Collection[int], out: s
     map_place.refuse_delivery(flow)
     if out is not None:
         check_unused(Path(out))
-    with LocalProgress(Console(stderr=True), flow.name) as progress:
+    with Stopping() as stopping, LocalProgress(Console(stderr=True), flow.name) as progress:
         progress.step("asking both clusters")
+        if repair is not None:
+            repair.begin()
         patience = patience_ms(flow)
-        taken = snapshot.take(flow, topics, snapshot.Window(), connect_timeout_ms=patience, time_ms_max=None)
-        result = reconcile_local(flow, chosen(taken, partitions), progress, values=values)
+        taken = snapshot.take(flow, scope.topics, snapshot.Window(), connect_timeout_ms=patience, time_ms_max=None)
+        wanted = chosen(taken, scope.partitions)
+        result = reconcile_local(flow, wanted, progress, values=scope.values, for_repair=repair is not None)
         outcome = replace(result.outcome, tool_version=__version__)
+        if repair is not None:
+            outcome = repair.finish(outcome, result, stopping, progress.update)
         if out is not None:
             progress.step(f"writing {out}")
             local_report.write(result, outcome, Path(out))

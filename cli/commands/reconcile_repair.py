@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
+    from replicator.jobs.repair import RepairSummary
+    from replicator.jobs.repair_by_map import RepairByMap
     from replicator.jobs.repair_plan import PlannedPartition
-    from replicator.jobs.repair_spans import Missing
+    from replicator.jobs.repair_spans import Missing, RepairRequest
     from replicator.model.partition import Partition
     from replicator.proof.outcome import Mode, Outcome
     from replicator.proof.snapshot import Snapshot
@@ -54,10 +56,6 @@ class Repairing:
     def finish(self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
         """After the comparison: with `plan` what would be copied, with `apply` the repair; `code` is then 4 where
         incidents stopped it. Raises KeyboardInterrupt where a plan was stopped: it would leave out partitions."""
-        import structlog
-
-        from replicator import failpoints, logs
-        from replicator.jobs.repair import RepairJob
         from replicator.jobs.repair_plan import planned
         from replicator.jobs.repair_spans import RepairRequest
         from replicator.spark.reconcile import missing
@@ -66,13 +64,8 @@ class Repairing:
         plans: dict[Partition, PlannedPartition] = {}
         wanted = missing.damage(outcome, taken, self._found)
         if self._wanted == "apply" and wanted:
-            say("copying missing records again")
-            logs.configure("text", "warning")
             request = RepairRequest(wanted, self._known, self._take_over)
-            failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
-            job = RepairJob(self._flow, self._loaded, request, structlog.get_logger(), failpoint, say)
-            with stopping.asks(job.stop):
-                summary = job.run()
+            summary = run_repair(self._loaded, self._flow, request, stopping, say)
             self.code = 4 if summary.incident is not None else 0
         elif wanted:
             say("asking both sides about missing records")
@@ -82,6 +75,33 @@ class Repairing:
             if asked.is_set():
                 raise KeyboardInterrupt
         return replace(outcome, repair=missing.repair_report(outcome, self._found, summary, plans))
+
+
+def run_repair(
+    loaded: Config,
+    flow: Flow,
+    request: RepairRequest | RepairByMap,
+    stopping: Stopping,
+    say: Callable[[str], None],
+    stop: Callable[[], object] = lambda: None,
+) -> RepairSummary:
+    """Copy again what is missing. `stop` is called besides when it is asked to stop. Raises as `RepairJob.run`."""
+    import structlog
+
+    from replicator import failpoints, logs
+    from replicator.jobs.repair import RepairJob
+
+    say("copying missing records again")
+    logs.configure("text", "warning")
+    failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+    job = RepairJob(flow, loaded, request, structlog.get_logger(), failpoint, say)
+
+    def stop_all() -> None:
+        stop()
+        job.stop()
+
+    with stopping.asks(stop_all):
+        return job.run()
 
 
 def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None], take_over: bool) -> None:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -30,11 +30,15 @@ from replicator.flow.setup import Setup
 from replicator.jobs.bounded_lane import BoundedLane, patience_s
 from replicator.jobs.clients import JobClients
 from replicator.jobs.job_generation import JobGeneration, check_free_now
-from replicator.jobs.repair_policy import RepairPolicy
+from replicator.jobs.repair_by_map import RecordsByMap, RepairByMap
+from replicator.jobs.repair_listed import ListedRecords
+from replicator.jobs.repair_policy import LostRecords, RepairPolicy
 from replicator.jobs.repair_spans import RepairRequest
+from replicator.lane.plan import LanePlan
 from replicator.model.errors import ConfigError, Incident, NotAllowed, TakenOver
 from replicator.model.names import process_name
 from replicator.model.partition import Partition, Span
+from replicator.planes.contract import ReadStopped
 from replicator.state.claims import Repair as Repaired
 from replicator.state.generation import Kind
 
@@ -47,7 +51,8 @@ class RepairedPartition:
     stopped it.
 
     Not copied were `standing` records, which the target has already, and `superseded` ones, whose key has a later
-    record in a compacted topic: `superseded_at` are their source offsets, the first of them.
+    record in a compacted topic: `superseded_at` are their source offsets, the first of them. `refused`: how many others
+    weren't, by the reason.
     """
 
     copied: int
@@ -56,6 +61,7 @@ class RepairedPartition:
     standing: int = 0
     superseded: int = 0
     superseded_at: tuple[Span, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,7 @@ class _Lane:
             policy.standing,
             policy.superseded,
             tuple(policy.superseded_at),
+            dict(policy.refused),
         )
 
 
@@ -131,7 +138,7 @@ class RepairJob:
         self,
         flow: Flow,
         config: Config,
-        request: RepairRequest,
+        request: RepairRequest | RepairByMap,
         log: structlog.stdlib.BoundLogger,
         failpoint: Failpoint = nothing,
         say: Callable[[str], None] = lambda text: None,
@@ -178,7 +185,12 @@ class RepairJob:
         return RepairSummary(generation.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
 
     def _copy(self, generation: JobGeneration) -> dict[Partition, RepairedPartition]:
-        wanted = sorted(self._request.partitions)
+        wanted, request = sorted(self._request.partitions), self._request
+        if isinstance(request, RepairByMap):
+            try:
+                request.choices.fenced(wanted)
+            except ReadStopped:
+                return {}
         self._lanes = {at: self._lane(at, generation) for at in wanted if at in generation.routes}
         outcomes = {at: RepairedPartition(0, 0, _gone(at)) for at in wanted if at not in self._lanes}
         if self._asked.is_set():  # before there was a lane to be asked
@@ -201,16 +213,24 @@ class RepairJob:
             raise NotAllowed(f"{at} can't be repaired: {route.waiting}", [at])
         plan = generation.plan(generation.generation.assignment.lane_of(*at), process_name())
         log = self._log.bind(generation=plan.generation, partition=str(at))
-        policy = RepairPolicy(plan, at, self._request, log)
+        policy = RepairPolicy(plan, at, self._lost(plan, at), log)
         lane = BoundedLane(plan, policy, wiring.services(self._failpoint, log), at, patience_s(self._flow.limits))
 
         def on_read(side: str, done: int, of: int) -> None:
             lane.progressed()
+            if self._asked.is_set():
+                raise ReadStopped(f"asking the {side} about {at}")
             if done:
                 self._say(f"asking the {side} about missing records of {at}: {done:,} of {of:,} offsets")
 
         policy.on_read = on_read
         return _Lane(lane, policy)
+
+    def _lost(self, plan: LanePlan, at: Partition) -> LostRecords:
+        request = self._request
+        if isinstance(request, RepairByMap):
+            return RecordsByMap(plan, at, request.choices)
+        return ListedRecords(plan, at, request)
 
 
 def _gone(at: Partition) -> Incident:

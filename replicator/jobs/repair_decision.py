@@ -30,13 +30,14 @@ SPANS_NAMED_MAX = 1_000
 @dataclass(slots=True)
 class Decision:
     """What becomes of the records of a window: those that are copied, as spans; how many stand on the target already;
-    how many are superseded by a later record of their key, and which (source offsets). `record_bytes`: how large the
-    records of the window are, on the average."""
+    how many are superseded by a later record of their key, and which (source offsets); how many are refused, by why.
+    `record_bytes`: how large the records of the window are, on the average; 0: not known."""
 
     copied: list[Missing] = field(default_factory=list)
     standing: int = 0
     superseded: int = 0
     superseded_at: list[Span] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
     record_bytes: int = 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replicator.config import Flow, routing
 from replicator.flow.topics import questions_of
@@ -25,13 +25,14 @@ from replicator.planes.records.record_reader import LogReader
 @dataclass(slots=True)
 class PlannedPartition:
     """One partition: how many of its missing records would be copied, how many stand on the target already, how many
-    are superseded by a later record of their key, and which (source offsets, the first of them). `incident`: what would
-    stop a repair."""
+    are superseded by a later record of their key, and which (source offsets, the first of them); how many can't be told
+    to be lost, by the reason. `incident`: what would stop a repair."""
 
     copied: int = 0
     standing: int = 0
     superseded: int = 0
     superseded_at: tuple[Span, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
     incident: Incident | None = None
 
 

@@ -1,13 +1,10 @@
 """The policy of a repair: copies missing records of one partition again, batch by batch, to stand behind all others.
 
-Used by `jobs.repair`, one lane for each partition.
+Used by `jobs.repair`, one lane for each partition. Which records are lost is found after the fence, in each producer
+session anew: of those that a reconciliation has listed (`repair_listed`), or by the offset map (`repair_by_map`).
 
 Invariants
-- The claims topic is read after the fence, to its end: an earlier repair of some of these records has committed or was
-  aborted. So a new producer session, whatever ended the last one, leaves out what is done.
-- After the fence both sides are asked about each record, window by window, before it is copied (`repair_decision`):
-  what stands on the target is not copied, and in a compacted topic nothing is that could become its key's last record
-  wrongly. What stands there is known only once the target's stable end has reached the log's end.
+- What stands on the target is known only once its stable end has reached the log's end.
 - Records, their `Repair` entry of the claims topic and the position with its new evidence are committed together. The
   position's source offset stays where it is: a repair copies nothing that the flow hasn't passed.
 - Only a transaction that is certainly committed moves the repair on; after an abort the batch is read again from there.
@@ -16,34 +13,55 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import structlog
 
 from replicator.jobs.range_policy import check_source_end
 from replicator.jobs.repair_decision import SPANS_NAMED_MAX, Decision
-from replicator.jobs.repair_questions import Sides, answered, check_gone, check_source_start
-from replicator.jobs.repair_spans import (
-    BATCH_OFFSETS_MAX,
-    WINDOW_OFFSETS_MAX,
-    Damage,
-    Missing,
-    RepairRequest,
-    Tally,
-    batches,
-    left,
-    windows,
-)
+from replicator.jobs.repair_questions import OnRead, check_gone, check_source_start, check_stable
+from replicator.jobs.repair_spans import BATCH_OFFSETS_MAX, Tally, batches
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Progress, read_plan
 from replicator.lane.ports import Connections
 from replicator.lane.positions import LanePositions, check_acks
-from replicator.model.errors import Abortable, Incident, ReplicatorError
-from replicator.model.partition import LogEnds, Partition, Seek, Span
+from replicator.model.checkpoint import Position
+from replicator.model.errors import Abortable, Incident
+from replicator.model.partition import Partition, Seek, Span
 from replicator.planes.contract import Copied, ReadPlan, ReadStopped
 from replicator.state.claims import Repair
 
 REPAIRABLE = ("target_lost_data", "target_records_hidden")
 """Incidents of a target that lost records: the decision that they wait for is this repair."""
+
+
+class LostRecords(Protocol):
+    """What one partition has lost.
+
+    Attributes:
+        copied: how many records this repair had copied before this session.
+        copied_before: how many other repairs have copied since the reconciliation.
+        left: whether there is more to decide about.
+    """
+
+    copied: int
+    copied_before: int
+
+    @property
+    def left(self) -> bool: ...
+
+    def begin(self, to: Connections, position: Position, *, lost: bool) -> None:
+        """Begin anew in a session, after its fence; the target's stable end has reached the log's end.
+
+        Args:
+            position: the flow's.
+            lost: whether the target lacks records that the position covers, as an incident says.
+
+        Raises Incident, Retriable, Unreachable, NotAllowed.
+        """
+
+    def decide(self, on_read: OnRead) -> Decision:
+        """Decide about the next ones. Raises ReadStopped, and as `begin`."""
 
 
 class RepairPolicy:
@@ -53,19 +71,16 @@ class RepairPolicy:
     copies_live = False
     rate_max: float | None = None
 
-    def __init__(
-        self, plan: LanePlan, at: Partition, request: RepairRequest, log: structlog.stdlib.BoundLogger
-    ) -> None:
-        """`plan` has a route of the source partition `at`, and `request` a damage."""
+    def __init__(self, plan: LanePlan, at: Partition, lost: LostRecords, log: structlog.stdlib.BoundLogger) -> None:
+        """`plan` has a route of the source partition `at`."""
         self._plan, self._at, self._log = plan, at, log
         self._route = next(route for route in plan.routes if route.source == at)
-        self._damage: Damage = request.partitions[at]
-        self._known = request.known
+        self._found = lost
         self._lost: Incident | None = None  # the target lacks records that the position covers
         self._to: Connections | None = None
-        self._windows: list[list[Missing]] | None = None  # that are not decided yet; None: not yet known
-        self._batches: list[list[Span]] = []  # of the window that was decided last, the first is copied now
-        self._tally, self._seen = Tally(()), Tally(())  # of what is copied; of what the source has when it is asked
+        self._begun = False  # in this session
+        self._batches: list[list[Span]] = []  # of what was decided last, the first is copied now
+        self._tally = Tally(())
         self._until = 0  # how far the plane was asked to read
         self.on_read: Callable[[str, int, int], None] = lambda side, done, of: None
         """Told how many offsets of a side were read, of how many."""
@@ -74,6 +89,7 @@ class RepairPolicy:
         self.standing = 0  # not copied: on the target already
         self.superseded = 0  # not copied: a later record of the key exists
         self.superseded_at: list[Span] = []
+        self.refused: dict[str, int] = {}  # not copied: why it can't be told that they are lost
 
     def first_offset(self, at: Partition) -> int | None:
         """None: a repair never begins a partition."""
@@ -90,25 +106,23 @@ class RepairPolicy:
 
     def opened(self, to: Connections, positions: LanePositions) -> None:
         """A new session knows nothing of the last one's progress: it stands in the claims topic."""
-        self._to, self._windows, self._batches = to, None, []
+        self._to, self._begun, self._batches = to, False, []
         self.standing = self.superseded = 0
-        self.superseded_at = []
+        self.superseded_at, self.refused = [], {}
 
     def read_plans(self, positions: LanePositions) -> dict[Partition, ReadPlan]:
         """The rest of the current batch, or nothing once all are copied, or when the lane was asked to stop.
 
-        Raises Incident: `repair_outdated`, `target_transaction_open`, `source_records_gone`, `repair_record_gone`.
+        Raises Incident: `target_transaction_open`, `source_records_gone`, and those of `LostRecords`.
         """
         at = self._at
         if at not in positions.copying:
             return {}
-        if self._windows is None:
-            self._check(positions)
-            self._windows = windows(self._left(), WINDOW_OFFSETS_MAX)
         try:
-            while not self._batches and self._windows:
-                self._decide(self._windows[0], positions)
-                del self._windows[0]
+            if not self._begun:
+                self._begin(positions)
+            while not self._batches and self._found.left:
+                self._note_decision(self._found.decide(self.on_read))
         except ReadStopped:
             return {}
         if not self._batches:
@@ -164,14 +178,14 @@ class RepairPolicy:
             return False
         del self._batches[0]
         check_gone(self._tally, batch_end, self._at)
-        return bool(self._batches or self._windows)
+        return bool(self._batches or self._found.left)
 
     def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
         """Whether nothing is left to be copied, or the plane has read as far as it was asked to."""
-        if self._at not in positions.copying or self._windows is None:
+        if self._at not in positions.copying or not self._begun:
             return False
         if not self._batches:
-            return not self._windows
+            return not self._found.left
         return self._at in ends and ends[self._at].offset >= self._until
 
     def _note(self, done: Copied) -> None:
@@ -180,57 +194,19 @@ class RepairPolicy:
         self._lost = None  # the position covers what the target has
         self._log.info("copied_again", records=done.records, first_target=done.first_target)
 
-    def _check(self, positions: LanePositions) -> None:
-        """Whether what the reconciliation found is still so."""
-        damage, position, target = self._damage, positions.entries[self._at].position, self._route.target
-        assert position is not None, "a partition that is copied has one"
-        if position.offset < damage.source_end or (position.offset > damage.source_end and self._lost is not None):
-            why = f"the flow stood at {damage.source_end} then, and stands at {position.offset} now"
-            raise self._incident("repair_outdated", why, "stop the flow and reconcile again")
-        log = answered(self._connected.target.log_ends([target])[target])
-        if log.end < damage.target_end:
-            why = f"{target} was compared up to offset {damage.target_end}, and ends at {log.end} now"
-            raise self._incident("repair_outdated", why, "reconcile again")
-        if log.end > log.start:
-            self._check_stable(target, log)
-
-    def _check_stable(self, target: Partition, log: LogEnds) -> None:
-        """What a transaction that stays open hides may be what is missing, and no reader would see what is written
-        behind it."""
-        start = {target: max(log.end - 1, log.start)}
-        last = self._connected.target.end_records(start, {target: log.end})[target]
-        if isinstance(last, ReplicatorError):
-            raise last
-        if last.stable < log.end:
-            raise self._incident("target_transaction_open", f"{target} is stable up to {last.stable} of {log.end}")
-
-    def _left(self) -> list[Missing]:
-        """Missing records that no earlier repair has copied since the reconciliation."""
-        route, generation = self._route, self._plan.generation
-        repairs = self._connected.state.claims().repairs
-        done = [repair for repair in repairs if repair.target == route.target and repair not in self._known]
-        before = left(self._damage.missing, [repair for repair in done if repair.generation != generation])
-        missing = left(before, [repair for repair in done if repair.generation == generation])
-        self.copied_before = self._damage.records - _records(before)
-        self.copied = _records(before) - _records(missing)
-        self._seen = Tally(missing)
-        return missing
-
-    def _decide(self, window: list[Missing], positions: LanePositions) -> None:
-        """Ask both sides about the records of a window, and note what is to be copied of it.
-
-        Raises as `Sides.decide`.
-        """
+    def _begin(self, positions: LanePositions) -> None:
+        """Raises as `LostRecords.begin`, and Incident `target_transaction_open`."""
         position, to = positions.entries[self._at].position, self._connected
         assert position is not None, "a partition that is copied has one"
-        sides = Sides(to.source, to.target, to.source_records, to.target_records, self._at, self._route.target)
-        compacted = self._damage.compacted
-        self._note_decision(
-            sides.decide(window, position.offset, None, compacted=compacted, seen=self._seen, on_read=self.on_read)
-        )
+        check_stable(to.target, self._route.target, self._at)
+        self._found.begin(to, position, lost=self._lost is not None)
+        self.copied, self.copied_before = self._found.copied, self._found.copied_before
+        self._begun = True
 
     def _note_decision(self, found: Decision) -> None:
         self.standing += found.standing
+        for why, records in found.refused.items():
+            self.refused[why] = self.refused.get(why, 0) + records
         self.superseded += found.superseded
         self.superseded_at += found.superseded_at[: SPANS_NAMED_MAX - len(self.superseded_at)]
         copied = sum(span.records for span in found.copied)
@@ -243,10 +219,3 @@ class RepairPolicy:
     def _connected(self) -> Connections:
         assert self._to is not None, "opened comes first"
         return self._to
-
-    def _incident(self, name: str, why: str, advice: str = "") -> Incident:
-        return Incident(name, why, topic=self._at.topic, partition=self._at.partition, advice=advice)
-
-
-def _records(missing: list[Missing]) -> int:
-    return sum(span.records for span in missing)

@@ -1,7 +1,7 @@
 """Asks both sides about missing records of one partition before they are copied again. Reads only.
 
-Used by `repair_policy` after its fence, whose answer counts, and by `repair_plan`, which has no fence: until a repair
-begins, both sides may change.
+Used by `repair_policy` and `repair_listed` after the fence, where the answer counts, and by `repair_plan`, which has no
+fence: until a repair begins, both sides may change.
 """
 
 from __future__ import annotations
@@ -115,6 +115,23 @@ def check_source_start(source: ClusterQuestions, at: Partition, first: int) -> N
     if first < start:
         why = f"source offsets {first} to {start - 1} were deleted before they were copied again"
         raise Incident("source_records_gone", why, topic=at.topic, partition=at.partition)
+
+
+def check_stable(target: ClusterQuestions, there: Partition, at: Partition) -> None:
+    """Whether no transaction is open on the target partition `there`: what one hides that stays open may be what is
+    missing, and no reader would see what is written behind it.
+
+    Raises Incident `target_transaction_open` of the source partition `at`.
+    """
+    log = answered(target.log_ends([there])[there])
+    if log.end <= log.start:
+        return
+    last = target.end_records({there: max(log.end - 1, log.start)}, {there: log.end})[there]
+    if isinstance(last, ReplicatorError):
+        raise last
+    if last.stable < log.end:
+        why = f"{there} is stable up to {last.stable} of {log.end}"
+        raise Incident("target_transaction_open", why, topic=at.topic, partition=at.partition)
 
 
 def check_gone(tally: Tally, upto: int, at: Partition) -> None:

@@ -238,6 +238,12 @@ _STATE = {
         "the map begins anew",
         "Find out who has deleted __eos.<flow>.offsets or its records; nothing else has to be done",
     ),
+    "map_transaction_open": IncidentKind(
+        "A transaction in the flow's map topic stays open",
+        "What it holds may say where copies stand, so nothing is copied again. The flow itself goes on",
+        "Find it with kafka-transactions.sh find-hanging, and end the program that has it, or abort it there; then "
+        "repair again",
+    ),
     "flows_in_conflict": IncidentKind(
         "Two flows would write one target topic, or a topic would come back to where it was read",
         "Records would be doubled, or copied in a circle",

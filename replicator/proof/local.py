@@ -2,7 +2,7 @@
 
 1 snapshot  which offsets of both sides correspond: `snapshot`, the same as for Spark
 2 map       its committed sections up to the positions, then the target's stable offsets           (map_reader, map_cut)
-3 compare   both sides of a partition read side by side, in the order of offsets   (offset_map.compare, partition_side)
+3 compare   both sides of a partition read side by side, in the order of offsets    (pair_comparison, partition_side)
 4 explain   what compaction may have taken; the fields of altered records                (pair_rows, altered_fields)
 5 sum up    every record of both sides has exactly one verdict                           (local_findings, local_outcome)
 
@@ -18,25 +18,19 @@ from typing import Protocol
 from replicator.config import Flow
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
-from replicator.offset_map.compare import compare
-from replicator.offset_map.places import TooManyLeft
+from replicator.offset_map.repair_rule import RepairChoice
 from replicator.offset_map.section import topic_id_bytes
-from replicator.offset_map.verdicts import MapComparison
 from replicator.proof.altered_fields import altered_fields
-from replicator.proof.coverage import Coverage, judged_map
 from replicator.proof.local_findings import Reported, ReportedRecord, reported
 from replicator.proof.local_outcome import partition_outcome
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import place_of_map, refuse_delivery, stable_offsets
 from replicator.proof.map_reader import read_sections
 from replicator.proof.outcome import ClusterFacts, Outcome, PartitionOutcome
-from replicator.proof.pair_rows import PairRows
+from replicator.proof.pair_comparison import compare_pair
 from replicator.proof.pairs import Pair
 from replicator.proof.partition_side import PartitionSide
 from replicator.proof.snapshot import Snapshot
-
-LEFT_MAX = 500_000
-"""Records of a partition that may be kept in memory because they don't stand where the map says: some 200 MB."""
 
 
 class ComparisonProgress(Protocol):
@@ -51,17 +45,22 @@ class ComparisonProgress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalResult:
-    """The outcome, and by source partition every record that isn't the same on both sides."""
+    """The outcome, and by source partition every record that isn't the same on both sides; what a repair would copy,
+    if that was asked for."""
 
     outcome: Outcome
     records: dict[Partition, list[ReportedRecord]]
+    choices: dict[Partition, RepairChoice]
 
 
-def reconcile_local(flow: Flow, snapshot: Snapshot, told: ComparisonProgress, *, values: bool = True) -> LocalResult:
+def reconcile_local(
+    flow: Flow, snapshot: Snapshot, told: ComparisonProgress, *, values: bool = True, for_repair: bool = False
+) -> LocalResult:
     """Compare both sides of `snapshot` by the flow's offset map. Nothing is changed.
 
     Args:
         values: whether the outcome may hold parts of the fields of altered records.
+        for_repair: whether `choices` are wanted: a target with losses is read twice.
 
     Raises:
         ConfigError: the flow's delivery has no map.
@@ -83,15 +82,18 @@ def reconcile_local(flow: Flow, snapshot: Snapshot, told: ComparisonProgress, *,
     told.step("comparing both sides", offsets)
     outcomes: list[PartitionOutcome] = []
     records: dict[Partition, list[ReportedRecord]] = {}
+    choices: dict[Partition, RepairChoice] = {}
     not_compared = list(snapshot.not_compared)
     for pair in snapshot.pairs:
         try:
-            found = _partition(flow, pair, maps[pair.source], stable[pair.target], told, values=values)
+            found = _partition(
+                flow, pair, maps[pair.source], stable[pair.target], told, values=values, for_repair=for_repair
+            )
         except Incident as incident:
             not_compared.append(incident)
             continue
         outcomes.append(found[0])
-        records[pair.source] = found[1].records
+        records[pair.source], choices[pair.source] = found[1].records, found[2]
     outcome = Outcome(
         flow=flow.name,
         source=ClusterFacts(flow.source.name, snapshot.cluster_ids[0], flow.source.bootstrap_servers),
@@ -105,37 +107,36 @@ def reconcile_local(flow: Flow, snapshot: Snapshot, told: ComparisonProgress, *,
         values=values,
         notes=tuple(read.notes(place.topic)),
     )
-    return LocalResult(outcome, records)
+    return LocalResult(outcome, records, choices)
 
 
 def _partition(
-    flow: Flow, pair: Pair, taken: MapUpTo, stable: int, told: ComparisonProgress, *, values: bool
-) -> tuple[PartitionOutcome, Reported]:
-    mapped = taken.finished(stable)
-    if mapped is not None:
-        mapped = judged_map(pair, mapped)
-    coverage = Coverage(pair, mapped)
+    flow: Flow,
+    pair: Pair,
+    taken: MapUpTo,
+    stable: int,
+    told: ComparisonProgress,
+    *,
+    values: bool,
+    for_repair: bool,
+) -> tuple[PartitionOutcome, Reported, RepairChoice]:
+    notes = []
     with (
         PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
         PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
     ):
-        sides = PairRows(pair, source, target, coverage, told.passed)
-        notes = [f"the map's sections are out of order from here on: {taken.unordered}"] if taken.unordered else []
-        if mapped is None:
-            sides.count()
-            return partition_outcome(pair, None, MapComparison(), Reported(), coverage, notes), Reported()
-        sides.mapped = mapped
-        try:
-            whole = not coverage.uncovered and not mapped.others.spans and not mapped.ahead.spans
-            found = compare(mapped, sides.source, sides.target, sides.evidence, for_repair=not whole, left_max=LEFT_MAX)
-        except TooManyLeft:
-            why = f"more than {LEFT_MAX:,} records don't stand where the offset map says"
-            at = pair.source
-            raise Incident("too_many_differences", why, topic=at.topic, partition=at.partition) from None
-        altered = altered_fields(found, source, target)
-        said = reported(mapped, found, altered.differing, sides.unproven(found))
-        outcome = partition_outcome(pair, mapped, found, said, coverage, notes)
-    return (replace(outcome, ranges=altered.shown(outcome.ranges)) if values else outcome), said
+        one = compare_pair(pair, taken, stable, (source, target), told.passed, for_repair=for_repair)
+        if taken.unordered:
+            notes.append(f"the map's sections are out of order from here on: {taken.unordered}")
+        if one.mapped is None:
+            outcome = partition_outcome(pair, None, one.found, Reported(), one.coverage, notes)
+            return outcome, Reported(), RepairChoice()
+        altered = altered_fields(one.found, source, target)
+        said = reported(one.mapped, one.found, altered.differing, one.unproven)
+        outcome = partition_outcome(pair, one.mapped, one.found, said, one.coverage, notes)
+    if values:
+        outcome = replace(outcome, ranges=altered.shown(outcome.ranges))
+    return outcome, said, one.choice() if for_repair else RepairChoice()
 
 
 def _length(span: Span) -> int:

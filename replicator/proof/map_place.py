@@ -16,11 +16,13 @@ from replicator.offset_map.topic import MAP_PARTITIONS
 
 @dataclass(frozen=True, slots=True)
 class MapPlace:
-    """The topic of a flow's offset map, and from where to where each partition of it is read."""
+    """The topic of a flow's offset map, and from where to where each partition of it is read. `open`: partitions of it
+    in which a transaction stays open, with the last stable offset and the log's end."""
 
     topic: str
     topic_id: str
     bounds: dict[int, Span]
+    open: tuple[tuple[int, int, int], ...] = ()
 
 
 def refuse_delivery(flow: Flow) -> None:
@@ -63,7 +65,8 @@ def place_of_map(flow: Flow, *, connect_timeout_ms: int | None = None) -> MapPla
         clusters.target.until(applied)  # what is still open then is left out, and said to be
         stable = clusters.target.offsets(ats, end=True, committed_only=True)
         bounds = {at.partition: (starts[at], max(starts[at], min(ends[at], stable[at]))) for at in ats}
-        return MapPlace(info.name, info.topic_id, bounds)
+        open_ = tuple((at.partition, stable[at], ends[at]) for at in ats if stable[at] < ends[at])
+        return MapPlace(info.name, info.topic_id, bounds, open_)
 
 
 def stable_offsets(flow: Flow, ats: Sequence[Partition]) -> dict[Partition, int]:

@@ -62,8 +62,6 @@ _TEXTS: dict[str, tuple[Action, str]] = {
     verdicts.COMPACTED_SOURCE: ("ignore", "Log compaction did what the source topic's configs say"),
 }
 _LOCAL = {
-    verdicts.MISSING: "Run eos-replicate reconcile --repair plan without --local, which changes nothing, then --repair "
-    "apply: it needs Spark. The records are copied from the source again, as long as it has them",
     verdicts.UNPROVEN: "Read the reasons. Of what the offset map doesn't cover eos-replicate reconcile without --local "
     "compares contents. If the reasons are those that you expect, --accept unproven makes the exit code 0 as long as "
     "there is no difference",
@@ -111,8 +109,8 @@ _LAG = (
 
 def _step(outcome: Outcome, kind: str, records: int) -> Step:
     action, text = _TEXTS[kind]
-    if outcome.mode == "local":
-        text = _LOCAL.get(kind, text)
+    if outcome.mode == "local" and kind in _LOCAL:
+        text = _LOCAL[kind]
     elif kind == verdicts.MISSING:
         if outcome.repair is not None and outcome.repair["applied"]:
             rows = outcome.repair["partitions"]

@@ -10,7 +10,9 @@ import pytest
 from rich.console import Console
 
 from cli import main
+from cli.commands.reconcile_local_repair import missing_spans
 from cli.commands.reconcile_progress import LocalProgress, offsets_done
+from replicator.proof.local_findings import ReportedRecord
 
 pytestmark = pytest.mark.tier("default")
 
@@ -34,8 +36,8 @@ def flow_file(directory: Path, delivery: str = "exactly_once") -> Path:
     [
         (["--quick"], "--quick: not with --local"),
         (["--deep", "--from", "2026-01-01T00:00:00Z"], "--deep and --from: not with --local"),
-        (["--repair", "plan"], "--repair: not with --local"),
-        (["--repair", "apply", "--take-over"], "--repair and --take-over: not with --local"),
+        (["--repair", "plan", "--quick"], "--quick: not with --local"),
+        (["--take-over"], "--take-over is for --repair apply"),
         (["--master", "local[2]", "--conf", "a=b"], "--master and --conf: not with --local"),
         (["--out", "."], ". exists already"),
         (["--flow", "g"], "no flow g; it has f"),
@@ -57,6 +59,20 @@ def test_a_flow_without_an_offset_map_is_refused(tmp_path: Path, capsys: pytest.
 def test_partitions_are_chosen_with_local_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.invoke(["reconcile", "-c", str(flow_file(tmp_path)), "--partition", "1"]) == 2
     assert "--partition: only with --local" in capsys.readouterr().err
+
+
+def test_a_repair_needs_the_clusters_and_no_spark(tmp_path: Path) -> None:
+    for wanted in ("plan", "apply"):
+        assert main.invoke(["reconcile", "-c", str(flow_file(tmp_path)), "--local", "--repair", wanted]) == 3
+
+
+def missing(*offsets: int) -> list[ReportedRecord]:
+    return [ReportedRecord("missing", offset, None) for offset in offsets]
+
+
+def test_what_is_missing_is_told_as_ranges_of_consecutive_offsets() -> None:
+    others = [ReportedRecord("altered", 7, 7), ReportedRecord("extra", None, 3)]
+    assert missing_spans([*missing(5, 6, 8), *others]) == [(5, 7, 2), (8, 9, 1)]
 
 
 def test_neither_spark_nor_arrow_is_loaded(tmp_path: Path) -> None:

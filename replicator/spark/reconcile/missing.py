@@ -12,24 +12,17 @@ from replicator.jobs.repair import RepairSummary
 from replicator.jobs.repair_plan import PlannedPartition
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model.errors import Incident
-from replicator.model.partition import Partition, Span
+from replicator.model.partition import Partition
 from replicator.proof.outcome import Outcome
+from replicator.proof.repair_report import RepairFacts
+from replicator.proof.repair_report import repair_report as repair_report_of
 from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.outcome.partitions import GUESSED, PAIRED_BY_GUESS
 
 SPANS_MAX = 100_000
 """Spans that one repair takes: each may cost it a transaction, and all are held in memory."""
-SPANS_TOLD_MAX = 1_000
-STAYS = (verdicts.EXTRA, verdicts.DOUBLED, verdicts.ALTERED, verdicts.REORDERED)
 REFUSED = "which records are missing was partly guessed here (see the notes): copying them could double some"
-LIMITS = (
-    "records that are copied again stand behind all others: a later reconcile calls them reordered, unless only the "
-    "end of a partition was missing",
-    "extra, doubled, altered and reordered records stay as they are: a Kafka log can only be appended to",
-    "what stands on the target is not copied, nor, in a compacted topic, a record whose key has a later one "
-    "(superseded); apply asks both sides again after its fence, and goes by that",
-)
 
 
 def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
@@ -94,36 +87,12 @@ def repair_report(
     Args:
         planned: what a plan was told by both sides; empty when it was applied.
     """
-    guessed = unsure(outcome)
-    partitions = []
-    for partition in outcome.partitions:
-        spans_here = found.get(partition.source, ())
-        stays = {name: partition.verdicts[name] for name in STAYS if partition.verdicts.get(name)}
-        if not spans_here and not stays:
-            continue
-        done = summary.partitions.get(partition.source) if summary is not None else None
-        asked = done if done is not None else planned.get(partition.source)
-        partitions.append(
-            {
-                "source": partition.source._asdict(),
-                "target": partition.target._asdict(),
-                "missing": sum(span.records for span in spans_here),
-                "spans": [_told(span[:2]) | {"records": span.records} for span in spans_here[:SPANS_TOLD_MAX]],
-                "spans_not_listed": max(0, len(spans_here) - SPANS_TOLD_MAX),
-                "refused": REFUSED if spans_here and partition.source in guessed else None,
-                "stays": stays,
-                "to_copy": asked.copied if asked is not None and done is None else None,
-                "copied": done.copied if done is not None else None,
-                "copied_before": done.done_before if done is not None else None,
-                "standing": asked.standing if asked is not None else None,
-                "superseded": asked.superseded if asked is not None else None,
-                "superseded_spans": [_told(span) for span in asked.superseded_at] if asked is not None else [],
-                "incident": str(asked.incident) if asked is not None and asked.incident is not None else None,
-            }
-        )
-    generation = summary.generation if summary is not None else None
-    return {"applied": summary is not None, "generation": generation, "partitions": partitions, "notes": list(LIMITS)}
-
-
-def _told(span: Span) -> dict[str, int]:
-    return {"first": span[0], "end": span[1]}
+    done = summary.partitions if summary is not None else {}
+    facts = RepairFacts(
+        missing={at: [(span.first, span.end, span.records) for span in spans] for at, spans in found.items()},
+        asked=done or planned,
+        generation=summary.generation if summary is not None else None,
+        copied_before={at: one.done_before for at, one in done.items()},
+        refused=dict.fromkeys(unsure(outcome), REFUSED),
+    )
+    return repair_report_of(outcome, facts)

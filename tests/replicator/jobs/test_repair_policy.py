@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 import pytest
 import structlog
 
-from replicator.jobs import repair_policy, repair_spans
+from replicator.jobs import repair_listed, repair_policy, repair_spans
 from replicator.jobs.range_policy import RangePolicy
+from replicator.jobs.repair_listed import ListedRecords
 from replicator.jobs.repair_policy import RepairPolicy
 from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
 from replicator.lane.partition import Stopped
@@ -94,7 +95,7 @@ def repair(
     world: World, found: Damage, owner: str = "repair", records_max: int = 3
 ) -> tuple[RepairPolicy, ReplicatorError | None]:
     lane = plan(world, owner, records_max)
-    policy = RepairPolicy(lane, AT, RepairRequest({AT: found}), QUIET)
+    policy = RepairPolicy(lane, AT, ListedRecords(lane, AT, RepairRequest({AT: found})), QUIET)
     return policy, world.run(policy=policy, plan=lane)
 
 
@@ -175,7 +176,7 @@ def test_what_was_lost_again_is_copied_again() -> None:
     under(world, 3)
     lane = plan(world)
     request = RepairRequest({AT: damage(world, (Missing(9, 10, 1),))}, known)
-    assert world.run(policy=RepairPolicy(lane, AT, request, QUIET), plan=lane) is None
+    assert world.run(policy=RepairPolicy(lane, AT, ListedRecords(lane, AT, request), QUIET), plan=lane) is None
     assert sorted(world.copied(AT)) == sorted(f"r{n}" for n in range(RECORDS))
 
 
@@ -293,11 +294,12 @@ def test_of_equal_records_only_those_are_copied_that_the_target_lacks() -> None:
 
 
 def test_both_sides_are_asked_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair_policy, "WINDOW_OFFSETS_MAX", 2)
+    monkeypatch.setattr(repair_listed, "WINDOW_OFFSETS_MAX", 2)
     world = copied()
     read: list[tuple[str, int, int]] = []
     lane = plan(world)
-    policy = RepairPolicy(lane, AT, RepairRequest({AT: damage(world, (Missing(2, 20, 18),))}), QUIET)
+    request = RepairRequest({AT: damage(world, (Missing(2, 20, 18),))})
+    policy = RepairPolicy(lane, AT, ListedRecords(lane, AT, request), QUIET)
     policy.on_read = lambda *said: read.append(said)
     assert world.run(policy=policy, plan=lane) is None
     assert sorted(world.copied(AT)) == sorted(f"r{n}" for n in range(RECORDS))

@@ -1,0 +1,98 @@
+"""What `reconcile --local --repair` adds: the plan, and the repair by the offset map."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cli.commands.reconcile_repair import run_repair
+from cli.options import patience_ms
+
+if TYPE_CHECKING:
+    from cli.commands.reconcile_repair import Wanted
+    from cli.stopping import Stopping
+    from replicator.config import Config, Flow
+    from replicator.jobs.repair import RepairedPartition
+    from replicator.model.partition import Partition
+    from replicator.proof.local import LocalResult
+    from replicator.proof.local_findings import ReportedRecord
+    from replicator.proof.outcome import Outcome
+    from replicator.proof.repair_report import MissingSpan, RepairFacts
+
+
+class LocalRepair:
+    """`--repair plan` or `apply` of one run of the command. `code`: 4 where incidents stopped it, 130 where somebody
+    did."""
+
+    def __init__(self, loaded: Config, flow: Flow, wanted: Wanted, take_over: bool) -> None:
+        self._loaded, self._flow, self._wanted, self._take_over = loaded, flow, wanted, take_over
+        self.code = 0
+
+    def begin(self) -> None:
+        """Refuse what can be refused before anything is read.
+
+        Raises TakenOver, ConfigError, and what makes a cluster unreachable.
+        """
+        from replicator.jobs import repair
+
+        if self._wanted == "apply":
+            repair.check(self._flow, take_over=self._take_over)
+
+    def finish(self, outcome: Outcome, result: LocalResult, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
+        """After the comparison: with `plan` what would be copied, with `apply` the repair.
+
+        Apply goes by what it finds after its fence: the comparison says only which partitions it looks at.
+        """
+        from replicator.jobs.repair_by_map import planned_by_map
+        from replicator.proof.repair_report import RepairFacts, repair_report
+
+        missing = {at: missing_spans(records) for at, records in result.records.items()}
+        wanted = [at for at, choice in result.choices.items() if choice.copied or missing[at]]
+        if self._wanted == "plan" or not wanted:
+            facts = RepairFacts(missing, {at: planned_by_map(choice) for at, choice in result.choices.items()})
+        else:
+            facts = self._applied(missing, wanted, stopping, say)
+        return replace(outcome, repair=repair_report(outcome, facts))
+
+    def _applied(
+        self,
+        missing: dict[Partition, list[MissingSpan]],
+        wanted: list[Partition],
+        stopping: Stopping,
+        say: Callable[[str], None],
+    ) -> RepairFacts:
+        from replicator.jobs.repair_by_map import RepairByMap
+        from replicator.proof.map_repair import MapRepair
+        from replicator.proof.repair_report import RepairFacts
+
+        asked = threading.Event()
+        choices = MapRepair(self._flow, asked, connect_timeout_ms=patience_ms(self._flow))
+        request = RepairByMap(wanted, choices, self._take_over)
+        summary = run_repair(self._loaded, self._flow, request, stopping, say, asked.set)
+        self.code = 130 if summary.stopped else 4 if summary.incident is not None else 0
+        done = dict(summary.partitions)
+        if not summary.stopped:
+            done = {at: _settled(one, missing[at]) for at, one in done.items()}
+        before = {at: one.done_before for at, one in done.items()}
+        return RepairFacts(missing, done, summary.generation, before)
+
+
+def missing_spans(records: list[ReportedRecord]) -> list[MissingSpan]:
+    """The source offsets of missing records, as spans of consecutive ones."""
+    from replicator.jobs.repair_spans import runs_of
+    from replicator.proof import verdicts
+
+    lost = [one.source for one in records if one.verdict == verdicts.MISSING and one.source is not None]
+    return [(first, end, end - first) for first, end in runs_of(sorted(lost))]
+
+
+def _settled(done: RepairedPartition, missing: list[MissingSpan]) -> RepairedPartition:
+    """What was called missing, and wasn't any more after the fence, stood on the target by then."""
+    from replicator.jobs.repair_by_map import WITHOUT_KEY
+
+    if done.incident is not None:
+        return done
+    others = done.copied + done.superseded + done.refused.get(WITHOUT_KEY, 0)
+    return replace(done, standing=max(done.standing, sum(records for _, _, records in missing) - others))
