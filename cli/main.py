@@ -26,6 +26,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records (Spark)."),
     "verify": ("cli.commands.verify:verify", "Check that each copy stands where the offset map says."),
+    "translate": ("cli.commands.translate:translate", "Where consumers go on at the other side: translate offsets."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "Copy between two brokers, kill worker and target, compare."),
     "demo-spark": (
@@ -51,6 +52,7 @@ Exit codes:
       says; log dump: something is damaged;
       simulate: a fault was found; demo: not exact;
       incident show: there is no such incident;
+      translate: an offset has no translation;
       incident resolve, position set: refused
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing

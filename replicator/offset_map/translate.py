@@ -19,10 +19,11 @@ class TranslatedOffset(NamedTuple):
     Attributes:
         offset: None where the map can't say it.
         again: how many records it reads again; None: not known.
-        notes: `ahead`: beyond what is copied, which is where it goes on. `before_start`: below where the flow began.
-            `before_map`: what was copied there, no map tells; see `bounds`. `expired`: below the log start, where it
-            goes on. `unmapped`: the chain of the map is broken there; nothing is skipped, but more may be read again.
-            `another_topic`: the offset is of another incarnation of the topic.
+        notes: `ahead`: beyond what is copied, which is where it goes on, and reads again what it has read beyond.
+            `before_start`: below where the flow began, which is where it goes on. `before_map`: what was copied there,
+            no map tells; see `bounds`. `expired`: below the log start, where it goes on. `unmapped`: the chain of the
+            map is broken there; nothing is skipped, but more may be read again. `another_topic`: the offset is of
+            another incarnation of the topic.
         bounds: with `before_map`: between which offsets it lies.
     """
 
@@ -45,6 +46,7 @@ def to_target(
     *,
     topic_id: bytes | None = None,
     target_start: int = 0,
+    position: int | None = None,
     claim: ClaimedStart | None = None,
 ) -> TranslatedOffset:
     """Translate the next source offset to be consumed: the smallest place of all records at or above it.
@@ -52,13 +54,18 @@ def to_target(
     Args:
         topic_id: of the source topic that the offset belongs to; None: that of the map.
         target_start: the target's log start now.
+        position: up to where the flow has copied; None: where the map ends. Beyond the map's end it says nothing.
         claim: None: the flow's claim is where the map begins.
     """
     if topic_id is not None and topic_id != mapped.source_topic_id:
         return TranslatedOffset(None, None, ("another_topic",))
     notes: list[Note] = []
-    if offset > mapped.passed:
+    position = mapped.passed if position is None else position
+    if offset > position:
         notes.append("ahead")
+    if offset > mapped.passed:
+        if position > mapped.passed:
+            notes.append("unmapped")
         offset = mapped.passed
     claim = claim or ClaimedStart(mapped.begin, mapped.begin_target)
     if offset < claim.offset:
@@ -78,7 +85,9 @@ def to_target(
         notes.append("expired")
         if pruned and all(one.copies is None for one in pruned):  # perhaps there is nothing in what is left of them
             return TranslatedOffset(found, None, tuple(notes))
-    return TranslatedOffset(found, mapped.by_source.below_at_or_behind(offset, found), tuple(notes))
+    beyond = "ahead" in notes or "unmapped" in notes
+    again = None if beyond else mapped.by_source.below_at_or_behind(offset, found)
+    return TranslatedOffset(found, again, tuple(notes))
 
 
 def to_source(
@@ -87,24 +96,34 @@ def to_source(
     *,
     source_start: int = 0,
     target_start: int = 0,
+    copied_end: int | None = None,
+    claim: ClaimedStart | None = None,
     native: PartitionMap | None = None,
 ) -> TranslatedOffset:
     """Translate the next target offset to be consumed: the smallest source offset of all records at or above it.
 
     Args:
         source_start, target_start: log starts now.
+        copied_end: up to which target offset the flow has copied; None: where the map ends.
+        claim: as of `to_target`; where the map begins with the flow, what stands on the target before is nobody's.
         native: the map of the flow in the other direction, if there is one: records that were written to the target by
             others stand on the source where it says, and are not skipped either.
     """
-    if offset < mapped.begin_target:
-        return TranslatedOffset(None, None, ("before_map",), (0, mapped.begun))
     notes: list[Note] = []
+    if offset < mapped.begin_target:
+        if claim is None or claim.offset < mapped.begin:
+            return TranslatedOffset(None, None, ("before_map",), (claim.offset if claim else 0, mapped.begun))
+        notes.append("before_start")
+        offset = mapped.begin_target
     start = max(target_start, mapped.pruned_to)
     if offset < start:
         notes.append("expired")
         offset = start
-    if offset > mapped.next_target:
+    copied_end = mapped.next_target if copied_end is None else copied_end
+    if offset > copied_end:
         notes.append("ahead")
+    if offset > mapped.next_target and copied_end > mapped.next_target:
+        return TranslatedOffset(max(mapped.passed, source_start), None, (*notes, "unmapped"))
     smallest = mapped.by_target.smallest_place(offset)
     found = mapped.passed if smallest is None else smallest
     unmapped = min((one.first for one in mapped.unmapped if one.target_end > offset), default=found)
@@ -119,7 +138,7 @@ def to_source(
     if found < source_start:
         found = source_start
         notes.append("expired")
-    return TranslatedOffset(found, _again_at_source(mapped, offset, found), tuple(notes))
+    return TranslatedOffset(found, None if "ahead" in notes else _again_at_source(mapped, offset, found), tuple(notes))
 
 
 def _again_at_source(mapped: PartitionMap, offset: int, found: int) -> int | None:

@@ -45,7 +45,7 @@ PLAIN = (
     (110, TranslatedOffset(60, 0)),
     (119, TranslatedOffset(67, 0)),
     (120, TranslatedOffset(68, 0)),  # the end: the next target offset
-    (130, TranslatedOffset(68, 0, ("ahead",))),
+    (130, TranslatedOffset(68, None, ("ahead",))),
     (99, TranslatedOffset(50, 0, ("before_start",))),
 )
 
@@ -112,7 +112,7 @@ BACKWARDS = (
     (55, TranslatedOffset(105, 0)),
     (59, TranslatedOffset(105, 4)),  # the repaired one, and with it what lies behind it
     (70, TranslatedOffset(120, 0)),
-    (90, TranslatedOffset(120, 0, ("ahead",))),
+    (90, TranslatedOffset(120, None, ("ahead",))),
     (49, TranslatedOffset(None, None, ("before_map",), (0, 100))),
 )
 
@@ -138,10 +138,29 @@ def test_backwards_records_of_others_are_not_skipped() -> None:
     assert to_source(found, 60, native=other).offset == 112
 
 
+def test_beyond_the_end_of_the_map_and_below_the_position_nothing_is_exact() -> None:
+    """The map's last blocks are lost, or can't be relied on yet."""
+    found = fold(placed(BEGUN, FIRST), SOURCE, TARGET)
+    assert to_target(found, found.passed, position=120) == TranslatedOffset(59, 0)
+    assert to_target(found, 115, position=120) == TranslatedOffset(59, None, ("unmapped",))
+    assert to_target(found, 130, position=120) == TranslatedOffset(59, None, ("ahead", "unmapped"))
+
+
+def test_what_stands_on_the_target_before_the_flow_is_nobody_s() -> None:
+    found = fold(placed(BEGUN, FIRST), SOURCE, TARGET)
+    assert to_source(found, 49, claim=ClaimedStart(100, 50)) == TranslatedOffset(100, 0, ("before_start",))
+    later = to_source(found, 49, claim=ClaimedStart(90, 40))  # ten records were copied before the map began
+    assert later == TranslatedOffset(None, None, ("before_map",), (90, 100))
+
+
 def test_sections_count_once_the_target_s_stable_offset_has_reached_them() -> None:
     sections = placed(BEGUN, FIRST, SECOND)
     behind, there = fold(sections, SOURCE, TARGET, stable=60), fold(sections, SOURCE, TARGET, stable=68)
-    assert (behind.passed, behind.next_target, to_target(behind, 115)) == (112, 59, TranslatedOffset(59, 0, ("ahead",)))
+    assert (behind.passed, behind.next_target, to_target(behind, 115)) == (
+        112,
+        59,
+        TranslatedOffset(59, None, ("ahead",)),
+    )
     assert (there.passed, to_target(there, 115)) == (120, TranslatedOffset(63, 0))
     assert reached(60, 80) == 60
     assert reached(60, 60) == OFFSET_MAX  # no transaction is open: what the map has above is lost

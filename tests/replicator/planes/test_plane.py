@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from replicator.config import Delivery
-from replicator.kafka import offset_reader, producer
+from replicator.kafka import group_offsets, producer
 from replicator.model.errors import Abortable, NotAllowed, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.planes.contract import PollResult, ReadPlan, RecordsRefused
@@ -31,7 +31,7 @@ class World:
         producers, consumers = Factory(), Consumers()
         monkeypatch.setattr(producer, "Producer", producers)
         monkeypatch.setattr(plain, "Producer", producers)
-        for module in (source, oversized, offset_reader):
+        for module in (source, oversized, group_offsets):
             monkeypatch.setattr(module, "Consumer", consumers)
         self.lost: list[LostRecords] = []
         flow = make_flow().model_copy(update={"delivery": delivery})

@@ -1,0 +1,209 @@
+"""Reads what translating needs of a flow's partitions: positions, claims, the map's sections, log starts. Nothing is
+changed.
+
+The order makes it safe beside a running flow. First the positions, then the map up to them: whatever one lane had
+committed by then is in it, though the map's partitions are asked for their ends one after the other. Then the target's
+stable offsets, below which copies are visible. At last log starts: what expired meanwhile is named.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from replicator.config import Flow, routing
+from replicator.flow.topics import ControlPlane
+from replicator.kafka import offset_reader
+from replicator.kafka.topic_questions import TopicInfo
+from replicator.model.checkpoint import Position, Stored
+from replicator.model.contradictions import compare
+from replicator.model.errors import ConfigError
+from replicator.model.partition import LogEnds, Partition
+from replicator.offset_map.mapped import PartitionMap
+from replicator.offset_map.run_index import RunIndex
+from replicator.offset_map.section import topic_id_bytes
+from replicator.offset_map.translate import ClaimedStart
+from replicator.offset_map.varints import OFFSET_MAX
+from replicator.proof.map_cut import MapUpTo
+from replicator.proof.map_place import place_of_map, refuse_delivery, stable_offsets
+from replicator.proof.map_reader import read_sections
+from replicator.state.claims import Claim
+
+Side = Literal["source", "target"]
+NOT_COPIED = "not_copied"
+"""The problem of a partition that the flow has not begun to copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedPartition:
+    """A partition of which the map tells.
+
+    Attributes:
+        position, next_target: up to where the flow has copied, on both sides; `start`: where it began.
+        source_start, target_start: where the logs begin.
+    """
+
+    source: Partition
+    target: Partition
+    mapped: PartitionMap
+    position: int
+    next_target: int
+    start: ClaimedStart
+    source_start: int
+    target_start: int
+
+    def start_of(self, side: Side) -> int:
+        """Where the log begins on a side."""
+        return self.source_start if side == "source" else self.target_start
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """A partition of which nothing can be said: the name of an incident or `not_copied`, and a sentence."""
+
+    source: Partition
+    target: Partition
+    problem: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    source_id: str
+    target_id: str
+    position: Position
+    start: ClaimedStart
+
+
+def read_partitions(
+    flow: Flow, topics: Collection[str] = (), *, connect_timeout_ms: int | None = None
+) -> dict[Partition, MappedPartition | Untold]:
+    """Read the maps of the flow's partitions, by source partition.
+
+    Args:
+        topics: source topics; all of the flow when empty.
+        connect_timeout_ms: how long to wait for each cluster; None: as the flow file says.
+
+    Raises:
+        ConfigError: the flow doesn't copy one of `topics`, or its delivery has no map.
+        Incident: map_lost, map_topic_unfit, newer_format, batch_corrupt.
+        Unsupported: a cluster's login isn't spoken here.
+        Unreachable, NotAllowed, Retriable: as for other clients.
+    """
+    refuse_delivery(flow)
+    known, found = _known(flow, topics, connect_timeout_ms)
+    if not known:
+        return found
+    place = place_of_map(flow, connect_timeout_ms=connect_timeout_ms)
+    maps = {
+        at: MapUpTo(topic_id_bytes(it.source_id), topic_id_bytes(it.target_id), it.position.offset)
+        for at, it in known.items()
+    }
+    wanted = {(topic_id_bytes(it.source_id), at.partition): maps[at] for at, it in known.items()}
+    read_sections(flow, place.topic, place.topic_id, place.bounds, wanted)
+    routes = {at: _route(flow, at) for at in known}
+    stable = stable_offsets(flow, list(routes.values()))
+    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
+        clusters.connect()
+        source_starts = clusters.source.offsets(known, end=False)
+        target_starts = clusters.target.offsets(routes.values(), end=False)
+    for at, it in known.items():
+        found[at] = MappedPartition(
+            at,
+            routes[at],
+            maps[at].finished(stable[routes[at]]) or _without_sections(it),
+            it.position.offset,
+            max(it.position.evidence.next_target_offset, it.start.target_end),
+            it.start,
+            source_starts[at],
+            target_starts[routes[at]],
+        )
+    return found
+
+
+def _known(
+    flow: Flow, topics: Collection[str], connect_timeout_ms: int | None
+) -> tuple[dict[Partition, _Known], dict[Partition, MappedPartition | Untold]]:
+    """Partitions that have a position, and those of which nothing can be said."""
+    others = sorted(name for name in topics if not routing.selects(flow, name))
+    if others:
+        raise ConfigError(f"flow {flow.name} does not copy topic {', '.join(others)}")
+    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
+        here, _ = clusters.connect()
+        listed = clusters.list_source(configs=False)
+        sources = {name: info for name, info in listed.items() if not topics or name in topics}
+        if unknown := sorted(set(topics) - sources.keys()):
+            raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
+        targets = clusters.list_target(sources)
+        routes = {
+            at: to
+            for name, info in sources.items()
+            for at, to in ((one, _route(flow, one)) for one in (Partition(name, n) for n in range(info.partitions)))
+            if to.topic in targets and to.partition < targets[to.topic].partitions
+        }
+        positions = offset_reader.positions(flow, routes.values())
+        claimed = clusters.state.claims_if_any()
+    claims = claimed.claims if claimed else {}
+    known: dict[Partition, _Known] = {}
+    untold: dict[Partition, MappedPartition | Untold] = {}
+    for name, info in sources.items():
+        for at in (Partition(name, number) for number in range(info.partitions)):
+            to = _route(flow, at)
+            told = _told(at, to, positions.get(to), claims.get(to), here.cluster_id, info, targets.get(to.topic))
+            if isinstance(told, Untold):
+                untold[at] = told
+            else:
+                known[at] = told
+    return known, untold
+
+
+def _told(
+    at: Partition,
+    to: Partition,
+    position: Stored | None,
+    claim: Claim | None,
+    cluster: str,
+    here: TopicInfo,
+    there: TopicInfo | None,
+) -> _Known | Untold:
+    """What is known of one partition."""
+    if position is None and claim is None:
+        return Untold(at, to, NOT_COPIED, "the flow has not begun to copy this partition")
+    if position is None or there is None:
+        name = (claim.without_position(there.topic_id if there else None)) if claim else "target_topic_deleted"
+        return Untold(at, to, name, "the flow has copied this partition before, and its position is gone")
+    if not isinstance(position, Position):
+        return Untold(at, to, position.incident, position.why)
+    source, target = (LogEnds(info.topic_id, 0, OFFSET_MAX, OFFSET_MAX) for info in (here, there))
+    if wrong := compare(position, cluster, at.topic, source, target, position.evidence.generation):
+        return Untold(at, to, *wrong)
+    # Without a claim nothing says where the flow began: perhaps before its map.
+    start = ClaimedStart(claim.offset, claim.target_end) if claim is not None else ClaimedStart(0, 0)
+    return _Known(here.topic_id, there.topic_id, position, start)
+
+
+def _route(flow: Flow, at: Partition) -> Partition:
+    return Partition(routing.target_topic(flow, at.topic), at.partition)
+
+
+def _without_sections(known: _Known) -> PartitionMap:
+    """The map of a partition of which it says nothing: it begins, as far as is known, at the position."""
+    offset, nothing = known.position.offset, RunIndex(array("q"), array("q"), array("q"), ())
+    place = max(known.position.evidence.next_target_offset, known.start.target_end)
+    return PartitionMap(
+        source_topic_id=topic_id_bytes(known.source_id),
+        begun=offset,
+        begin=offset,
+        begin_target=place,
+        passed=offset,
+        next_target=place,
+        by_source=nothing,
+        by_target=nothing,
+    )
+
+
+def by_target(found: Mapping[Partition, MappedPartition | Untold]) -> dict[Partition, MappedPartition | Untold]:
+    """The same by target partition."""
+    return {it.target: it for it in found.values()}

@@ -1,0 +1,161 @@
+"""Translates offsets of a flow between its sides: single ones, those of a consumer group, those of a time.
+
+Sources: KIP-545 for what MirrorMaker 2 does (OffsetSyncStore keeps at most 64 pairs of offsets a partition). A flow's
+map has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from replicator.config import Cluster, Flow
+from replicator.flow.topics import ControlPlane, reading_topics
+from replicator.kafka.group_offsets import committed_offsets
+from replicator.model.errors import ConfigError, ReplicatorError
+from replicator.model.partition import Partition
+from replicator.offset_map.translate import TranslatedOffset, to_source, to_target
+from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.translation.partition_maps import MappedPartition, Side, Untold, by_target, read_partitions
+
+_NOTHING = TranslatedOffset(None)
+
+
+class Translator:
+    """The maps of a flow as they stood when they were read."""
+
+    def __init__(self, flow: Flow, found: Mapping[Partition, MappedPartition | Untold], side: Side) -> None:
+        """`found`: by source partition; `side`: the one whose offsets are asked about."""
+        self._flow, self._side = flow, side
+        self._found = dict(found) if side == "source" else by_target(found)
+        self._empty_to: dict[Partition, int] = {}  # from the end of what is copied on there is no record below
+
+    def answers(self, asked: Collection[OffsetToTranslate]) -> list[OffsetAnswer]:
+        """Translate offsets, each for itself.
+
+        A consumer that has read all stands behind the last transaction's marker, and what is copied may end before it:
+        where an offset lies beyond, the log is asked whether there is any record between.
+
+        Raises:
+            ConfigError: the flow doesn't have a partition, or an offset is below 0.
+            Unreachable, NotAllowed, Retriable: as for other clients.
+        """
+        found = [self._answer(one) for one in asked]
+        beyond = {it.asked.at for it in found if "ahead" in it.translated.notes} - self._empty_to.keys()
+        if not beyond:
+            return found
+        ends = {at: max(self._end(it), it.start_of(self._side)) for at, it in self._mapped(beyond)}
+        with reading_topics(self._flow, _cluster(self._flow, self._side)) as reader:
+            bounds = reader.bounds(ends)
+            first = reader.first_records(ends)
+        for at in ends:
+            bound = bounds[at]
+            if isinstance(bound, ReplicatorError):
+                raise bound
+            self._empty_to[at] = first[at][0] if at in first else bound[1]
+        return [self._answer(one) for one in asked]
+
+    def _mapped(self, ats: Iterable[Partition]) -> Iterator[tuple[Partition, MappedPartition]]:
+        for at in ats:
+            it = self._found[at]
+            if isinstance(it, MappedPartition):
+                yield at, it
+
+    def _end(self, it: MappedPartition) -> int:
+        """Where what is copied ends, on the side that is asked about."""
+        return it.position if self._side == "source" else it.next_target
+
+    def _answer(self, asked: OffsetToTranslate) -> OffsetAnswer:
+        if asked.offset < 0:
+            raise ConfigError(f"{asked.at}: offset {asked.offset}: an offset is 0 or more")
+        it = self._found.get(asked.at)
+        if it is None:
+            raise ConfigError(self._unknown(asked.at))
+        other = it.target if self._side == "source" else it.source
+        if isinstance(it, Untold):
+            return OffsetAnswer(asked, other, _NOTHING, it.problem, it.said)
+        offset = asked.offset
+        if self._end(it) < offset <= self._empty_to.get(asked.at, 0):
+            offset = self._end(it)
+        if self._side == "source":
+            found = to_target(it.mapped, offset, target_start=it.target_start, position=it.position, claim=it.start)
+        else:
+            found = to_source(
+                it.mapped,
+                offset,
+                source_start=it.source_start,
+                target_start=it.target_start,
+                copied_end=it.next_target,
+                claim=it.start,
+            )
+        return OffsetAnswer(asked, other, found)
+
+    def _unknown(self, at: Partition) -> str:
+        topics = {one.topic for one in self._found}
+        if at.topic in topics:
+            count = sum(one.topic == at.topic for one in self._found)
+            return f"topic {at.topic} has {count} partitions: there is no {at}"
+        reverse = {one.source.topic if self._side == "target" else one.target.topic for one in self._found.values()}
+        if at.topic in reverse:
+            other = "with" if self._side == "source" else "without"
+            return f"{at.topic} is a topic of the other side: ask {other} --reverse"
+        return f"flow {self._flow.name} does not copy {'to ' if self._side == 'target' else ''}topic {at.topic}"
+
+
+def translator(
+    flow: Flow, side: Side, topics: Collection[str] = (), *, connect_timeout_ms: int | None = None
+) -> Translator:
+    """Read the maps of the flow's partitions, see `read_partitions`. `side`: the one whose offsets will be asked about.
+
+    Offsets that move, such as those of a group, are to be read before: what a consumer has passed is copied by then,
+    or is said to be ahead.
+    """
+    return Translator(flow, read_partitions(flow, topics, connect_timeout_ms=connect_timeout_ms), side)
+
+
+def translate(flow: Flow, offsets: Iterable[OffsetToTranslate], *, reverse: bool = False) -> list[OffsetAnswer]:
+    """Translate offsets from source to target; with `reverse` from target to source.
+
+    Raises:
+        ConfigError: an offset is of a partition that the flow doesn't copy; the flow's delivery has no map.
+        Incident: map_lost, map_topic_unfit, newer_format, batch_corrupt.
+        Unreachable, NotAllowed, Retriable, Unsupported: as for other clients.
+    """
+    asked = list(offsets)
+    return translator(flow, "target" if reverse else "source").answers(asked)
+
+
+def group_offsets(flow: Flow, side: Side, group: str) -> list[OffsetToTranslate]:
+    """The committed offsets of a consumer group in the flow's topics of a side; partitions without one are left out."""
+    found = committed_offsets(flow, _cluster(flow, side), group, _partitions(flow, side))
+    return [OffsetToTranslate(at, offset) for at, offset in sorted(found.items()) if offset is not None]
+
+
+def time_offsets(flow: Flow, side: Side, time_ms: int) -> list[OffsetToTranslate]:
+    """The first committed record at or after a time in each of the flow's partitions of a side; the stable end where
+    there is none."""
+    partitions = _partitions(flow, side)
+    with reading_topics(flow, _cluster(flow, side)) as reader:
+        found = reader.committed_at_time(partitions, time_ms)
+    with ControlPlane(flow) as clusters:
+        clusters.connect()
+        admin = clusters.source if side == "source" else clusters.target
+        ends = admin.offsets([at for at, offset in found.items() if offset < 0], end=True, committed_only=True)
+    return list(_at_time(found, ends))
+
+
+def _at_time(found: Mapping[Partition, int], ends: Mapping[tuple[str, int], int]) -> Iterator[OffsetToTranslate]:
+    for at, offset in sorted(found.items()):
+        yield OffsetToTranslate(at, offset if offset >= 0 else ends[at])
+
+
+def _partitions(flow: Flow, side: Side) -> list[Partition]:
+    with ControlPlane(flow) as clusters:
+        clusters.connect()
+        listed = clusters.list_source(configs=False)
+        if side == "target":
+            listed = clusters.list_target(listed)
+    return [Partition(name, number) for name, info in sorted(listed.items()) for number in range(info.partitions)]
+
+
+def _cluster(flow: Flow, side: Side) -> Cluster:
+    return flow.source if side == "source" else flow.target
