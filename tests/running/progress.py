@@ -10,6 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,15 @@ REMEDIES = (
     (r"namespace|unshare", "run as root, or allow user namespaces"),
 )
 """What a reason to skip says, and what to do about it."""
+
+
+def _crash(report: pytest.TestReport) -> str:
+    """Where and why in a line: a run that is broken off shows no more of it."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None:
+        return ""
+    path, why = Path(crash.path), crash.message.splitlines()
+    return f": {path.name}:{crash.lineno}: {why[0][:500] if why else ''}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,7 +101,7 @@ class Progress:
         """Say at once what failed."""
         if report.failed:
             self._failed.add(report.nodeid)
-            self._write(f"FAILED {report.nodeid} ({report.when})")
+            self._write(f"FAILED {report.nodeid} ({report.when}){_crash(report)}")
         if report.skipped and isinstance(report.longrepr, tuple):
             self._skipped[report.longrepr[2].removeprefix("Skipped: ")] += 1
 
