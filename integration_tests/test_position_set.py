@@ -358,6 +358,24 @@ def test_the_map_is_verified_from_where_a_decision_has_the_flow_begin(make_copyi
 
 
 @pytest.mark.tier("full")
+def test_what_was_left_out_is_nothing_that_the_map_should_tell_of(make_copying: MakeCopying) -> None:
+    two = stopped(make_copying)
+    two.put(two.first, numbered("unread", 10))
+    assert asked(two, *set_words(two, 15))[0] == 0
+    code, first = verified(two)
+    assert (code, first["verdict"], first["said"]) == (0, "stands", []), "nothing was copied behind the gap yet"
+    worker = two.flow.running()
+    two.wait_position(two.first, 20)
+    two.assert_stops(worker, 0)
+    code, first = verified(two)
+    assert (code, first["source_offsets"], first["copies"], first["said"]) == (0, [0, 20], 15, [])
+    assert "source offsets 10 to 14 were left out (position set), as ann has decided" in " ".join(first["notes"])
+    clients.put(clients.producer(two.target), two.copy_of(two.first), b"somebody's")
+    code, first = verified(two)
+    assert (code, first["foreign"]) == (1, 1)
+
+
+@pytest.mark.tier("full")
 def test_of_a_topic_that_was_restarted_the_records_of_the_one_before_are_told_apart(make_copying: MakeCopying) -> None:
     two = TwoTopics(make_copying(partitions=1))
     worker = two.running(10)

@@ -120,7 +120,17 @@ def _span(pair: Pair, chain: MapChain) -> Span | None:
     """Source offsets of which the map tells: none need be told of where nothing was copied since the flow began."""
     if chain.sections:
         return chain.begun, chain.after
-    return None if pair.source_range[0] < pair.source_copied_end else (pair.source_copied_end, pair.source_copied_end)
+    copied_end = pair.source_copied_end
+    return (copied_end, copied_end) if _left_out(pair, pair.source_range[0], copied_end) else None
+
+
+def _left_out(pair: Pair, first: int, end: int) -> bool:
+    """Tell whether decisions have left out all of these source offsets: the map need not tell of them. `position set`
+    leaves them out without a block."""
+    for gap in pair.signed_gaps:  # ascending
+        if gap.first <= first:
+            first = max(first, gap.end)
+    return first >= end
 
 
 def _sampled(chain: MapChain, scope: VerifyScope, pair: Pair) -> tuple[array[int], array[int]]:
@@ -202,10 +212,10 @@ def _windows(pair: Pair, chain: MapChain) -> list[Span]:
     """Target offsets in which records may stand that the map doesn't cover, ascending."""
     if not chain.sections:
         return [pair.target_range] if _span(pair, chain) is None else []
-    found = [one.target for one in chain.breaks]
-    if chain.begun > pair.source_range[0]:
+    found = [one.target for one in chain.breaks if not _left_out(pair, one.first, one.end)]
+    if not _left_out(pair, pair.source_range[0], chain.begun):
         found.append((0, chain.firsts[0] if chain.firsts else pair.target_range[1]))
-    if chain.after < pair.source_copied_end:
+    if not _left_out(pair, chain.after, pair.source_copied_end):
         found.append((chain.next_target, pair.target_range[1]))
     return sorted(found)
 
@@ -247,12 +257,14 @@ def _gaps(pair: Pair, chain: MapChain) -> Iterator[str]:
             first, end = pair.source_range[0], pair.source_copied_end
             yield f"the map has nothing of source offsets {first} to {end - 1}, which the position has passed"
         return
-    if chain.begun > pair.source_range[0]:
+    if not _left_out(pair, pair.source_range[0], chain.begun):
         yield f"the map begins at source offset {chain.begun}, and the flow at {pair.source_range[0]}"
     for one in chain.breaks:
+        if _left_out(pair, one.first, one.end):
+            continue
         how = "says that it begins again" if one.said else "has lost what was"
         yield f"the map {how} between source offsets {one.first} and {one.end}"
-    if chain.after < pair.source_copied_end:
+    if not _left_out(pair, chain.after, pair.source_copied_end):
         yield f"the map ends at source offset {chain.after}, and the position is {pair.source_copied_end}"
 
 
