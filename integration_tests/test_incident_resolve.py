@@ -326,6 +326,9 @@ def test_a_target_topic_that_was_created_again_is_filled_from_the_beginning(make
     assert listed(path) == []
     two.assert_second_goes_on()
     two.assert_stops(worker, 0)
+    words = [sys.executable, "-m", "cli.main", "verify", "-c", str(path), "--json"]
+    verified = subprocess.run(words, capture_output=True, text=True, check=False, timeout=90)
+    assert (verified.returncode, json.loads(verified.stdout)["verdict"]) == (0, "stands"), verified.stdout
 
 
 @pytest.mark.tier("full")

@@ -4,7 +4,9 @@
 Invariant M2: a section's `before` is the partition's last `after`, unless it is a `base`; its count is that of the last
 one and its copies, unless it is of a repair. What a `base` leaves between was copied without a map. A section voids
 what earlier ones claim of the target at or above its first target offset: a log only grows. A flow begins, on the
-target, where its claim says, again with each adoption: sections that tell of target offsets below are not its own.
+target, where its claim says, again with each adoption: sections that tell of target offsets below are not its own. Nor
+are those before a `base` at the source offset of its claim: back there it goes by a new claim only, such as that of a
+target topic that was created again, where target offsets begin anew.
 
 16 bytes for each section whose copies are to be looked at.
 """
@@ -42,7 +44,7 @@ class MapChain:
     Attributes:
         position: sections that end beyond it were committed later, see `map_cut`.
         since_ms: copies of sections that were committed before are not to be looked at.
-        origin: the target offset at which the flow begins.
+        origin: the target offset at which the flow begins; `begins`: the source offset.
         firsts, ends: target offsets of the copies that are, ascending.
         begun, after, next_target, count: as the sections say; -1 where there is none.
         sections, copies, digests: how many were taken; of those looked at, the copies and the sections with a digest.
@@ -54,6 +56,7 @@ class MapChain:
     position: int
     since_ms: int | None = None
     origin: int = 0
+    begins: int = -1
     firsts: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
     begun: int = -1
@@ -87,6 +90,8 @@ class MapChain:
         if self._below:
             self._begin_again()
             return
+        if section.base and section.before == self.begins:
+            self._begin_again()
         if placed[:3] <= self._order:
             self._say(f"a section of generation {placed.generation} follows one of generation {self._order[0]}")
         self._order = placed[:3]

@@ -56,7 +56,8 @@ def verify(flow: Flow, snapshot: Snapshot, scope: VerifyScope, told: ComparisonP
     told.step("reading the offset map")
     place = place_of_map(flow)
     chains = {
-        pair.source: MapChain(pair.source_copied_end, scope.since_ms, pair.target_origin) for pair in snapshot.pairs
+        pair.source: MapChain(pair.source_copied_end, scope.since_ms, pair.target_origin, pair.source_origin)
+        for pair in snapshot.pairs
     }
     wanted = {(topic_id_bytes(pair.source_id), pair.source.partition): chains[pair.source] for pair in snapshot.pairs}
     read = read_sections(flow, place.topic, place.topic_id, place.bounds, wanted)

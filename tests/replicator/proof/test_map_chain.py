@@ -29,9 +29,9 @@ def section(before: int, after: int, first: int, *runs: Span, count: int, base: 
 
 
 def chain_of(
-    *sections: MapSection, position: int = OFFSET_MAX, since_ms: int | None = None, origin: int = 0
+    *sections: MapSection, position: int = OFFSET_MAX, since_ms: int | None = None, origin: int = 0, begins: int = -1
 ) -> MapChain:
-    chain = MapChain(position, since_ms, origin)
+    chain = MapChain(position, since_ms, origin, begins)
     for number, one in enumerate(sections):
         chain.add(PlacedSection(1, number, 0, b"", one), 1_000 * number)
     return chain
@@ -77,6 +77,15 @@ def test_what_stood_before_an_adoption_is_not_the_flows(adopted: int) -> None:
     assert (chain.wrong, chain.breaks, chain.restarts, chain.voided) == ([], [], 0, 0)
     before = chain_of(FIRST, SECOND, origin=25)
     assert (before.sections, before.begun, before.after, before.count, before.copies) == (0, -1, -1, 0, 0)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_target_topic_that_was_created_again_has_target_offsets_from_the_beginning(*, lost: bool) -> None:
+    again = section(0, 12, 0, (0, 12), count=12, base=True)
+    chain = chain_of(FIRST, SECOND, again, begins=4 if lost else 0)
+    assert list(zip(chain.firsts, chain.ends, strict=True)) == [(0, 12)]
+    assert (chain.after, chain.count) == (12, 12)
+    assert (chain.sections, chain.voided, chain.restarts) == ((3, 20, 1) if lost else (1, 0, 0))
 
 
 def test_a_section_without_copies_counts_with_those_around_it() -> None:
