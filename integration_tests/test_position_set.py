@@ -84,6 +84,8 @@ def test_a_position_goes_back_and_forward_and_both_are_on_record(make_copying: M
     words = [word for word in set_words(two, 6) if word not in ("--yes-i-mean", two.name)]
     code, out, said = asked(two, *words, said="no\n")
     assert (code, "6 to 9 are copied again: up to 4 records" in out, "nothing was changed" in said) == (1, True, True)
+    code, _, said = asked(two, *words, said="")
+    assert (code, "nothing was changed" in said) == (1, True), "the end of the input is no answer"
     assert shown(two, two.first)["position"] == 10
     code, out, said = asked(two, *words, said=f"{two.name}\n")
     assert code == 0, said
@@ -109,6 +111,8 @@ def test_a_position_goes_back_and_forward_and_both_are_on_record(make_copying: M
 
     code, out, said = asked(two, "set", "--file", str(kept), "--why", WHY, "--yes-i-mean", two.name, "--json")
     assert code == 0, said
+    told = [line for line in said.splitlines() if "position_set" in line]
+    assert len(told) == 2, said
     rows = {row["topic"]: row for row in json.loads(out)["partitions"]}
     assert (rows[two.first]["before"], rows[two.first]["after"], rows[two.first]["copied_again"]) == (20, 10, 10)
     assert (rows[two.second]["before"], rows[two.second]["recorded_as"]) == (11, "adoption")

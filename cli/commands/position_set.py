@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,8 +161,12 @@ def _wanted(
 
 
 def _confirmed(flow: str) -> bool:
-    typed = click.prompt(f"Type {flow} to go on", default="", show_default=False, err=True)
-    return bool(typed == flow)
+    """Ask for the flow's name. The end of the input is no answer; an interrupt ends the command."""
+    click.echo(f"Type {flow} to go on: ", nl=False, err=True)
+    typed = "" if sys.stdin is None else sys.stdin.readline()
+    if not typed:
+        click.echo(err=True)
+    return typed.strip() == flow
 
 
 def _show(delivery: str, plan: Mapping[Partition, PlannedPosition]) -> None:

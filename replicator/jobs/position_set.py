@@ -212,6 +212,8 @@ class PositionSet:
             producer.end()
             self._failpoint("after_position_set")
         for at, it in now.items():
+            if it.command is None:
+                continue
             self._log.warning(
                 "position_set",
                 topic=at.topic,
