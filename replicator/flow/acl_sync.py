@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from replicator.flow.acl_rules import wanted_acls
+from replicator.flow.acl_rules import copied_acls, locks_out, wanted_acls
 from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 
@@ -32,8 +32,9 @@ class AclTopics(Protocol):
 class AclSync:
     """Creates what is missing. Used from the thread of discovery, or before it runs."""
 
-    def __init__(self, plane: AclTopics, log: structlog.stdlib.BoundLogger) -> None:
-        self._plane, self._log = plane, log
+    def __init__(self, plane: AclTopics, log: structlog.stdlib.BoundLogger, own: str = "") -> None:
+        """`own`: see `wanted_acls`."""
+        self._plane, self._log, self._own = plane, log, own
         self._topics: dict[str, str] = {}
         self._refused = ""  # as it was told
         self._wanted: frozenset[TopicAcl] = frozenset()
@@ -47,7 +48,7 @@ class AclSync:
         is tried again the next time."""
         try:
             source, target = self._plane.acls()
-            wanted = wanted_acls(source, self._topics)
+            wanted = wanted_acls(source, self._topics, self._own)
             answers = self._plane.create_acls(wanted - frozenset(target))
         except (Incident, NotAllowed, Retriable, Unreachable) as error:
             self._tell_refused(str(error))
@@ -57,8 +58,13 @@ class AclSync:
         created = sorted(acl for acl, refused in answers.items() if refused is None)
         for topic, of_topic in groupby(created, key=lambda acl: acl.topic):
             self._log.info("acls_created", topic=topic, acls=_said(of_topic))
-        refused = sorted({str(error) for error in answers.values() if error is not None})
-        self._tell_refused("; ".join(refused))
+        refused = {str(error) for error in answers.values() if error is not None}
+        refused |= {
+            f"{acl.said()} on {acl.topic} would keep the flow itself from it"
+            for acl in copied_acls(source, self._topics)
+            if locks_out(acl, self._own)
+        }
+        self._tell_refused("; ".join(sorted(refused)))
 
     def _tell_refused(self, reason: str) -> None:
         if reason and reason != self._refused:
@@ -70,6 +76,13 @@ class AclSync:
         gone = {acl for acl in left if acl.topic in self._topics.values()}
         for topic, of_topic in groupby(sorted(gone), key=lambda acl: acl.topic):
             self._log.warning("acls_left", topic=topic, acls=_said(of_topic))
+
+
+def principal(properties: Mapping[str, str]) -> str:
+    """Return as whom a cluster knows the user that these client properties log in; empty where only the cluster knows
+    that, such as of a certificate, a ticket or a token."""
+    name = properties.get("sasl.username", "")
+    return f"User:{name}" if name else ""
 
 
 def _said(acls: Iterable[TopicAcl]) -> str:

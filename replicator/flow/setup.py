@@ -16,7 +16,7 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
-from replicator.flow.acl_sync import AclSync
+from replicator.flow.acl_sync import AclSync, principal
 from replicator.flow.config_sync import ConfigSync
 from replicator.flow.deciding import make_aside_topic
 from replicator.flow.first_offsets import resolve_starts
@@ -72,7 +72,7 @@ class Setup:
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
         self._map = MapTopic(flow, plane, log)
         self._configs = ConfigSync(plane, log)
-        self._acls = AclSync(plane, log)
+        self._acls = AclSync(plane, log, principal(flow.target.properties))
 
     @property
     def source_cluster(self) -> str:

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from replicator.flow.acl_rules import wanted_acls
+from replicator.flow.acl_sync import principal
 from replicator.flow.discovery import Discovered
 from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Unreachable
@@ -35,12 +36,59 @@ TOPICS = {"t1": "a.t1", "t12": "a.t12", "other": "a.other"}
         (replace(READ, operation="WRITE"), set()),
         (replace(READ, operation="ALTER_CONFIGS"), set()),
         (replace(READ, topic="*"), set()),
+        (
+            replace(READ, topic="*", operation="ALL", host="10.0.0.1", allowed=False),
+            {
+                TopicAcl(name, False, "User:bob", "10.0.0.1", operation, False)
+                for name in TOPICS.values()
+                for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
+            },
+        ),
         (replace(READ, topic="t"), set()),
         (replace(READ, topic="a.t1"), set()),
     ],
 )
 def test_what_a_copy_gets(acl: TopicAcl, expected: set[TopicAcl]) -> None:
     assert wanted_acls([acl], TOPICS) == expected
+
+
+FLOW = "User:eos"
+
+
+@pytest.mark.parametrize("operation", ["READ", "DESCRIBE", "ALL"])
+@pytest.mark.parametrize("where", ["t1", "t", "*"])
+def test_the_flow_is_not_denied_its_own_target_topic(operation: str, where: str) -> None:
+    denied = TopicAcl(where, where == "t", FLOW, "*", operation, False)
+    assert wanted_acls([denied, READ], TOPICS, FLOW) == {THERE}
+    other = wanted_acls([denied, READ], TOPICS, "User:another")
+    assert THERE in other, "a denial to somebody else takes nothing"
+    assert replace(THERE, principal=FLOW, operation="READ" if operation == "ALL" else operation, allowed=False) in other
+
+
+@pytest.mark.parametrize(
+    ("denied_host", "allowed_host", "given"),
+    [("*", "*", False), ("*", "h", False), ("h", "*", False), ("h", "h", False), ("h", "other", True)],
+)
+def test_what_everybody_is_denied_nobody_is_given(denied_host: str, allowed_host: str, *, given: bool) -> None:
+    denied = replace(READ, principal="User:*", host=denied_host, allowed=False)
+    config = replace(READ, operation="DESCRIBE_CONFIGS")
+    wanted = wanted_acls([denied, replace(READ, host=allowed_host), config], TOPICS)
+    assert wanted == {replace(config, topic="a.t1")} | ({replace(THERE, host=allowed_host)} if given else set())
+
+
+def test_as_whom_the_flow_writes_is_known_from_its_login() -> None:
+    assert principal({"sasl.username": "eos", "security.protocol": "SASL_SSL"}) == FLOW
+    assert principal({"security.protocol": "SSL"}) == ""
+
+
+def test_a_denial_to_everybody_is_told_and_does_not_stop_the_flow() -> None:
+    made = begun()
+    made.plane.source_acls = {replace(READ, principal="User:*", allowed=False)}
+    (line,) = told(made)
+    assert (line["event"], line["log_level"]) == ("acls_not_created", "warning")
+    assert line["reason"] == "deny READ to User:* from * on a.t1 would keep the flow itself from it"
+    assert told(made) == []
+    assert made.plane.target_acls == set()
 
 
 def begun(settings: str = "sync_acls: true") -> DiscoveryRun:
