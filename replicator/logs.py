@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import TextIO, cast
 
 import structlog
@@ -12,15 +13,22 @@ from replicator.client_lines import ClientLines
 
 
 class _Stderr:
-    """Whatever stderr is when a line is written: a command that was run inside another program had one of its own."""
+    """Whatever stderr is when a line is written: a command that was run inside another program had one of its own.
+
+    A line that can't be written is dropped: the terminal was closed, or the disk is full, and a lane that fails for it
+    would stop copying where nobody sees why.
+    """
 
     def write(self, text: str) -> int:
         """See TextIO."""
-        return sys.stderr.write(text)
+        with suppress(OSError):
+            return sys.stderr.write(text)
+        return 0
 
     def flush(self) -> None:
         """See TextIO."""
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 def configure(log_format: str, level: str = "info", file: TextIO | None = None) -> None:

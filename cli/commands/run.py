@@ -21,12 +21,14 @@ EPILOG = """\b
 Examples:
   eos-replicate run -c flows.yaml
   eos-replicate run -c flows.yaml --flow orders --log-format json
+  eos-replicate run -c flows.yaml --watch-config
+  kill -HUP PID              # reads flows.yaml again
   eos-replicate run -c flows.yaml --flow orders --runner spark \\
       --master spark://host:7077
 
 \b
 Exit codes:
-  0   stopped by a signal (SIGTERM, SIGINT, SIGHUP), everything committed
+  0   stopped by a signal (SIGTERM, SIGINT), everything committed
   2   the flow file is wrong; on Spark: Java or pyspark is missing
   3   a cluster (or Spark) cannot be reached, or a right is missing
   4   an incident needs a decision (see the log's `incident` lines)
@@ -40,6 +42,7 @@ Exit codes:
 @flow_option
 @click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that has it.")
 @click.option("--exit-on-incident", is_flag=True, help="End with 4 at the first incident, for supervisors.")
+@click.option("--watch-config", is_flag=True, help="Read the flow file again when it has changed, as at SIGHUP.")
 @click.option(
     "--runner",
     type=click.Choice(["daemon", "spark"]),
@@ -67,6 +70,7 @@ def run(
     names: tuple[str, ...],
     take_over: bool,
     exit_on_incident: bool,
+    watch_config: bool,
     runner: str,
     master: str | None,
     conf: tuple[str, ...],
@@ -75,14 +79,17 @@ def run(
 ) -> None:
     """Copy topics until stopped: records and positions in one transaction on the target.
 
-    The first SIGTERM, ^C or SIGHUP commits the open transaction and exits. A second one exits at once; nothing is lost
-    or doubled, but the target waits for the transaction to time out or for the next start. Under nohup a SIGHUP is
-    ignored. Of several flows, one that has ended is started again from time to time as long as another one runs. An
-    incident stops its partition, and the others go on; with --exit-on-incident all is committed and the process ends.
+    The first SIGTERM or ^C commits the open transaction and exits, and so does SIGHUP when the terminal was closed. A
+    second one exits at once; nothing is lost or doubled, but the target waits for the transaction to time out or for
+    the next start. Any other SIGHUP has the flow file read again: flows that were added start, removed ones stop,
+    changed ones start anew, and the others aren't touched; a file with a fault changes nothing. Of several flows, one
+    that has ended is started again from time to time as long as another one runs. An incident stops its partition, and
+    the others go on; with --exit-on-incident all is committed and the process ends.
     """
     with quick_imports():
         from replicator import config, failpoints, logs
         from replicator.flow import wiring
+        from replicator.flow.config_watch import ConfigReader, ReadConfig, file_states
         from replicator.flow.daemon import Daemon
         from replicator.model.errors import ConfigError
         from replicator.observe.observation import Observation
@@ -91,10 +98,13 @@ def run(
         raise ConfigError("--master and --conf go with --runner spark")
     if runner == "spark" and exit_on_incident:
         raise ConfigError("--exit-on-incident goes with --runner daemon: on Spark an incident ends the run")
+    if runner == "spark" and watch_config:
+        raise ConfigError("--watch-config goes with --runner daemon")
     if runner == "spark" and len(names) > 1:
         raise ConfigError("--runner spark runs one flow")
     logs.configure(log_format, log_level)
     failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+    before = file_states([path])
     loaded = config.load(path, os.environ)
     if runner == "spark":
         flow = one(loaded, path, names[0] if names else None)
@@ -103,7 +113,20 @@ def run(
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
     parts = wiring.parts(failpoint, observation.observe)
-    daemon = Daemon(loaded, flows, parts, take_over=take_over, exit_on_incident=exit_on_incident)
+
+    def read() -> ReadConfig:
+        again = config.load(path, os.environ)
+        return ReadConfig(again, chosen(again, path, names))
+
+    daemon = Daemon(
+        loaded,
+        flows,
+        parts,
+        take_over=take_over,
+        exit_on_incident=exit_on_incident,
+        reader=ConfigReader(read, (lambda: [path]) if watch_config else None, before),
+        reloaded=observation.take,
+    )
     with observation.running(daemon.stages) as sum_up:
         sys.exit(daemon.run(sum_up))
 

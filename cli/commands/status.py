@@ -155,6 +155,13 @@ def _as_json(item: FlowStatus) -> dict[str, Any]:
     known = [row.lag_records for row in item.partitions if row.lag_records is not None]
     if flow["ended"]:
         flow["ended"]["at"] = iso(flow["ended"]["at_ms"])
+    if flow["config_fault"]:
+        flow["config_fault"] = {
+            "detail": item.config_fault.detail if item.config_fault else "",
+            "owner": flow["config_fault"]["owner"],
+            "at_ms": flow["config_fault"]["at_ms"],
+            "at": iso(flow["config_fault"]["at_ms"]),
+        }
     for runner in flow["run_by"]:
         runner["since"] = iso(runner["since_ms"])
     return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
@@ -215,6 +222,11 @@ def _runs(item: FlowStatus) -> list[str]:
         lines.append(
             f"it has ended at {iso(end.at_ms)} with {end.exit_code}, in the process {end.owner}, which goes on "
             f"with other flows and tries again: {end.detail}"
+        )
+    if (fault := item.config_fault) is not None:
+        lines.append(
+            f"the process {fault.owner} could not read the flow file again at {iso(fault.at_ms)}, and goes on with the "
+            f"settings that it has: {fault.detail}"
         )
     return lines
 

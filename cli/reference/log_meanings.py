@@ -20,6 +20,17 @@ EVENTS = {
         "A transaction was committed on the target: records and positions together. On Spark one line stands "
         "for all transactions of a round."
     ),
+    "config_fault_not_noted": (
+        "That the flow file has a fault could not be written to the target, so `status` doesn't show it."
+    ),
+    "config_not_reloaded": (
+        "The flow file was read again, after SIGHUP or a change of it, and has a fault. Nothing is changed: all flows "
+        "go on with the settings that they have."
+    ),
+    "config_reloaded": (
+        "The flow file was read again, after SIGHUP or a change of it. Flows that were added are started, those that "
+        "were removed are stopped, those that have changed are stopped and started; the others aren't touched."
+    ),
     "connecting": "The flow begins to connect to both clusters.",
     "copied_again": "A repair has committed missing records on the target.",
     "copying": "A partition that had waited, or was stopped, is copied again.",
@@ -208,6 +219,7 @@ BOUND = {
     "partition": "Of a repair: topic and partition.",
 }
 FIELDS = {
+    "added": "Names of flows that the file has now and had not before.",
     "acls": "Who is allowed or denied what, from which host.",
     "address": "Where the process answers over HTTP.",
     "advice": "What to do next.",
@@ -216,6 +228,7 @@ FIELDS = {
     "bound": "Source offsets that the policy may leave out within 24 hours.",
     "by": "Who has decided.",
     "bytes": "Bytes of keys, values and headers of the records.",
+    "changed": "Names of flows of which a setting, or a property of one of their clusters, is another one now.",
     "cluster": "Name of a cluster in the flow file.",
     "clusters": "`bootstrap.servers` of each cluster.",
     "command": "What was decided: an option of `incident resolve`.",
@@ -246,6 +259,7 @@ FIELDS = {
     "master": "Spark's master URL.",
     "ms": "How long the transaction was open, in milliseconds; 0 where it had no record.",
     "name": "Name of the incident.",
+    "needs_restart": "Sections of the file that have changed and that a process takes at its start only.",
     "occurrence": "The incident's id in `incident list`.",
     "offsets_left_out": "How many source offsets it has left out in the last 24 hours.",
     "offsets": (
@@ -262,6 +276,7 @@ FIELDS = {
     "reason": "Why, in words. Of `waiting`: one of the reasons under [waiting](../operate/incidents.md#waiting).",
     "records": "How many records.",
     "records_per_s": "How many records a second.",
+    "removed": "Names of flows that the file has no more.",
     "round": "Number of the round since the process began.",
     "slots": "How many tasks run at a time.",
     "source": "Name of the source cluster.",
@@ -273,6 +288,7 @@ FIELDS = {
         "Name of the topic. Of the source, but for `topic_created`, `topic_grown`, `topic_configs_set`, `acls_created` "
         "and `acls_left`."
     ),
+    "unchanged": "Names of flows that go on as they were.",
     "unreachable_s": "For how long no broker had answered, in seconds.",
     "version": "The version of eos-replicate.",
     "waiting": "How many partitions wait.",

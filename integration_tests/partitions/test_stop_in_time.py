@@ -134,9 +134,8 @@ def test_both_are_away(make_copying: MakeCopying, source: BrokerHandle, target: 
     go_on(copying)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda each: each.name)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
 def test_each_signal_that_asks_for_an_end_is_a_clean_stop(make_copying: MakeCopying, number: signal.Signals) -> None:
-    """SIGHUP comes when a terminal or an ssh connection is closed."""
     two = TwoTopics(make_copying(limits=USUAL))
     with two.flow.writing():
         worker = two.flow.running()

@@ -1,10 +1,15 @@
 """The process: all flows of a file side by side, signals, restarts of flows, and the exit code.
 
-Called by `eos-replicate run`. A first SIGTERM, SIGINT or SIGHUP finishes open transactions; the process is gone within
+Called by `eos-replicate run`. A first SIGTERM or SIGINT finishes open transactions; the process is gone within
 `limits.stop_timeout_ms`, whatever hangs. A second one leaves at once, which is safe by design: the next start fences,
-reads and rewinds. A SIGHUP that was ignored when the process began (nohup) stays ignored.
+reads and rewinds. SIGHUP has the flow file read again, as other daemons do, unless it comes because the terminal of the
+process was closed: then it is like SIGTERM. Under nohup it reloads in any case.
 
-The main thread owns everything here. Flows and the thread that hears signals only put into its queue.
+A reload touches the flows that have changed, and no other. One that has changed or is removed is stopped as by SIGTERM;
+a file with a fault changes nothing.
+
+The main thread owns everything here. Flows, the thread that hears signals and the one that reads the file only put into
+its queue.
 """
 
 from __future__ import annotations
@@ -23,12 +28,16 @@ from typing import NoReturn
 import structlog
 
 from replicator.config import Config, Flow
+from replicator.flow.config_watch import ConfigReader, ReadConfig, UnreadConfig
+from replicator.flow.reload import compare, needs_restart
 from replicator.flow.restarts import BUG, Restarts, Stage, worst
 from replicator.flow.signals import heard
+from replicator.flow.terminal import has_terminal
 from replicator.flow.worker import FlowWorker, Parts, margin_s
 from replicator.incidents import tell_incident
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
 from replicator.model.names import process_name
+from replicator.state.config_fault import ConfigFault
 from replicator.state.flow_end import FlowEnd
 
 # Supervisors signal the process and its group: one request to stop, delivered twice before anybody has acted.
@@ -55,6 +64,9 @@ class _Signalled:
     number: int
 
 
+_Event = _LanesStarted | _FlowEnded | _Signalled | ReadConfig | UnreadConfig
+
+
 def _nothing_more() -> None:
     """Sum up nothing."""
 
@@ -70,6 +82,8 @@ class Daemon:
         *,
         take_over: bool = False,
         exit_on_incident: bool = False,
+        reader: ConfigReader | None = None,
+        reloaded: Callable[[Sequence[Flow]], None] = lambda flows: None,
         leave: Callable[[int], NoReturn] = os._exit,
     ) -> None:
         """
@@ -77,12 +91,19 @@ class Daemon:
             parts: makes what a flow's worker needs, given its log (see `flow.wiring`).
             take_over: also from a backfill or repair that has a flow.
             exit_on_incident: end all flows, and the process, with the first incident of one of them.
+            reader: reads the file again, and chooses flows as at the start; None: it stays as it is.
+            reloaded: is told which flows there are from now on, before those that are new begin.
         """
         self._exit_on_incident = exit_on_incident
         self._config, self._parts, self._take_over, self._leave = config, parts, take_over, leave
-        self._flows: Mapping[str, Flow] = {flow.name: flow for flow in flows}
+        self._flows: Mapping[str, Flow] = {flow.name: flow for flow in flows}  # with the settings that they run with
+        self._wanted = self._flows  # as the file has them; one that is being stopped for it differs
         self._log = structlog.get_logger()
-        self._events: queue.SimpleQueue[_LanesStarted | _FlowEnded | _Signalled] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._reader, self._reloaded = reader, reloaded
+        self._name = process_name()
+        self._fault = ""  # of the file, as it was read last
+        self._has_terminal = False
         self._signalled_s: float | None = None
         self._workers: dict[str, FlowWorker] = {}
         self._restarts = Restarts({flow.name: flow.limits.discovery_interval_ms / 1000 for flow in flows})
@@ -92,7 +113,11 @@ class Daemon:
 
     def stages(self) -> dict[str, Stage]:
         """Where each flow stands. From any thread."""
-        return {name: self._restarts.stage(name) for name in self._flows}
+        return self._restarts.stages()
+
+    def config_fault(self) -> str:
+        """Why the file could not be read again, last; empty where it could. From any thread."""
+        return self._fault
 
     def run(self, sum_up: Callable[[], None] = _nothing_more) -> int:
         """Run until every flow has ended; the exit code of the worst of them. `sum_up` logs what there is to say of
@@ -100,17 +125,19 @@ class Daemon:
         self._sum_up = sum_up
         gc.freeze()
         gc.set_threshold(GC_YOUNG_OBJECTS_MAX)
+        self._has_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and has_terminal()
         with heard(self._on_signal):
             for number in SIGNALS:
-                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-                    signal.signal(number, _nothing)
+                signal.signal(number, _nothing)
+            if self._reader is not None:
+                self._reader.start(self._events.put)
             code = self._run_flows()
             for number in SIGNALS:  # Python's own end would restore the default, which kills instead of this exit code
                 signal.signal(number, signal.SIG_IGN)
         return code
 
     def _run_flows(self) -> int:
-        for name in self._flows:
+        for name in list(self._flows):
             self._start(name)
         while (code := self._restarts.exit_code()) is None:
             try:
@@ -125,19 +152,21 @@ class Daemon:
         log = self._log.bind(flow=name)
         parts = self._parts(log)
         how = {"take_over": self._take_over, "exit_on_incident": self._exit_on_incident}
-        worker = FlowWorker(self._flows[name], self._config, parts, log, **how)
+        flow = self._wanted[name]
+        self._flows = {**self._flows, name: flow}
+        worker = FlowWorker(flow, self._config, parts, log, **how)
         self._workers[name] = worker
-        threading.Thread(target=self._flow, args=(name, worker, parts, log), name=name, daemon=True).start()
+        threading.Thread(target=self._flow, args=(flow, worker, parts, log), name=name, daemon=True).start()
 
-    def _flow(self, name: str, worker: FlowWorker, parts: Parts, log: structlog.stdlib.BoundLogger) -> None:
+    def _flow(self, flow: Flow, worker: FlowWorker, parts: Parts, log: structlog.stdlib.BoundLogger) -> None:
         """The thread of one attempt to run a flow."""
-        code = BUG
+        name, code = flow.name, BUG
         try:
             code = worker.run(lambda: self._events.put(_LanesStarted(name)))
         except ReplicatorError as error:
             code = error.exit_code
             if self._tell_end(name, error, log) and len(self._flows) > 1 and code != TakenOver.exit_code:
-                self._note_end(self._flows[name], parts, error, log)
+                self._note_end(flow, parts, error, log)
         except BaseException:
             log.exception("bug", exit_code=code)
             raise
@@ -164,12 +193,16 @@ class Daemon:
         kind, owner, now_ms = type(error).__name__, process_name(), time.time_ns() // 1_000_000
         end = FlowEnd(kind=kind, detail=str(error), exit_code=error.exit_code, owner=owner, at_ms=now_ms)
         try:
-            parts.note_end(flow, end)
+            parts.note(flow, end)
         except ReplicatorError as unnoted:
             log.warning("end_not_noted", reason=str(unnoted))
 
     def _on_signal(self, number: int) -> None:
         """In the thread that hears signals."""
+        if number == signal.SIGHUP and not (self._has_terminal and not has_terminal()):
+            if self._reader is not None:
+                self._reader.ask()
+            return
         now_s = time.monotonic()
         if self._signalled_s is None:
             self._signalled_s = now_s
@@ -177,20 +210,80 @@ class Daemon:
         elif now_s - self._signalled_s >= SAME_SIGNAL_S:
             self._leave(128 + number)  # a second signal: nothing to clean up that the next start doesn't
 
-    def _handle(self, event: _LanesStarted | _FlowEnded | _Signalled) -> None:
+    def _handle(self, event: _Event) -> None:
         if isinstance(event, _LanesStarted):
             self._restarts.lanes_started(event.flow)
             if self._causes.pop(event.flow, None) is not None:
                 self._log.info("flow_started_again", flow=event.flow)
         elif isinstance(event, _FlowEnded):
-            self._restarts.ended(event.flow, event.code, time.monotonic())
-            if self._exit_on_incident and event.code == Incident.exit_code:
+            again = self._restarts.ended(event.flow, event.code, time.monotonic())
+            if event.flow not in self._restarts.codes:
+                self._flows = {name: flow for name, flow in self._flows.items() if name != event.flow}
+                del self._workers[event.flow]
+            if again:
+                self._start(event.flow)
+            elif self._exit_on_incident and event.code == Incident.exit_code:
                 self._restarts.stop()
             if self._restarts.stopping:
                 self._stop()
+        elif isinstance(event, ReadConfig):
+            self._reload(event)
+        elif isinstance(event, UnreadConfig):
+            detail = "; ".join(line.strip() for line in str(event.error).splitlines())
+            self._log.error("config_not_reloaded", detail=detail)
+            self._note_fault(detail)
         else:
             self._restarts.stop()
             self._stop()
+
+    def _reload(self, read: ReadConfig) -> None:
+        """Take the file as it is now."""
+        if self._restarts.stopping:
+            return
+        after = {flow.name: flow for flow in read.flows}
+        changes = compare(self._wanted, after)
+        self._log.info(
+            "config_reloaded",
+            added=list(changes.added),
+            removed=list(changes.removed),
+            changed=list(changes.changed),
+            unchanged=list(changes.unchanged),
+            needs_restart=list(needs_restart(self._config, read.config)),
+        )
+        self._config, self._wanted = read.config, after
+        for name in changes.unchanged:
+            self._workers[name].take(read.config)
+        self._reloaded(read.flows)
+        for name in changes.removed:
+            if self._restarts.remove(name):
+                self._workers[name].stop()
+            else:
+                self._flows = {other: flow for other, flow in self._flows.items() if other != name}
+                del self._workers[name]
+        for name in (*changes.added, *changes.changed):
+            self._causes.pop(name, None)
+            if self._restarts.add(name, after[name].limits.discovery_interval_ms / 1000):
+                self._start(name)
+            else:
+                self._workers[name].stop()
+        self._note_fault("")
+
+    def _note_fault(self, detail: str) -> None:
+        """Have it noted where `status` reads it that the file has this fault, or none any more."""
+        before, self._fault = self._fault, detail
+        if before == detail:
+            return
+        fault = ConfigFault(detail=detail, owner=self._name, at_ms=time.time_ns() // 1_000_000)
+        flows = [flow for name, flow in self._flows.items() if self._restarts.stage(name) is Stage.RUNNING]
+        threading.Thread(target=self._note_all, args=(flows, fault), name="notes", daemon=True).start()
+
+    def _note_all(self, flows: Sequence[Flow], fault: ConfigFault) -> None:
+        for flow in flows:
+            log = self._log.bind(flow=flow.name)
+            try:
+                self._parts(log).note(flow, fault)
+            except ReplicatorError as unnoted:
+                log.warning("config_fault_not_noted", reason=str(unnoted))
 
     def _stop(self) -> None:
         """Ask all flows to stop, and set the time at which the process leaves from whatever still runs.

@@ -2,12 +2,17 @@
 
     STARTING --lanes started--> RUNNING --ended--> ENDED --due--> STARTING
     STARTING or RUNNING --ended for good--> OVER
+    any --replaced--> STARTING
 
 A flow that ended by something that may pass (2, 3, 4) is started again a discovery interval of its own later, as long
 as another flow is alive: the cause may be gone by then, and nobody restarts a process that runs. When none is alive and
 none is starting, the process leaves, so that a supervisor sees it. After being taken over (5), or a clean stop (0), a
 flow is over: one that was taken over is named again each discovery interval, as long as others run. A bug (70) ends the
 process: what else is wrong in it isn't known.
+
+Flows come and go with the flow file (`reload`). One that runs and whose settings have changed, or that is removed, is
+asked to stop; once it has ended it is replaced, or nothing is left of it. How it has ended then says nothing of the
+process, unless that is a bug, or the process was asked to stop meanwhile.
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ class FlowEvent(Enum):
     ENDED_PASSING = auto()
     ENDED_FOR_GOOD = auto()
     DUE = auto()
+    REPLACED = auto()
 
 
 TRANSITIONS: Mapping[tuple[Stage, FlowEvent], Stage] = {
@@ -52,6 +58,7 @@ TRANSITIONS: Mapping[tuple[Stage, FlowEvent], Stage] = {
     (Stage.RUNNING, FlowEvent.ENDED_PASSING): Stage.ENDED,
     (Stage.RUNNING, FlowEvent.ENDED_FOR_GOOD): Stage.OVER,
     (Stage.ENDED, FlowEvent.DUE): Stage.STARTING,
+    **{(stage, FlowEvent.REPLACED): Stage.STARTING for stage in Stage},
 }
 """Any other pair is a bug in `flow.daemon`."""
 
@@ -62,12 +69,24 @@ def worst(codes: Iterable[int]) -> int:
     return next((code for code in SEVERITY if code in found), max(found, default=0))
 
 
+class _Then(Enum):
+    """What follows when a flow has ended that was asked to by a change of the file."""
+
+    AGAIN = auto()
+    GONE = auto()
+
+
 @dataclass(slots=True)
 class _Flow:
     stage: Stage
     interval_s: float
     code: int = 0
     due_s: float = 0.0
+    then: _Then | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.stage in (Stage.STARTING, Stage.RUNNING)
 
     @property
     def forgotten(self) -> bool:
@@ -88,20 +107,62 @@ class Restarts:
         """The exit code with which each flow ended last."""
         return {name: flow.code for name, flow in self._flows.items()}
 
+    def stages(self) -> dict[str, Stage]:
+        """Where each flow stands. From any thread."""
+        return {name: flow.stage for name, flow in self._flows.items()}
+
     def stage(self, name: str) -> Stage:
         """Where a flow stands."""
         return self._flows[name].stage
+
+    def add(self, name: str, interval_s: float) -> bool:
+        """Take up a flow of the file; whether to start it now. One that is just being stopped follows itself."""
+        if name in self._flows:
+            return self.replace(name, interval_s)
+        self._flows = {**self._flows, name: _Flow(Stage.STARTING, interval_s)}
+        return True
+
+    def replace(self, name: str, interval_s: float) -> bool:
+        """A flow has other settings; whether to start it now. Else it is alive: it is to be stopped, and follows
+        itself."""
+        flow = self._flows[name]
+        flow.interval_s = interval_s
+        if flow.alive:
+            flow.then = _Then.AGAIN
+            return False
+        self._go(name, FlowEvent.REPLACED)
+        flow.code = 0
+        return True
+
+    def remove(self, name: str) -> bool:
+        """A flow is in the file no more; whether it is alive, and to be stopped."""
+        flow = self._flows[name]
+        flow.then = _Then.GONE
+        if not flow.alive:
+            self._forget(name)
+        return flow.alive
+
+    def _forget(self, name: str) -> None:
+        self._flows = {other: flow for other, flow in self._flows.items() if other != name}
 
     def lanes_started(self, name: str) -> None:
         """A flow's lanes run."""
         self._go(name, FlowEvent.LANES_STARTED)
 
-    def ended(self, name: str, code: int, now_s: float) -> None:
-        """A flow ended. After a bug the process is to stop, see `stopping`."""
-        self._go(name, FlowEvent.ENDED_PASSING if code in PASSING else FlowEvent.ENDED_FOR_GOOD)
+    def ended(self, name: str, code: int, now_s: float) -> bool:
+        """A flow ended; whether to start it again at once. After a bug the process is to stop, see `stopping`."""
         flow = self._flows[name]
-        flow.code, flow.due_s = code, now_s + flow.interval_s
+        then, flow.then = flow.then, None
         self.stopping = self.stopping or code == BUG
+        if then is _Then.AGAIN and not self.stopping:
+            self._go(name, FlowEvent.REPLACED)
+            flow.code = 0
+            return True
+        self._go(name, FlowEvent.ENDED_PASSING if code in PASSING else FlowEvent.ENDED_FOR_GOOD)
+        flow.code, flow.due_s = code, now_s + flow.interval_s
+        if then is _Then.GONE and not self.stopping:
+            self._forget(name)
+        return False
 
     def stop(self) -> None:
         """The process was asked to stop: nothing is started again."""

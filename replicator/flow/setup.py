@@ -94,6 +94,10 @@ class Setup:
         """The id of the map topic, as it was found fit last; empty where it can't be used."""
         return self._map.topic_id
 
+    def take(self, config: Config) -> None:
+        """Take another state of the whole file, in which this flow is the same. From any thread."""
+        self._config = config
+
     def look_after_map(self) -> None:
         """Make the map topic again where it was deleted, and tell what is wrong with it. Raises nothing."""
         self._map.prepare()

@@ -23,7 +23,7 @@ from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
-from replicator.flow.worker import Parts
+from replicator.flow.worker import Note, Parts
 from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.note import write_note
@@ -37,7 +37,6 @@ from replicator.model.errors import ReplicatorError, TopicMissing
 from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
-from replicator.state.flow_end import FlowEnd
 from replicator.state.flow_state import FlowState
 from replicator.wire.map_log import WireMapLog
 from replicator.wire.open_transactions import WireOpenTransactions
@@ -141,13 +140,13 @@ def parts(failpoint: Failpoint, observe: Observe = unobserved) -> Callable[[stru
         def watch(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
             watch_clusters(flow, topics_of, away, ended, log, failed)
 
-        return Parts(plane=ControlPlane, lane=lane, watch=watch, note_end=note_end)
+        return Parts(plane=ControlPlane, lane=lane, watch=watch, note=write_flow_note)
 
     return make
 
 
-def note_end(flow: Flow, end: FlowEnd) -> None:
-    """Write how a flow has ended into its claims topic, if there is one. Raises ReplicatorError."""
+def write_flow_note(flow: Flow, note: Note) -> None:
+    """Write what only informs into a flow's claims topic, if there is one. Raises ReplicatorError."""
     claims, limit_s = names.claims_topic(flow.name), min(NOTE_S_MAX, flow.limits.request_timeout_ms / 1000)
     topics = topics_of(flow, flow.target, "notes")
     try:
@@ -158,7 +157,7 @@ def note_end(flow: Flow, end: FlowEnd) -> None:
         return  # the flow was never opened; writing could create the topic, without its configs
     if isinstance(found, ReplicatorError):
         raise found
-    write_note(flow, claims, end.encode(), limit_s)
+    write_note(flow, claims, note.encode(), limit_s)
 
 
 def _jitter() -> float:

@@ -30,7 +30,6 @@ from replicator.lane.plan import LanePlan
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
 from replicator.model.names import process_name
 from replicator.model.route import Route
-from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import Generation, LaneAssignment
 
 MARGIN_S_MAX = 1.0
@@ -40,6 +39,13 @@ def margin_s(flow: Flow) -> float:
     """The end of limits.stop_timeout_ms in which no lane is waited for any more: half of it is the flow's, to say which
     are late, then the process leaves."""
     return min(MARGIN_S_MAX, flow.limits.stop_timeout_ms / 1000 / 4)
+
+
+class Note(Protocol):
+    """A record of the claims topic that only informs: `FlowEnd`, `ConfigFault`."""
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Key and value of the record."""
 
 
 class Lane(Protocol):
@@ -64,13 +70,13 @@ class Lane(Protocol):
 class Parts:
     """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane, which puts its
     events into the queue that it is given; what watches the flow's clusters until it has ended, and tells of a bug; and
-    what notes on the target how the flow has ended, where `status` reads it.
+    what notes something on the target where `status` reads it, such as how the flow has ended.
     """
 
     plane: Callable[[Flow], ControlPlane]
     lane: Callable[[LanePlan, queue.SimpleQueue[Any]], Lane]
     watch: Callable[[Flow, threading.Event, Callable[[BaseException], None]], None] = lambda flow, ended, failed: None
-    note_end: Callable[[Flow, FlowEnd], None] = lambda flow, end: None
+    note: Callable[[Flow, Note], None] = lambda flow, note: None
 
 
 class FlowWorker:
@@ -98,6 +104,14 @@ class FlowWorker:
         self._notes = FlowNotes(log)
         self._error: BaseException | None = None
         self._stop_by: float | None = None  # when lanes that were asked to stop must have ended
+        self._setup: Setup | None = None
+
+    def take(self, config: Config) -> None:
+        """Take another state of the whole file, in which this flow is the same: what its topics may conflict with is
+        asked of it from the next discovery on. From any thread."""
+        self._config = config
+        if (setup := self._setup) is not None:
+            setup.take(config)
 
     def stop(self) -> None:
         """Ask for a clean stop, from any thread or a signal handler."""
@@ -112,7 +126,8 @@ class FlowWorker:
         self._log.info("connecting", source=self._flow.source.name, target=self._flow.target.name)
         plane = self._parts.plane(self._flow)
         try:
-            setup = Setup(self._flow, self._config, plane, self._owner, self._log, self._ended)
+            setup = self._setup = Setup(self._flow, self._config, plane, self._owner, self._log, self._ended)
+            setup.take(self._config)  # one that came meanwhile
             generation, routing = self._open(setup)
         except BaseException:
             plane.close()

@@ -33,6 +33,7 @@ from replicator.model.checkpoint import NOBODY, Evidence
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
+from replicator.state.config_fault import ConfigFault
 from replicator.state.decisions import OperatorDecision
 from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import Control
@@ -134,7 +135,8 @@ class FlowStatus:
     """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting. `notes`: what
     else its owner should know. `run_by`: empty where the positions were released, last at `released_ms`.
     `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
-    position from one."""
+    position from one. `config_fault`: the process that runs it could not read the flow file again, and goes on with
+    the settings that it has."""
 
     flow: str
     source: str
@@ -146,6 +148,7 @@ class FlowStatus:
     run_by: tuple[Runner, ...] = ()
     released_ms: int | None = None
     ended: EndedFlow | None = None
+    config_fault: ConfigFault | None = None
     signed_gaps: tuple[SignedGap, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
 
@@ -209,6 +212,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         run_by,
         None if run_by else max((each.committed_ms for each in evidence), default=None),
         ended(known.ended, evidence),
+        config_fault(known.config_fault, evidence),
         signed_gaps(known.occurrences),
         adoptions(known.occurrences),
     )
@@ -244,6 +248,13 @@ def ended(end: FlowEnd | None, evidence: Sequence[Evidence]) -> EndedFlow | None
     if end is None or any(each.owned_ms > end.at_ms for each in evidence):
         return None
     return EndedFlow(end.kind, end.detail, end.exit_code, end.owner, end.at_ms)
+
+
+def config_fault(fault: ConfigFault | None, evidence: Sequence[Evidence]) -> ConfigFault | None:
+    """Why the file could not be read again, unless that is over, or other lanes have come since. Pure."""
+    if fault is None or not fault.detail or any(each.owned_ms > fault.at_ms for each in evidence):
+        return None
+    return fault
 
 
 def _own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:

@@ -167,7 +167,12 @@ class Figures:
     """Of all flows of the process."""
 
     def __init__(self, flows: Iterable[str], now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
         self.flows: Mapping[str, ObservedFlow] = {name: ObservedFlow(now_ms) for name in flows}
+
+    def add(self, flows: Iterable[str]) -> None:
+        """Take up more flows; one that is known goes on counting where it was."""
+        self.flows = {**self.flows, **{name: ObservedFlow(self._now_ms) for name in flows if name not in self.flows}}
 
     def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
         """Take up a lane, see `ObservedFlow.lane`."""

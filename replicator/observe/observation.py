@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -23,6 +24,15 @@ from replicator.observe.summaries import Summaries
 from replicator.observe.view import Views
 
 
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Of one flow: what asks for its lag, until `ended`."""
+
+    flow: Flow
+    lag: LagWatch
+    ended: threading.Event
+
+
 class Observation:
     """Of one process and the flows that it runs."""
 
@@ -30,15 +40,9 @@ class Observation:
         """Raises ConfigError where `metrics.listen` can't be listened on: nothing has begun then."""
         self._flows, self._clock = flows, RealClock()
         self._figures = Figures((flow.name for flow in flows), self._clock.now_ms)
-        self._lags: Mapping[str, LagWatch] = {
-            flow.name: LagWatch(
-                partial(topics_of, flow, flow.source, "lag"),
-                self._figures.flows[flow.name].partition_positions,
-                self._clock,
-                config.metrics.lag_interval_ms / 1000,
-            )
-            for flow in flows
-        }
+        self._lag_interval_s = config.metrics.lag_interval_ms / 1000
+        self._watches: dict[str, _Watch] = {}
+        self._views: Views | None = None
         self._endpoint = None
         if config.metrics.listen:
             from replicator.observe.endpoint import Endpoint  # what it needs takes time to be imported
@@ -52,16 +56,41 @@ class Observation:
 
         `stages`: where the daemon says that each flow stands.
         """
-        clusters = {flow.name: (flow.source.name, flow.target.name) for flow in self._flows}
-        views = Views(clusters, self._figures, self._lags, stages)
+        views = self._views = Views({}, self._figures, {}, stages)
         log, ended = structlog.get_logger(), threading.Event()
         summaries = Summaries(views.flows, self._clock, log)
-        for name, watch in self._lags.items():
-            target = partial(watch.run, ended, log.bind(flow=name))
-            threading.Thread(target=target, name=f"{name}.lag", daemon=True).start()
+        self.take(self._flows)
         threading.Thread(target=partial(summaries.run, ended), name="summaries", daemon=True).start()
         with ExitStack() as open_:
             open_.callback(ended.set)
+            open_.callback(self.take, ())
             if self._endpoint is not None:
                 open_.enter_context(self._endpoint.serving(views.flows, log))
             yield summaries.write
+
+    def take(self, flows: Sequence[Flow]) -> None:
+        """Show these flows from now on. Whose source is reached in another way is asked anew how far it is."""
+        assert self._views is not None, "it isn't running"
+        self._figures.add(flow.name for flow in flows)
+        wanted = {flow.name: flow for flow in flows}
+        for name, watch in list(self._watches.items()):
+            if name not in wanted or wanted[name].source != watch.flow.source:
+                watch.ended.set()
+                del self._watches[name]
+        for name, flow in wanted.items():
+            if name not in self._watches:
+                self._watches[name] = self._watch(flow)
+        clusters = {name: (flow.source.name, flow.target.name) for name, flow in wanted.items()}
+        self._views.take(clusters, {name: self._watches[name].lag for name in wanted})
+
+    def _watch(self, flow: Flow) -> _Watch:
+        lag = LagWatch(
+            partial(topics_of, flow, flow.source, "lag"),
+            self._figures.flows[flow.name].partition_positions,
+            self._clock,
+            self._lag_interval_s,
+        )
+        ended = threading.Event()
+        target = partial(lag.run, ended, structlog.get_logger().bind(flow=flow.name))
+        threading.Thread(target=target, name=f"{flow.name}.lag", daemon=True).start()
+        return _Watch(flow, lag, ended)

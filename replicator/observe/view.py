@@ -106,18 +106,24 @@ class Views:
         stages: Callable[[], Mapping[str, Stage]],
     ) -> None:
         """By flow: the names of its `clusters`, its `figures`, its `lags`, and where the daemon says that it stands."""
-        self._clusters, self._figures, self._lags, self._stages = clusters, figures, lags, stages
+        self._stages, self._figures = stages, figures
+        self._watched = (clusters, lags)
+
+    def take(self, clusters: Mapping[str, tuple[str, str]], lags: Mapping[str, LagWatch]) -> None:
+        """Show these flows from now on."""
+        self._watched = (clusters, lags)
 
     def flows(self) -> list[FlowView]:
         """Return all flows as they are now, in the order of the file."""
         stages = self._stages()
-        return [self._flow(name, stages[name]) for name in self._clusters]
+        clusters, lags = self._watched
+        return [self._flow(name, stages[name], clusters[name], lags.get(name)) for name in clusters if name in stages]
 
-    def _flow(self, name: str, stage: Stage) -> FlowView:
+    def _flow(self, name: str, stage: Stage, clusters: tuple[str, str], watch: LagWatch | None) -> FlowView:
         found = self._figures.flows[name].figures()
         shown = found.states if stage is Stage.RUNNING else dict.fromkeys(found.partitions)
         positions = {at: figures.position for at, figures in found.partitions.items()}
-        lags = self._lags[name].lags(positions) if name in self._lags else {}
+        lags = watch.lags(positions) if watch is not None else {}
         partitions = tuple(
             PartitionView(
                 at,
@@ -127,7 +133,7 @@ class Views:
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
-        return FlowView(name, *self._clusters[name], stage, partitions, found.lanes)
+        return FlowView(name, *clusters, stage, partitions, found.lanes)
 
 
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:

@@ -21,13 +21,14 @@ from typing import Any
 
 from replicator.model.origins import NONE, Origin, Origins
 from replicator.model.partition import Partition, Span
-from replicator.state import flow_end, occurrences
+from replicator.state import config_fault, flow_end, occurrences
+from replicator.state.config_fault import CONFIG_FAULT, ConfigFault
 from replicator.state.envelope import NotOurs, unwrap, wrap
 from replicator.state.flow_end import ENDED, FlowEnd
 from replicator.state.occurrences import OCCURRENCE, Occurrence
 
 CLAIM, REPAIR = "claim", "repair"
-_KINDS = frozenset({CLAIM, REPAIR, OCCURRENCE, ENDED})
+_KINDS = frozenset({CLAIM, REPAIR, OCCURRENCE, ENDED, CONFIG_FAULT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +160,19 @@ class Repair:
         return self.key, wrap(REPAIR, content)
 
 
-Record = Claim | Repair | Occurrence | FlowEnd
+Record = Claim | Repair | Occurrence | FlowEnd | ConfigFault
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The claims topic as it stands: the claim of each target partition, all repairs, all occurrences of incidents, and
-    how the flow has ended last in a process that went on."""
+    how the flow has ended last in a process that went on, and whether that could read the flow file again."""
 
     claims: Mapping[Partition, Claim]
     repairs: tuple[Repair, ...]
     occurrences: tuple[Occurrence, ...] = ()
     ended: FlowEnd | None = None
+    config_fault: ConfigFault | None = None
 
     def of_topic(self, target_topic: str) -> tuple[Claim, ...]:
         """The claims of one target topic."""
@@ -208,12 +210,19 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
     occurred = tuple(found for found in newest.values() if isinstance(found, Occurrence))
     repairs = tuple(found for found in newest.values() if isinstance(found, Repair))
     ended = next((found for found in newest.values() if isinstance(found, FlowEnd)), None)
-    return Claims(claims, repairs, occurred, ended)
+    fault = next((found for found in newest.values() if isinstance(found, ConfigFault)), None)
+    return Claims(claims, repairs, occurred, ended, fault)
 
 
 def _decoded(key: bytes, body: Mapping[str, Any]) -> Record:
     kinds: Mapping[str, Callable[[Mapping[str, Any]], Record]]
-    kinds = {CLAIM: _claim, REPAIR: _repair, OCCURRENCE: occurrences.decode, ENDED: flow_end.decode}
+    kinds = {
+        CLAIM: _claim,
+        REPAIR: _repair,
+        OCCURRENCE: occurrences.decode,
+        ENDED: flow_end.decode,
+        CONFIG_FAULT: config_fault.decode,
+    }
     try:
         found = kinds[body["kind"]](body)
     except (ValueError, KeyError, TypeError, IndexError) as error:

@@ -51,6 +51,9 @@ class Script:
     def stop(self) -> None:
         self.asked.set()
 
+    def take(self, config: Any) -> None:
+        """Another state of the file."""
+
     def run(self, lanes_started: Callable[[], None]) -> int:
         self._told = lanes_started
         return self.attempts[self.name].pop(0)(self)
@@ -133,7 +136,7 @@ flows:
     )
     Script.attempts = {name: list(each) for name, each in attempts.items()}
 
-    left, parts = list[int](), Parts(cast(Any, None), cast(Any, None), note_end=note_end)
+    left, parts = list[int](), Parts(cast(Any, None), cast(Any, None), note=cast(Any, note_end))
 
     def leave(code: int) -> NoReturn:
         left.append(code)
@@ -147,7 +150,7 @@ flows:
     return left[0], cast(list[dict[str, Any]], logs)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_each_signal_stops_cleanly(number: signal.Signals) -> None:
     code, logs = run(f=[signals(number)])
     assert code == 0
@@ -160,8 +163,10 @@ def test_a_signal_that_comes_when_all_is_done_leaves_the_exit_code() -> None:
     assert {signal.getsignal(number) for number in SIGNALS} == {signal.SIG_IGN}
 
 
-def test_a_hang_up_that_was_ignored_at_the_start_stays_ignored() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("had", [signal.SIG_IGN, signal.SIG_DFL], ids=["nohup", "not"])
+def test_a_hang_up_ends_nothing_without_a_terminal(had: signal.Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "has_terminal", lambda: False)
+    signal.signal(signal.SIGHUP, had)
 
     def then(script: Script) -> int:
         assert not script.asked.wait(0.2)
@@ -169,6 +174,28 @@ def test_a_hang_up_that_was_ignored_at_the_start_stays_ignored() -> None:
         return copies(script)
 
     assert run(f=[signals(signal.SIGHUP, then)])[0] == 0
+
+
+@pytest.mark.parametrize("had", [signal.SIG_DFL, signal.SIG_IGN], ids=["closed", "closed under nohup"])
+def test_a_hang_up_stops_cleanly_when_the_terminal_was_closed(
+    had: signal.Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = [True]
+    monkeypatch.setattr(module, "has_terminal", lambda: there[0])
+    signal.signal(signal.SIGHUP, had)
+
+    def attempt(script: Script) -> int:
+        script.lanes_started()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not script.asked.wait(0.2), "the terminal is there: the file is read again"
+        there[0] = False
+        os.kill(os.getpid(), signal.SIGHUP)
+        if had is signal.SIG_IGN:
+            assert not script.asked.wait(0.2), "nohup"
+            os.kill(os.getpid(), signal.SIGTERM)
+        return copies(script)
+
+    assert run(f=[attempt])[0] == 0
 
 
 def test_a_signal_that_is_delivered_twice_is_one_request() -> None:

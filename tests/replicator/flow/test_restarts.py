@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from replicator.flow.restarts import TRANSITIONS, FlowEvent, Restarts, Stage, worst
+from replicator.flow.restarts import BUG, TRANSITIONS, FlowEvent, Restarts, Stage, worst
 
 
 def two() -> Restarts:
@@ -101,6 +101,7 @@ def test_steps_outside_the_table_are_refused() -> None:
             (stage in (Stage.STARTING, Stage.RUNNING) and event in (FlowEvent.ENDED_PASSING, FlowEvent.ENDED_FOR_GOOD))
             or (stage is Stage.STARTING and event is FlowEvent.LANES_STARTED)
             or (stage is Stage.ENDED and event is FlowEvent.DUE)
+            or event is FlowEvent.REPLACED
         )
     made = alive("a")
     made.ended("a", 5, 0.0)
@@ -113,3 +114,44 @@ def test_the_worst_code_is_the_one_to_see_first() -> None:
     assert worst([0, 2, 3]) == 3
     assert worst([5, 3, 4]) == 4
     assert worst([4, 70, 5]) == 70
+
+
+def test_a_flow_that_is_replaced_follows_itself_and_keeps_the_process_alive() -> None:
+    made = alive("a")
+    assert made.ended("b", 5, 1.0) is False
+    assert made.replace("b", 5.0), "it has ended: it can be started at once"
+    made.lanes_started("b")
+    assert not made.replace("a", 3.0), "it has to be stopped before"
+    assert made.exit_code() is None
+    assert made.ended("a", 4, 2.0), "started again at once, whatever its end was"
+    assert made.stage("a") is Stage.STARTING
+    assert made.codes == {"a": 0, "b": 0}
+
+
+def test_a_flow_that_is_removed_leaves_nothing_behind() -> None:
+    made = alive("a", "b")
+    made.ended("b", 4, 1.0)
+    assert not made.remove("b"), "nothing of it runs"
+    assert made.stages() == {"a": Stage.RUNNING}
+    assert made.add("c", 1.0)
+    made.lanes_started("c")
+    assert made.remove("a")
+    made.ended("a", 4, 2.0)
+    assert made.codes == {"c": 0}
+    assert made.add("a", 1.0), "it may come back"
+
+
+@pytest.mark.parametrize("then", ["replace", "remove"])
+def test_a_stop_and_a_bug_come_before_what_the_file_says(then: str) -> None:
+    for stop, code in ((True, 4), (False, BUG)):
+        made = alive("a", "b")
+        if then == "replace":
+            made.replace("a", 1.0)
+        else:
+            made.remove("a")
+        if stop:
+            made.stop()
+        assert not made.ended("a", code, 1.0)
+        assert made.stopping
+        made.ended("b", 0, 1.0)
+        assert made.exit_code() == code
