@@ -61,7 +61,7 @@ def test_the_example_copies_what_it_says(east: EmbeddedBroker, west: EmbeddedBro
         clients.create_topic(east.bootstrap, topic)
         clients.put(clients.producer(east.bootstrap), topic, topic.encode())
     told = commands()
-    assert list(told) == ["validate", "plan", "run", "status", "reconcile"]  # the last one: test_getting_started.py
+    assert list(told) == ["validate", "plan", "run", "status", "reconcile", "verify"]
 
     def call(name: str, *more: str) -> subprocess.CompletedProcess[str]:
         command = [*told[name], *more]
@@ -83,4 +83,8 @@ def test_the_example_copies_what_it_says(east: EmbeddedBroker, west: EmbeddedBro
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=RUN_S_MAX)[1]
     assert process.returncode == 0, said
+    for name in ("reconcile", "verify"):
+        proven = call(name)
+        assert proven.returncode == 0, proven.stdout + proven.stderr
+    assert (tmp_path / "report/report.html").exists()
     assert "east.others" not in clients.topics(west.bootstrap)

@@ -28,7 +28,7 @@ from replicator.spark import executors
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-RUN_ELSEWHERE = {"getting-started.md": "integration_tests/spark/test_getting_started.py"}
+RUN_ELSEWHERE = {"getting-started.md": "integration_tests/test_getting_started.py"}
 """Pages of which a test runs all commands."""
 DIFFERENT = 1  # of reconcile and of the demos
 EVIDENCE = checkpoint.Evidence(

@@ -49,14 +49,34 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """What `reconcile --local` has said: its verdict and its headline."""
+
+    verdict: str
+    headline: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every record of both sides is the same."""
+        return self.verdict == "agrees"
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a run: verdicts by topic and partition, kills that really happened, recovery times in seconds."""
+    """The end of a run: verdicts by topic and partition, kills that really happened, recovery times in seconds; what
+    `reconcile --local` says of it, which needs exactly_once."""
 
     verdicts: dict[tuple[str, int], Comparison]
     worker_kills: int
     broker_kills: int
     recoveries_s: tuple[float, ...]
     seconds: float
+    proof: Proof | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was lost, doubled, reordered or altered, by whoever has compared."""
+        return self.total.exact and (self.proof is None or self.proof.agrees)
 
     @property
     def total(self) -> Comparison:

@@ -12,6 +12,7 @@ from cli.demo import schedule, topic_reader
 from cli.demo.compare import judge
 from cli.demo.model import FLOW, RENAMED, TOPICS, DemoFailed, Outcome, Progress, Settings
 from cli.demo.processes import BrokerProcess, Child
+from cli.demo.proof import Reconciliation
 from cli.demo.watch import Watch
 from cli.demo.worker import Worker
 
@@ -166,12 +167,14 @@ flows:
 
     def _compare(self, source: str, target: str, written: int) -> Outcome:
         self._say("comparing every record")
+        reconciliation = self._reconciliation() if self._settings.delivery == "exactly_once" else None
         here = topic_reader.read(source, TOPICS)
         there = topic_reader.read(target, {RENAMED.format(name): count for name, count in TOPICS.items()})
         held = sum(map(len, here.values()))
         if held != written:
             raise DemoFailed(f"the load has written {written} records and the source holds {held}")
         verdicts = {at: judge(records, there[RENAMED.format(at[0]), at[1]]) for at, records in here.items()}
+        proof = reconciliation.proof() if reconciliation is not None else None
         progress = self._progress
         self._say("done")
         return Outcome(
@@ -180,7 +183,13 @@ flows:
             progress.broker_kills,
             tuple(self._worker.recoveries_s),
             progress.seconds,
+            proof,
         )
+
+    def _reconciliation(self) -> Reconciliation:
+        started = Reconciliation(self._worker.flow_file, FLOW, self._directory / "reconcile.log")
+        self._stack.callback(started.child.kill)
+        return started
 
     def _say(self, phase: str) -> None:
         self._progress.phase = phase

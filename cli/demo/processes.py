@@ -67,6 +67,17 @@ class Child:
             raise self.failed(f"ended with {self.process.wait()}" if ready else "said nothing")
         return line
 
+    def rest(self, timeout_s: float) -> bytes:
+        """What a child that says something only once it is done says on stdout. Raises DemoFailed when it says nothing
+        within `timeout_s`, or at all."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout_s)
+        said = self.process.stdout.read() if ready else b""
+        if not said:
+            raise self.failed(f"ended with {self._reap(timeout_s)}" if ready else "said nothing")
+        self._reap(timeout_s)
+        return said
+
     def failed(self, what: str, lines: int = 15) -> DemoFailed:
         """An error that says `what` the child did, with the last `lines` of its log."""
         text = self.log.read_text(errors="replace").splitlines()[-lines:]

@@ -94,9 +94,11 @@ def verdict_lines(outcome: Outcome, settings: Settings) -> list[str]:
     """The result in words, and the first of each partition's faults by name."""
     kills = f"{counted(outcome.worker_kills, 'worker kill')} and {counted(outcome.broker_kills, 'broker kill')}"
     slowest = f"; slowest recovery {max(outcome.recoveries_s):.1f} s" if outcome.recoveries_s else ""
-    result = "Nothing lost, doubled, reordered or altered" if outcome.total.exact else "NOT exactly once"
+    result = "Nothing lost, doubled, reordered or altered" if outcome.exact else "NOT exactly once"
     said = [f"{result}: {kills} in {outcome.seconds:.0f} s (seed {settings.seed}){slowest}."]
-    said += [SEE_MORE] if outcome.total.exact else []
+    if outcome.proof is not None:
+        said.append(f"Proven by the offset map (reconcile --local): {outcome.proof.headline}")
+    said += [SEE_MORE] if outcome.exact else []
     for (topic, number), verdict in sorted(outcome.verdicts.items()):
         for fault in FAULTS:
             names = [name.decode(errors="replace")[:40] for name in getattr(verdict, fault)]
@@ -126,7 +128,7 @@ def comparison_lines(outcomes: Mapping[str, Outcome], settings: Settings) -> lis
     return said
 
 
-def summary(outcome: Outcome) -> dict[str, float]:
+def summary(outcome: Outcome) -> dict[str, float | str]:
     """The result as one flat object; times in seconds."""
     total = outcome.total
     return {
@@ -137,6 +139,7 @@ def summary(outcome: Outcome) -> dict[str, float]:
         "broker_kills": outcome.broker_kills,
         "seconds": outcome.seconds,
         "recovery_s_max": round(max(outcome.recoveries_s, default=0.0), 2),
+        **({"proof": outcome.proof.verdict} if outcome.proof is not None else {}),
     }
 
 

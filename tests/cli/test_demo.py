@@ -82,6 +82,7 @@ def test_everything_is_killed_and_nothing_lost(tmp_path: Path) -> None:
     assert {name: last[name] for name in faults} == faults
     assert (last["worker_kills"], last["broker_kills"]) == (2, 1)
     assert last["records_source"] == last["records_target"] >= 1500
+    assert last["proof"] == "agrees"
     assert {"copied", "committed", "lag", "worker_kills"} <= told[0].keys()
     assert [line["event"] for line in told] == ["progress"] * (len(told) - 1) + ["result"]
     assert list(tmp_path.iterdir()) == []

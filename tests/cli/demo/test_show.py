@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from cli.demo import show
 from cli.demo.compare import Comparison
-from cli.demo.model import Outcome, Progress, Settings
+from cli.demo.model import Outcome, Progress, Proof, Settings
 
 SETTINGS = Settings(records=10, seconds=2, kills=3, broker_kills=1, seed=42)
 GOOD = Outcome({("orders", 0): Comparison(10, 10), ("orders", 1): Comparison(5, 5)}, 3, 1, (0.5, 1.25), 9.5)
@@ -57,6 +58,19 @@ def test_faults_are_said_and_named() -> None:
         "slowest recovery 1.2 s.",
         show.SEE_MORE,
     ]
+    agree = replace(GOOD, proof=Proof("agrees", "Both sides agree: 15 records."))
+    assert agree.exact
+    assert show.verdict_lines(agree, SETTINGS)[1:] == [
+        "Proven by the offset map (reconcile --local): Both sides agree: 15 records.",
+        show.SEE_MORE,
+    ]
+    differ = replace(GOOD, proof=Proof("differs", "The sides differ: 1 missing."))
+    assert not differ.exact
+    assert show.verdict_lines(differ, SETTINGS)[0].startswith("NOT exactly once")
+    assert show.verdict_lines(differ, SETTINGS)[1:] == [
+        "Proven by the offset map (reconcile --local): The sides differ: 1 missing."
+    ]
+    assert show.summary(differ)["proof"] == "differs"
     said = show.verdict_lines(BAD, SETTINGS)
     assert said[0].startswith("NOT exactly once")
     assert said[1] == "orders-0: 1 lost: #000000003"
