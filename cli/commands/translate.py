@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import config_option, console_for_people, json_option, one, patience_ms, print_json, time_ms
+from cli.options import (
+    config_option,
+    console_for_people,
+    json_option,
+    one,
+    patience_ms,
+    print_json,
+    print_wrapped,
+    time_ms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,7 +185,7 @@ def show(console: Console, answers: Sequence[OffsetAnswer]) -> None:
     console.print(table)
     for it in answers[:ROWS_SHOWN]:
         for line in sentences(it):
-            console.print(printable(f"{it.asked.at} {it.asked.offset}: {line}"), markup=False, soft_wrap=True)
+            print_wrapped(console, printable(f"{it.asked.at} {it.asked.offset}: {line}"))
     if len(answers) > ROWS_SHOWN:
         console.print(f"  and {len(answers) - ROWS_SHOWN} more; --csv and --json have all of them")
     exact, without = sum(it.exact for it in answers), sum(it.offset is None for it in answers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from replicator.config import Cluster, Flow
+from replicator.config.messages import suggestion
 from replicator.flow.topics import ControlPlane, reading_topics
 from replicator.kafka.group_offsets import committed_offsets
 from replicator.model.errors import ConfigError, ReplicatorError
@@ -98,7 +99,8 @@ class Translator:
         if at.topic in reverse:
             other = "with" if self._side == "source" else "without"
             return f"{at.topic} is a topic of the other side: ask {other} --reverse"
-        return f"flow {self._flow.name} does not copy {'to ' if self._side == 'target' else ''}topic {at.topic}"
+        to = "to " if self._side == "target" else ""
+        return f"flow {self._flow.name} does not copy {to}topic {at.topic}{suggestion(at.topic, topics)}"
 
 
 def translator(
