@@ -36,6 +36,7 @@ Examples:
   eos-replicate translate -c flows.yaml --group billing --csv > billing.csv
   eos-replicate translate -c flows.yaml --time 2026-01-31T12:00:00Z
   eos-replicate translate -c flows.yaml --file offsets.csv --reverse
+  eos-replicate translate -c flows.yaml --checkpoint old --out new
 
 A consumer that goes on at the answered offset skips no record. "again" says how many it reads a second time: none,
 unless a repair has copied records behind later ones. What --csv prints is taken by Kafka's own tool:
@@ -47,7 +48,8 @@ unless a repair has copied records behind later ones. What --csv prints is taken
 \b
 Exit codes:
   0    each offset has a translation
-  1    one or more have none: before the map began, or not copied
+  1    one or more have none: before the map began, or not copied;
+       --checkpoint: one or more aren't exact, and nothing was written
   2    the flow file or the command line is wrong; the flow has no map
   3    a cluster cannot be reached, or a right is missing
   4    the map is gone, or written by a newer version
@@ -65,6 +67,13 @@ ROWS_SHOWN = 100
 @click.option("--group", metavar="GROUP", help="All offsets that this consumer group has committed.")
 @click.option("--time", "at", metavar="TIME", help="The first records at or after this time, with zone.")
 @click.option("--file", "file", metavar="FILE", help="Offsets from a file, CSV or JSON; - for standard input.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The checkpoint of a Structured Streaming query; --out is its new one.",
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new directory, with --checkpoint.")
 @click.option("--reverse", is_flag=True, help="From target to source; topics, group and time are the target's.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print topic,partition,offset for Kafka's tools.")
 @json_option
@@ -77,6 +86,8 @@ def translate(
     group: str | None,
     at: str | None,
     file: str | None,
+    checkpoint: Path | None,
+    out: Path | None,
     reverse: bool,
     as_csv: bool,
     as_json: bool,
@@ -87,25 +98,33 @@ def translate(
     """
     from replicator import config
     from replicator.proof import map_place
-    from replicator.translation import offset_files
+    from replicator.translation import offset_files, stream_checkpoint
     from replicator.translation.translate import translator
 
     single = _single(topic, partition, offset)
-    _one_question(single=single, group=group, at=at, file=file)
+    _one_question(single=single, group=group, at=at, file=file, checkpoint=checkpoint)
+    if (checkpoint is None) != (out is None):
+        raise click.UsageError("--checkpoint and --out belong together")
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
     since_ms = time_ms("--time", at)
     flow = one(config.load(path, os.environ), path, name)
     map_place.refuse_delivery(flow)
     side: Side = "target" if reverse else "source"
+    stored = None
     if single is not None:
         asked = [single]
     elif file is not None:
         asked = offset_files.read_offsets(*_text(file))
+    elif checkpoint is not None:
+        stored = stream_checkpoint.read_checkpoint(checkpoint)
+        asked = stored.offsets
     else:
         asked = _looked_up(flow, side, group, since_ms)
     reader = translator(flow, side, connect_timeout_ms=patience_ms(flow))
     answers = reader.answers(asked)
+    if stored is not None and out is not None and all(it.exact for it in answers):
+        stream_checkpoint.write_checkpoint(stored, out, dict(zip(asked, answers, strict=True)))
     if as_json:
         print_json({"flow": flow.name, "reverse": reverse, "offsets": [it.as_json() for it in answers]})
     elif as_csv:
@@ -114,6 +133,9 @@ def translate(
             click.echo(line, err=True)
     else:
         show(console_for_people(), answers)
+    if stored is not None and not all(it.exact for it in answers):
+        click.echo("error: nothing was written: not each offset has an exact translation", err=True)
+        return 1
     return 1 if any(it.offset is None for it in answers) else 0
 
 
@@ -130,7 +152,8 @@ def _single(topic: str | None, partition: int | None, offset: int | None) -> Off
 
 def _one_question(**given: object) -> None:
     if sum(value is not None for value in given.values()) != 1:
-        raise click.UsageError("give one of --topic with --partition and --offset, --group, --time, --file")
+        others = "--group, --time, --file, --checkpoint"
+        raise click.UsageError(f"give one of --topic with --partition and --offset, {others}")
 
 
 def _text(file: str) -> tuple[str, str]:
