@@ -74,12 +74,19 @@ def test_what_is_in_flight_is_no_difference(make_copying: MakeCopying) -> None:
     copying.finish(worker)
 
 
+def map_incidents(copying: Copying) -> list[str]:
+    code, found, said = asked(copying, "incident", "list")
+    assert code == (4 if found["incidents"] else 0), said
+    return sorted(it["name"] for it in found["incidents"] if it["topic"] == offsets_topic(copying.name))
+
+
 def test_a_map_that_is_lost_newer_or_unfit_is_refused_by_name(make_copying: MakeCopying) -> None:
     copying = make_copying()
     worker = copying.running()
     copying.load.mixed(200)
     copying.finish(worker)
     topic = offsets_topic(copying.name)
+    assert map_incidents(copying) == []
     clients.put(clients.producer(copying.target), topic, b"\x02\x01")
     for command in (["reconcile", "--local"], ["verify"]):
         code, _, said = asked(copying, *command)
@@ -88,7 +95,9 @@ def test_a_map_that_is_lost_newer_or_unfit_is_refused_by_name(make_copying: Make
     for command in (["reconcile", "--local"], ["verify"]):
         code, _, said = asked(copying, *command)
         assert (code, "map_topic_unfit" in said) == (4, True), said
+    assert map_incidents(copying) == ["map_lost", "map_topic_unfit"]
     clients.recreate_topic(copying.target, topic, MAP_PARTITIONS)
+    assert map_incidents(copying) == ["map_lost"]
     code, found, said = asked(copying, "reconcile", "--local")
     assert (code, found["verdict"]) == (4, "unproven"), said
     reasons = [one["unproven_reasons"] for one in found["partitions"] if one["source_records"]]
@@ -98,6 +107,7 @@ def test_a_map_that_is_lost_newer_or_unfit_is_refused_by_name(make_copying: Make
     code, found, said = asked(copying, "verify")
     assert (code, found["verdict"]) == (4, "unproven"), said
     clients.delete_topic(copying.target, topic)
+    assert map_incidents(copying) == ["map_lost"]
     for command in (["reconcile", "--local"], ["verify"]):
         code, _, said = asked(copying, *command)
         assert (code, "map_lost" in said) == (4, True), said
@@ -113,6 +123,7 @@ def test_a_map_whose_beginning_was_deleted_covers_what_is_left(make_copying: Mak
     topic = offsets_topic(copying.name)
     end = clients.stable_end(copying.target, topic)
     clients.delete_records(copying.target, topic, 0, end // 2)
+    assert map_incidents(copying) == []
     code, found, said = asked(copying, "reconcile", "--local")
     assert (code, found["verdict"]) == (4, "unproven"), said
     totals = found["totals"]
@@ -122,3 +133,5 @@ def test_a_map_whose_beginning_was_deleted_covers_what_is_left(make_copying: Mak
     code, found, said = asked(copying, "verify")
     assert (code, found["verdict"]) == (4, "unproven"), said
     assert found["partitions"][0]["foreign"] == 0
+    clients.delete_records(copying.target, topic, 0, end)
+    assert map_incidents(copying) == ["map_lost"]

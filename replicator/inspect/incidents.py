@@ -24,8 +24,9 @@ ID_DIGITS = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIncident:
     """What keeps a partition, a topic (partition -1) or a flow (no topic either) from being copied until somebody does
-    something. `position`: the source offset where it stopped; None where there is none. `occurrence`: a lane has
-    written it down, so that it can be decided about. `decided`: what was decided and not acted on yet."""
+    something; or what is wrong with the offset map, by the map's topic. `position`: the source offset where it stopped;
+    None where there is none. `occurrence`: a lane has written it down, so that it can be decided about. `decided`: what
+    was decided and not acted on yet."""
 
     id: str
     flow: str
@@ -70,7 +71,7 @@ class OpenIncident:
 
 
 def open_incidents(status: FlowStatus) -> list[OpenIncident]:
-    """Return those of one flow: that of the flow first, then by topic and partition."""
+    """Return those of one flow: that of the flow first, then by topic and partition, the map's among them."""
     found = [_of_partition(status.flow, row) for row in status.partitions if row.incident]
     if status.incident:
         found.append(
@@ -81,6 +82,17 @@ def open_incidents(status: FlowStatus) -> list[OpenIncident]:
                 detail="It keeps the whole flow from starting",
             )
         )
+    found += [
+        OpenIncident(
+            id=_id(status.flow, it.name, it.topic, it.partition, it.detail),
+            flow=status.flow,
+            name=it.name,
+            topic=it.topic,
+            partition=it.partition,
+            detail=it.detail,
+        )
+        for it in status.map_incidents
+    ]
     return sorted(found, key=lambda it: (it.topic, it.partition))
 
 

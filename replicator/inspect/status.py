@@ -27,6 +27,7 @@ from replicator.inspect.expected_starts import (
     no_topic,
     routes_of,
 )
+from replicator.inspect.map_incidents import MapIncident, map_incidents
 from replicator.kafka import offset_reader
 from replicator.model import names
 from replicator.model.checkpoint import NOBODY, Evidence
@@ -135,8 +136,8 @@ class FlowStatus:
     """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting. `notes`: what
     else its owner should know. `run_by`: empty where the positions were released, last at `released_ms`.
     `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
-    position from one. `config_fault`: the process that runs it could not read the flow file again, and goes on with
-    the settings that it has."""
+    position from one. `map_incidents`: what is wrong with the offset map, which stops nothing. `config_fault`: the
+    process that runs it could not read the flow file again, and goes on with the settings that it has."""
 
     flow: str
     source: str
@@ -151,6 +152,7 @@ class FlowStatus:
     config_fault: ConfigFault | None = None
     signed_gaps: tuple[SignedGap, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
+    map_incidents: tuple[MapIncident, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,8 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
         expected = forecast.decide(routes_of(flow, listing, targets, known), known)
         no_map = map_note(flow, clusters) if known.claims else ""
+        evidence = [it.position.evidence for it in expected.values() if it.position is not None]
+        of_map = map_incidents(flow, clusters, evidence, now_ms)
     times = _times(flow, expected)
     open_, decided = known.open_occurrences(), {} if control is None else control.decisions
     rows = [
@@ -199,7 +203,6 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
     shown = incident if has_run else ""
     notes = tuple(note for note in ("" if rows else no_topic(flow), no_map) if note)
-    evidence = [it.position.evidence for it in expected.values() if it.position is not None]
     run_by = runners(evidence)
     return FlowStatus(
         flow.name,
@@ -215,6 +218,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         config_fault(known.config_fault, evidence),
         signed_gaps(known.occurrences),
         adoptions(known.occurrences),
+        tuple(of_map),
     )
 
 

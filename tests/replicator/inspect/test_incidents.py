@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from replicator.inspect.incidents import matching, open_incidents
+from replicator.inspect.map_incidents import MapIncident
 from replicator.inspect.status import FlowStatus, PartitionStatus
 from replicator.model.incident_kinds import KINDS, advice_for
 
@@ -46,6 +47,18 @@ def test_one_of_the_whole_flow_comes_first() -> None:
     assert (first.name, first.where, first.topic) == ("control_topic_lost", "the flow", "")
     assert first.detail
     assert len(others) == 2
+
+
+def test_what_is_wrong_with_the_map_is_one() -> None:
+    lost = MapIncident("map_lost", "__eos.f.offsets", -1, "it doesn't exist")
+    opened = MapIncident("map_transaction_open", "__eos.f.offsets", 3, "since long")
+    found = open_incidents(replace(FLOW, partitions=(), map_incidents=(lost, opened)))
+    assert [(it.name, it.where, it.detail) for it in found] == [
+        ("map_lost", "__eos.f.offsets", "it doesn't exist"),
+        ("map_transaction_open", "__eos.f.offsets[3]", "since long"),
+    ]
+    assert found[0].id != found[1].id
+    assert all(it.advice == KINDS[it.name].advice for it in found)
 
 
 def test_the_same_facts_are_the_same_incident_and_others_are_not() -> None:
