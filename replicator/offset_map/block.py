@@ -33,6 +33,8 @@ from replicator.offset_map.section import (
 from replicator.offset_map.varints import OFFSET_MAX, BadBlock, VarintReader, put
 
 VERSION, RAW = 1, 1
+VERSION_MAX = 31
+"""No version will be higher: what begins with a letter or a bracket was written by something else."""
 PART_BYTES_MAX = 512 * 1024
 RUNS_MAX = 50_000
 """A transaction that has so many runs ends early; no block has more."""
@@ -89,7 +91,7 @@ def decode_block(data: bytes) -> MapBlock:
         raise BadBlock(f"{len(data)} bytes")
     reader = VarintReader(data)
     version, kind = reader.take(2)
-    if version > VERSION:
+    if VERSION < version <= VERSION_MAX:
         raise NewerBlock(f"version {version} of the map's format")
     if version != VERSION or kind != RAW:
         raise BadBlock(f"version {version}, kind {kind}")

@@ -191,6 +191,13 @@ def test_a_newer_version_is_named() -> None:
         decode_block(b"\x02\x01")
 
 
+@pytest.mark.parametrize("data", [b"garbage", b'{"offset": 1}', b"\xff\x01", b" \x01"])
+def test_what_something_else_has_written_is_no_newer_version(data: bytes) -> None:
+    with pytest.raises(BadBlock) as refused:
+        decode_block(data)
+    assert not isinstance(refused.value, NewerBlock)
+
+
 def test_a_block_that_is_too_large_is_refused_before_it_is_looked_at() -> None:
     with pytest.raises(BadBlock, match="bytes"):
         decode_block(block_with(0, rest=bytes(block.PART_BYTES_MAX)))
