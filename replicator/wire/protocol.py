@@ -29,6 +29,7 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "find_coordinator": (10, 3, 3),  # 4: several keys at a time
     "sasl_handshake": (17, 1, 1),  # 1: tokens travel in SaslAuthenticate
     "api_versions": (18, 0, 0),
+    "offset_for_leader_epoch": (23, 3, 4),  # 3: a replica id, which tells a consumer from a follower
     "write_txn_markers": (27, 1, 1),  # 2: a marker has a later epoch than its transaction (KIP-890)
     "describe_configs": (32, 4, 4),  # 4: Kafka 2.6
     "sasl_authenticate": (36, 0, 2),

@@ -46,6 +46,7 @@ def sample(api: str, version: int) -> bytes:
         "describe_transactions": {
             "transaction_states": [{"transactional_id": "i", "topics": [{"topic": "t", "partitions": (1, 2)}]}]
         },
+        "offset_for_leader_epoch": {"topics": [{"topic": "t", "partitions": [{"partition": 0, "error_code": 0}]}]},
         "write_txn_markers": {"markers": [{"producer_id": 1, "topics": [{"name": "t", "partitions": [one]}]}]},
     }
     return response(api, version, 5, answers[api])[4:]

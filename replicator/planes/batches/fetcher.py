@@ -1,0 +1,336 @@
+"""Reads source partitions: whom to ask for what next, and what the answers mean. Sans-I/O, without a clock.
+
+Whoever does the I/O calls `topics` and `looked_up`, `next_check` and `checked`, `next_fetch` and `fetched`, or
+`broker_lost` for a connection, and `take`s what is new before the next fetch. Invariants:
+- An offset that isn't there is told, never skipped (invariant 8).
+- Topics are read by the id that the first look-up has given: one that is created again under the name answers nothing.
+- A partition is read under the leader epoch that the client knows, and only once the position's own epoch was found to
+  reach as far there (KIP-320): a log that was cut is told before anything of it is read.
+- What comes for a partition counts only if it was asked from where the partition stands now.
+- What concerns one partition stops that partition: it is told once, and not read on until the next `seek`.
+- No failure is quiet for longer than `FetcherSettings.patience_s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TopicMissing
+from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchAsk, FetchedPart, FetchFrom, FetchKey
+from replicator.model.partition import Partition, Seek
+from replicator.planes.batches.committed import AbortedRange, SelectedBatch, select
+from replicator.planes.batches.fetch_classes import MISSING, FetchClass, code_name, fetch_class
+from replicator.planes.batches.fetch_session import FetchSession
+from replicator.planes.batches.part_read import PartRead, ReadState
+from replicator.planes.contract import ReadPlan
+
+_SESSION_FAULTS_MAX = 1
+"""In a row: each new session is answered at least once, or its partitions are said to fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """`cluster` is the source's name, `part_bytes_max` what a request wants of one partition. `nearer_s`: so long a
+    replica that the leader has named is read (KIP-392); the Java client takes metadata.max.age.ms."""
+
+    cluster: str
+    part_bytes_max: int = 1 << 20
+    patience_s: float = 30.0
+    nearer_s: float = 300.0
+
+
+class NumberedFetch(NamedTuple):
+    """A request to one broker. There is one at a time."""
+
+    number: int
+    ask: FetchAsk
+
+
+@dataclass(slots=True)
+class FetchedNews:
+    """What is new: batches by partition, in order; else as of `contract.PollResult`."""
+
+    selected: dict[Partition, list[SelectedBatch]] = field(default_factory=dict)
+    ends: dict[Partition, Seek] = field(default_factory=dict)
+    failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
+    heard: set[Partition] = field(default_factory=set)
+
+
+class _Flight(NamedTuple):
+    number: int
+    parts: dict[FetchKey, tuple[PartRead, int]]  # and the offset from which it was asked
+
+
+@dataclass(slots=True)
+class _Broker:
+    session: FetchSession = field(default_factory=FetchSession)
+    flight: _Flight | None = None
+    checks: dict[Partition, PartRead] = field(default_factory=dict)
+    quiet_until_s: float = 0.0
+    session_faults: int = 0
+
+
+class BatchFetcher:
+    """Reads the partitions of one lane."""
+
+    def __init__(self, settings: FetcherSettings) -> None:
+        self._settings = settings
+        self._parts: dict[Partition, PartRead] = {}
+        self._ids: dict[str, bytes] = {}
+        self._leaders: dict[Partition, tuple[int, int]] = {}  # leader and its epoch
+        self._checked: dict[Partition, int] = {}  # under which leader epoch its position was
+        self._missing: set[str] = set()  # topics that were told to be missing, or others
+        self._brokers: dict[int, _Broker] = {}
+        self._number = 0
+        self._news = FetchedNews()
+
+    def seek(self, plans: Mapping[Partition, ReadPlan]) -> None:
+        """Read exactly these partitions. What is under way counts no more."""
+        self._news = FetchedNews()
+        for topic in self._missing & {at.topic for at in plans}:  # whoever seeks it has judged what stands there now
+            self._missing.discard(topic)
+            self._ids.pop(topic, None)
+            for at in [at for at in self._leaders if at.topic == topic]:
+                del self._leaders[at]
+                self._checked.pop(at, None)
+        self._parts = {at: PartRead(at, plan) for at, plan in plans.items()}
+        for at, read in self._parts.items():
+            if read.reached:
+                read.state, self._news.ends[at] = ReadState.DONE, read.stands
+            elif at in self._leaders and at.topic in self._ids:
+                self._follow(read)
+
+    def _follow(self, read: PartRead) -> None:
+        """Take the leader that is known; check the position if that wasn't done under its epoch."""
+        read.leader, read.leader_epoch = self._leaders[read.at]
+        known = min(read.epoch, read.leader_epoch) >= 0
+        unchecked = known and self._checked.get(read.at) != read.leader_epoch
+        read.state = ReadState.CHECK if unchecked else ReadState.READ
+
+    def stop(self, at: Partition) -> None:
+        """Read a partition no further, until it is sought again."""
+        self._parts[at].state = ReadState.DONE
+
+    def take(self) -> FetchedNews:
+        """Return what is new since the last call."""
+        news, self._news = self._news, FetchedNews()
+        return news
+
+    def topics(self, now_s: float) -> set[str]:
+        """Return the topics whose partitions' leaders are to be looked up now."""
+        return {at.topic for at, read in self._due(ReadState.LOOK_UP, now_s)}
+
+    def brokers(self, now_s: float) -> set[int]:
+        """Return the brokers with something to ask now, or that are asked."""
+        found = {number for number, broker in self._brokers.items() if broker.flight is not None or broker.checks}
+        found |= {read.leader for _, read in self._due(ReadState.CHECK, now_s)}
+        return found | {read.source(now_s) for _, read in self._due(ReadState.READ, now_s)}
+
+    def wake_s(self, now_s: float) -> float | None:
+        """Say when there will be something to ask without an answer coming first; None: never."""
+        waiting = [read.not_before_s for read in self._parts.values() if read.state is not ReadState.DONE]
+        waiting += [broker.quiet_until_s for broker in self._brokers.values()]
+        return min((when_s for when_s in waiting if when_s > now_s), default=None)
+
+    def _due(self, state: ReadState, now_s: float) -> Iterator[tuple[Partition, PartRead]]:
+        for at, read in self._parts.items():
+            if read.state is state and read.not_before_s <= now_s:
+                yield at, read
+
+    def _broker(self, number: int) -> _Broker:
+        return self._brokers.setdefault(number, _Broker())
+
+    def looked_up(
+        self, topic: str, code: int, topic_id: bytes, leaders: Mapping[int, tuple[int, int, int]], now_s: float
+    ) -> None:
+        """Take what a broker's metadata say of a topic: `leaders` are error, leader and its epoch by partition."""
+        doing = f"find the leaders of {topic!r}"
+        for at, read in self._parts.items():
+            if at.topic != topic or read.state is ReadState.DONE:
+                continue
+            if code in MISSING:
+                self._fail(read, self._missing_topic(at, f"cannot {doing}: {code_name(code)}"))
+            elif code == ErrorCode.topic_authorization_failed:
+                self._fail(read, self._not_allowed(at, code, "Describe and Read"))
+            elif code != ErrorCode.none:
+                self._again(read, f"cannot {doing}: {code_name(code)}", now_s)
+            elif not any(topic_id):
+                self._again(read, f"cannot {doing}: the broker gives no topic id", now_s)
+            elif self._ids.setdefault(topic, topic_id) != topic_id:
+                self._fail(read, self._missing_topic(at, f"another topic is called {topic!r} now"))
+            elif at.partition not in leaders:
+                self._fail(read, self._missing_topic(at, f"cannot {doing}: there is no such partition"))
+            else:
+                self._lead(read, leaders[at.partition], now_s)
+
+    def _lead(self, read: PartRead, found: tuple[int, int, int], now_s: float) -> None:
+        code, leader, epoch = found
+        _, known = self._leaders.get(read.at, (-1, -1))
+        if leader < 0 or code not in (ErrorCode.none, ErrorCode.replica_not_available):
+            if read.state is ReadState.LOOK_UP:
+                self._again(read, f"it has no leader: {code_name(code)}", now_s)
+        elif 0 <= epoch < known:  # of a broker that knows less; an epoch never goes back
+            if read.state is ReadState.LOOK_UP:
+                self._again(read, f"a broker knows leader epoch {epoch} only, and not {known}", now_s)
+        elif read.state is ReadState.LOOK_UP or epoch > known:
+            self._leaders[read.at] = leader, epoch
+            self._follow(read)
+
+    def look_up_failed(self, why: str, now_s: float) -> None:
+        """Take note that no broker answers whoever asks for leaders."""
+        for _, read in list(self._due(ReadState.LOOK_UP, now_s)):
+            self._again(read, why, now_s)
+
+    def next_check(self, broker: int, now_s: float) -> dict[Partition, EpochQuestion]:
+        """Return what a broker is asked about the ends of leader epochs; empty: nothing now."""
+        state = self._broker(broker)
+        if state.checks or now_s < state.quiet_until_s:
+            return {}
+        state.checks = {at: read for at, read in self._due(ReadState.CHECK, now_s) if read.leader == broker}
+        return {at: EpochQuestion(read.leader_epoch, read.epoch) for at, read in state.checks.items()}
+
+    def checked(self, broker: int, answers: Mapping[Partition, EpochEnd], now_s: float) -> None:
+        """Take the answer to `next_check`.
+
+        The log was cut where the position's epoch ends before the position; or is not there any more, as a follower
+        judges its own log (Partition.readRecords): another leader has written what stands at these offsets.
+        """
+        state = self._broker(broker)
+        checks, state.checks = state.checks, {}
+        for at, read in checks.items():
+            if self._parts.get(at) is not read or read.state is not ReadState.CHECK:
+                continue
+            found = answers.get(at, EpochEnd(ErrorCode.unknown_server_error))
+            class_ = fetch_class(found.code)
+            if class_ is FetchClass.NOT_ALLOWED:
+                self._fail(read, self._not_allowed(at, found.code, "Describe"))
+            elif class_ is not FetchClass.DONE:
+                self._again(read, f"its leader epochs: {code_name(found.code)}", now_s, class_)
+            elif found.epoch < read.epoch or found.end < read.offset:
+                ends = f"ends at offset {found.end}" if found.epoch == read.epoch else "isn't known there"
+                detail = f"the log was cut: leader epoch {read.epoch} {ends}"
+                self._fail(read, self._incident("source_truncated", detail, read))
+            else:
+                self._checked[at], read.state = read.leader_epoch, ReadState.READ
+
+    def next_fetch(self, broker: int, now_s: float) -> NumberedFetch | None:
+        """Make the next request to a broker; None: there is nothing to ask now, or the last one isn't answered."""
+        state = self._broker(broker)
+        if state.flight is not None or now_s < state.quiet_until_s:
+            return None
+        parts, wanted = dict[FetchKey, tuple[PartRead, int]](), dict[FetchKey, FetchFrom]()
+        for at, read in self._due(ReadState.READ, now_s):
+            if read.source(now_s) == broker:
+                key = self._ids[at.topic], at.partition
+                parts[key] = read, read.offset
+                wanted[key] = FetchFrom(read.offset, read.leader_epoch, self._settings.part_bytes_max)
+        if not wanted:
+            return None
+        self._number += 1
+        state.flight = _Flight(self._number, parts)
+        return NumberedFetch(self._number, state.session.next_request(wanted))
+
+    def fetched(self, broker: int, number: int, answer: FetchAnswer, now_s: float) -> None:
+        """Take the answer to a request. One that isn't waited for any more changes nothing."""
+        state = self._broker(broker)
+        flight = state.flight
+        if flight is None or flight.number != number:
+            return
+        state.flight, state.quiet_until_s = None, now_s + answer.throttled_s
+        if not state.session.answered(answer):
+            throttled = answer.code == ErrorCode.none and answer.throttled_s > 0 and not answer.parts
+            state.session_faults += not throttled
+            if state.session_faults > _SESSION_FAULTS_MAX:
+                self._all_again(flight, f"broker {broker} answers no fetch session: {code_name(answer.code)}", now_s)
+            return
+        state.session_faults = 0
+        for part in answer.parts:
+            read, offset = flight.parts[part.key]
+            if self._parts.get(read.at) is read and read.state is ReadState.READ and read.offset == offset:
+                self._take_part(read, part, broker, now_s)
+
+    def _take_part(self, read: PartRead, part: FetchedPart, broker: int, now_s: float) -> None:
+        class_ = fetch_class(part.code, from_leader=broker == read.leader)
+        if class_ is FetchClass.DONE:
+            self._select(read, part, broker, now_s)
+        elif class_ is FetchClass.NEARER:
+            read.nearer, read.leader_only_until_s = -1, now_s + self._settings.nearer_s
+        elif class_ is FetchClass.NOT_ALLOWED:
+            self._fail(read, self._not_allowed(read.at, part.code, "Read"))
+        elif class_ is FetchClass.OUT_OF_RANGE:
+            self._fail(read, self._incident("source_records_gone", code_name(part.code), read))
+        elif class_ is FetchClass.CORRUPT:
+            self._fail(read, self._incident("source_corrupt", code_name(part.code), read))
+        else:
+            self._again(read, code_name(part.code), now_s, class_)
+
+    def _select(self, read: PartRead, part: FetchedPart, broker: int, now_s: float) -> None:
+        at, news = read.at, self._news
+        news.heard.add(at)
+        if part.preferred >= 0 and now_s >= read.leader_only_until_s and broker == read.leader != part.preferred:
+            read.nearer, read.nearer_until_s = part.preferred, now_s + self._settings.nearer_s
+        found = select(read.asked, part.records, (AbortedRange(*each) for each in part.aborted), part.last_stable)
+        if found.batches:
+            news.selected.setdefault(at, []).extend(found.batches)
+        moved, read.offset = found.next_offset > read.offset, found.next_offset
+        read.epoch = found.leader_epoch if found.leader_epoch >= 0 else read.epoch
+        if found.refused is not None:
+            self._fail(read, found.refused)
+            return
+        at_end = 0 <= part.last_stable <= read.offset
+        if at_end or read.reached:
+            news.ends[at] = read.stands
+        if read.reached:
+            read.state = ReadState.DONE
+        elif len(part.records) and not moved:
+            self._again(read, "what is returned doesn't begin where it was asked", now_s, FetchClass.AGAIN)
+        else:
+            read.succeeds()
+
+    def broker_lost(self, broker: int, why: str, now_s: float) -> None:
+        """Take note that a broker can't be asked, or has not answered: whatever is under way there isn't any more."""
+        state = self._broker(broker)
+        state.session.lost()
+        state.flight, state.checks = None, {}
+        for read in self._parts.values():
+            if read.state in (ReadState.CHECK, ReadState.READ) and read.source(now_s) == broker:
+                if read.source(now_s) != read.leader:
+                    read.nearer, read.leader_only_until_s = -1, now_s + self._settings.nearer_s
+                else:
+                    self._again(read, why, now_s)
+
+    def _all_again(self, flight: _Flight, why: str, now_s: float) -> None:
+        for read, _ in flight.parts.values():
+            if self._parts.get(read.at) is read and read.state is ReadState.READ:
+                self._again(read, why, now_s)
+
+    def _again(self, read: PartRead, why: str, now_s: float, class_: FetchClass = FetchClass.LOOK_UP) -> None:
+        """Have it tried again after a while; tell it where it has failed for too long."""
+        failing_s = read.fails(now_s)
+        if failing_s >= self._settings.patience_s:
+            text = f"cluster {self._settings.cluster!r}: cannot read {read.at}: {why}, for {failing_s:.0f} s"
+            self._fail(read, Retriable(text))
+        elif class_ is FetchClass.LOOK_UP:
+            read.state = ReadState.LOOK_UP
+
+    def _fail(self, read: PartRead, error: ReplicatorError) -> None:
+        read.state = ReadState.DONE
+        self._news.failed[read.at] = error
+        self._news.heard.add(read.at)
+        if isinstance(error, TopicMissing):
+            self._missing.add(read.at.topic)
+
+    def _missing_topic(self, at: Partition, why: str) -> TopicMissing:
+        return TopicMissing(f"cluster {self._settings.cluster!r}: cannot read {at}: {why}")
+
+    def _not_allowed(self, at: Partition, code: int, rights: str) -> NotAllowed:
+        needs = f"the user needs {rights} on topic {at.topic!r} ({code_name(code)})"
+        return NotAllowed(f"cluster {self._settings.cluster!r}: cannot read {at}: {needs}", [at])
+
+    @staticmethod
+    def _incident(name: str, detail: str, read: PartRead) -> Incident:
+        return Incident(name, detail, topic=read.at.topic, partition=read.at.partition, offset=read.offset)

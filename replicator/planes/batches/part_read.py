@@ -1,0 +1,81 @@
+"""One source partition that is read: where it stands, whom it is read from, since when that fails. Pure.
+
+Used by `fetcher`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from replicator.model.partition import Partition, Seek
+from replicator.planes.batches.committed import FetchedRange
+from replicator.planes.contract import ReadPlan
+
+_AGAIN_S, _AGAIN_S_MAX = 0.05, 1.0
+"""Between two tries: doubled up to the second, as the Java client's retry.backoff.ms is."""
+
+
+class ReadState(Enum):
+    """What is to be done next."""
+
+    LOOK_UP = "find its leader"
+    CHECK = "ask where the position's leader epoch ends (KIP-320)"
+    READ = "fetch"
+    DONE = "nothing until it is sought again"
+
+
+@dataclass(slots=True)
+class PartRead:
+    """`epoch`: leader epoch of the last batch before `offset` (-1: unknown). `nearer`: the replica that the leader has
+    named (KIP-392; -1: none), until `nearer_until_s`; none is taken before `leader_only_until_s`."""
+
+    at: Partition
+    plan: ReadPlan
+    state: ReadState = ReadState.LOOK_UP
+    offset: int = field(init=False)
+    epoch: int = field(init=False)
+    bound: int | None = field(init=False)
+    leader: int = -1
+    leader_epoch: int = -1
+    nearer: int = -1
+    nearer_until_s: float = 0.0
+    leader_only_until_s: float = 0.0
+    not_before_s: float = 0.0
+    failing_since_s: float | None = None
+    _again_s: float = _AGAIN_S
+
+    def __post_init__(self) -> None:
+        """Begin at the plan's start; nothing is wanted behind its last span either."""
+        self.offset, self.epoch = self.plan.start
+        ends = [self.plan.spans[-1][1]] if self.plan.spans else []
+        self.bound = min(ends + ([] if self.plan.until is None else [self.plan.until]), default=None)
+
+    @property
+    def reached(self) -> bool:
+        """Whether all that is wanted has been read."""
+        return self.bound is not None and self.offset >= self.bound
+
+    @property
+    def stands(self) -> Seek:
+        """Where it is read next."""
+        return Seek(self.offset, self.epoch)
+
+    @property
+    def asked(self) -> FetchedRange:
+        """What is wanted from here on."""
+        return FetchedRange(self.at, self.offset, self.bound, self.plan.spans)
+
+    def source(self, now_s: float) -> int:
+        """Say which broker it is read from."""
+        return self.nearer if self.nearer >= 0 and now_s < self.nearer_until_s else self.leader
+
+    def fails(self, now_s: float) -> float:
+        """Take note of one more failure, and wait longer; return since how many seconds it fails."""
+        self.failing_since_s = now_s if self.failing_since_s is None else self.failing_since_s
+        self.not_before_s, self._again_s = now_s + self._again_s, min(_AGAIN_S_MAX, 2 * self._again_s)
+        return now_s - self.failing_since_s
+
+    def succeeds(self) -> None:
+        """Take note that it was read."""
+        self.failing_since_s, self.not_before_s, self._again_s = None, 0.0, _AGAIN_S
