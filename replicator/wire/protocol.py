@@ -23,14 +23,20 @@ from replicator.wire import response_limits
 from replicator.wire.response_limits import BadResponse
 
 SPOKEN: Mapping[str, tuple[int, int, int]] = {
+    "produce": (0, 9, 12),  # 9: Kafka 2.8; 13: topic ids instead of names
     "fetch": (1, 4, 17),  # 4: record batches of format v2; 13: topic ids instead of names
     "list_offsets": (2, 1, 10),
     "metadata": (3, 4, 13),  # 4: a request can leave topics uncreated; 10: topic ids
     "find_coordinator": (10, 3, 3),  # 4: several keys at a time
     "sasl_handshake": (17, 1, 1),  # 1: tokens travel in SaslAuthenticate
     "api_versions": (18, 0, 0),
+    "init_producer_id": (22, 2, 5),
     "offset_for_leader_epoch": (23, 3, 4),  # 3: a replica id, which tells a consumer from a follower
+    "add_partitions_to_txn": (24, 0, 3),  # 4: between brokers
+    "add_offsets_to_txn": (25, 0, 4),
+    "end_txn": (26, 0, 5),  # 5: the second transaction protocol (KIP-890)
     "write_txn_markers": (27, 1, 1),  # 2: a marker has a later epoch than its transaction (KIP-890)
+    "txn_offset_commit": (28, 0, 5),  # 5: as of end_txn
     "describe_configs": (32, 4, 4),  # 4: Kafka 2.6
     "sasl_authenticate": (36, 0, 2),
     "describe_cluster": (60, 0, 0),  # Kafka 2.8

@@ -46,6 +46,18 @@ def sample(api: str, version: int) -> bytes:
         "describe_transactions": {
             "transaction_states": [{"transactional_id": "i", "topics": [{"topic": "t", "partitions": (1, 2)}]}]
         },
+        "produce": {
+            "responses": [{"name": "t", "partition_responses": [{"index": 0, "error_code": 0, "base_offset": 1}]}]
+        },
+        "init_producer_id": {"error_code": 0, "producer_id": 7, "producer_epoch": 1},
+        "add_partitions_to_txn": {
+            "results_by_topic_v3_and_below": [
+                {"name": "t", "results_by_partition": [{"partition_index": 0, "partition_error_code": 0}]}
+            ]
+        },
+        "add_offsets_to_txn": {"error_code": 0},
+        "txn_offset_commit": {"topics": [{"name": "t", "partitions": [one]}]},
+        "end_txn": {"error_code": 0, "producer_id": 7, "producer_epoch": 1},
         "offset_for_leader_epoch": {"topics": [{"topic": "t", "partitions": [{"partition": 0, "error_code": 0}]}]},
         "write_txn_markers": {"markers": [{"producer_id": 1, "topics": [{"name": "t", "partitions": [one]}]}]},
     }
