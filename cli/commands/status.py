@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from replicator.config import Config, Flow
     from replicator.inspect.status import FlowStatus, PartitionStatus
     from replicator.model.errors import ReplicatorError
+    from replicator.state.run_settings import Paused, RateLimit
 
 EPILOG = """\b
 Examples:
@@ -40,7 +41,7 @@ Examples:
   eos-replicate status -c flows.yaml --check --lag-seconds-max 60
 
 States: in_sync, behind, stalled (something to copy, but the position stands still), source_waits (a transaction at the
-source has been open for long), not_started, waiting (for a cluster or a right), topic_missing, records_lost,
+source has been open for long), not_started, waiting (for a cluster or a right), paused, topic_missing, records_lost,
 source_truncated, source_recreated, other_source, target_recreated, target_deleted, target_lost_data, position_expired,
 foreign_position, stopped (by any other incident). A line below the table says what was found.
 
@@ -56,7 +57,7 @@ Exit codes:
 GAPS_SHOWN = 5
 COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds": 8, "last commit": 11, "state": 16}
 """Columns of the table with their least widths."""
-_COLOURS = {"in_sync": "green", "behind": "yellow", "not_started": "cyan"}
+_COLOURS = {"in_sync": "green", "behind": "yellow", "not_started": "cyan", "paused": "cyan"}
 
 
 @click.command(epilog=EPILOG)
@@ -193,7 +194,7 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
                 f"that has been open at the source since {since}"
             )
     for row in item.partitions:
-        if row.detail:
+        if row.detail and row.state != "paused":  # which is said once for the flow or its topic
             _show_detail(console, row)
     if item.incident:
         from replicator.model.incident_kinds import advice_for
@@ -207,8 +208,16 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
         console.print(f"  {escape(f'{adopted.topic}[{adopted.partition}]: {adopted.said}')}", soft_wrap=True)
     for line in _runs(item):
         console.print(f"  {escape(line)}", soft_wrap=True)
+    for line in said_of(item.paused, item.rates):
+        console.print(f"  {escape(line)}", soft_wrap=True)
     for note in item.notes:
         console.print(f"  {escape(note)}", soft_wrap=True)
+
+
+def said_of(paused: Mapping[str, Paused], rates: Mapping[str, RateLimit]) -> list[str]:
+    """What operators have paused and limited, a line each."""
+    lines = [f"{at or 'the flow'} is {it.said}, since {iso(it.at_ms)}" for at, it in sorted(paused.items())]
+    return lines + [f"{at or 'the flow'} is copied with at most {it.said}" for at, it in sorted(rates.items())]
 
 
 def _runs(item: FlowStatus) -> list[str]:

@@ -28,6 +28,8 @@ def problems(item: FlowStatus, bounds: LagBounds) -> list[str]:
         found.append(f"flow {item.flow} can't start: {item.incident}")
     if item.ended is not None:
         found.append(f"flow {item.flow} has ended with {item.ended.exit_code}: {item.ended.detail}")
+    if item.config_fault is not None:
+        found.append(f"flow {item.flow} runs with older settings than the flow file has: {item.config_fault.detail}")
     if not item.partitions:
         found.append(f"flow {item.flow} has no partition")
     for row in item.partitions:

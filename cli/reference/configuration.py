@@ -50,6 +50,11 @@ SECTIONS = (
     ),
     ("FlowSection", "flows.NAME", "A flow. A name has letters, digits, `-` and `_`, and at most 100 characters."),
     ("Commit", "flows.NAME.commit", "A transaction ends when the first of these is reached."),
+    (
+        "RateSettings",
+        "flows.NAME.rate",
+        "How fast the flow may copy; `eos-replicate rate` sets another rate while it runs.",
+    ),
     ("Limits", "flows.NAME.limits", "Bounds on memory and on waiting."),
     (
         "Start",

@@ -161,6 +161,14 @@ EVENTS = {
         "The offset at which a partition starts could not be found in time. The partition starts at the "
         "earliest offset, so that nothing is left out."
     ),
+    "settings_taken": (
+        "What operators have paused and limited with `pause`, `resume` and `rate` is other than before, and is kept to "
+        "from now on."
+    ),
+    "settings_unread": (
+        "What operators have paused and limited could not be read: what was read before stands. It is tried again each "
+        "second."
+    ),
     "stopped": "The process ends, with this exit code.",
     "stopping": "A stop was asked for: the open transactions are finished.",
     "summary": (
@@ -269,10 +277,12 @@ FIELDS = {
     "owner": "The process that had the positions: host, process id, and a name of its own.",
     "partition": "Number of the partition; -1 where none applies.",
     "partitions": "How many partitions. Of `lane_started`: those that are copied. Of `took_over`: those it had.",
+    "paused": "What is paused: source topics, or (flow) for all of the flow.",
     "position": "The source offset from which it is copied.",
     "positions": "Source topic and partition, with the source offset that is copied next.",
     "range": "Topic and partition of the range.",
     "ranges": "How many ranges the round has.",
+    "rates": "How fast is copied at most, by source topic, or (flow) for all of the flow.",
     "reason": "Why, in words. Of `waiting`: one of the reasons under [waiting](../operate/incidents.md#waiting).",
     "records": "How many records.",
     "records_per_s": "How many records a second.",

@@ -121,6 +121,17 @@ class Limits(Frozen):
     )
 
 
+class RateSettings(Frozen):
+    """How fast a flow may copy."""
+
+    records_per_s: Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)] = Field(
+        default=0, description="Most records a second that the flow copies, of all its topics; 0: no limit."
+    )
+    bytes_per_s: Annotated[int, Field(strict=True, ge=0, le=10**12), BYTES] = Field(
+        default=0, description="Most bytes of keys, values and headers a second; 0: no limit."
+    )
+
+
 class FlowSettings(Frozen):
     """Settings of a flow that read the same in YAML and in the program."""
 
@@ -163,6 +174,9 @@ class FlowSettings(Frozen):
         "discovery: Read, Describe and DescribeConfigs, allowed or denied, by name or prefix.",
     )
     limits: Limits = Field(default=Limits(), description="Bounds on memory and on waiting.")
+    rate: RateSettings = Field(
+        default=RateSettings(), description="How fast `run` may copy, until an operator sets another rate."
+    )
     policy: DecisionPolicy = Field(
         default=DecisionPolicy(), description="What `run` decides about incidents by itself, and how much of it."
     )

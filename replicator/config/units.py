@@ -90,4 +90,4 @@ def unit_of(key: str) -> Unit | None:
     """The unit of a setting, which its name says."""
     if key.endswith("_ms") and key != "timestamp_ms":
         return MILLISECONDS
-    return BYTES if key.endswith("bytes_max") else None
+    return BYTES if key.endswith(("bytes_max", "bytes_per_s")) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replicator.backoff import Backoff
@@ -21,7 +21,7 @@ from replicator.model import names
 from replicator.model.commands import Command
 from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
-from replicator.state.control import Changer
+from replicator.state.control import Changer, ControlRecord
 from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision, decide, restarted
 from replicator.state.generation import Control
 from replicator.state.occurrences import Occurrence
@@ -100,6 +100,13 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             make_aside_topic(flow, plane)
         return [decision, *more]
 
+    written(flow, plane, take)
+    return taken[-1]
+
+
+def written(flow: Flow, plane: ControlPlane, take: Callable[[Control], Sequence[ControlRecord]]) -> None:
+    """Have what `take` returns written to the control topic, by the one who holds the control id; `take` is asked again
+    after an answer was lost. Raises as `Changer.decide`, once others have kept the id for long."""
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
     while plane.state.control().preparing is not None and time.monotonic() < give_up_s:
         time.sleep(POLL_S)  # somebody is at it, or died; to initialise the control id would cut it short
@@ -111,7 +118,7 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
                 raise
             time.sleep(backoff.next_s())
         else:
-            return taken[-1]
+            return
 
 
 def _adopted(

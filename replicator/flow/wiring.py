@@ -21,6 +21,7 @@ from replicator.clock import RealClock
 from replicator.config import Flow
 from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
+from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
 from replicator.flow.worker import Note, Parts
@@ -32,12 +33,14 @@ from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.driver import LaneDriver, Observe, Services, unobserved
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
+from replicator.lane.throttle import FlowThrottle
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, TopicMissing
 from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
 from replicator.state.flow_state import FlowState
+from replicator.state.run_settings import RateLimit
 from replicator.wire.map_log import WireMapLog
 from replicator.wire.open_transactions import WireOpenTransactions
 
@@ -132,17 +135,28 @@ def parts(failpoint: Failpoint, observe: Observe = unobserved) -> Callable[[stru
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
-        given = replace(services(failpoint, log), cluster_away=lambda: bool(away), observe=observe)
+        throttles: dict[str, FlowThrottle] = {}
+
+        def throttle(flow: Flow) -> FlowThrottle:
+            return throttles.setdefault(flow.name, FlowThrottle(rate_of(flow)))
+
+        given = replace(services(failpoint, log), cluster_away=lambda: bool(away), observe=observe, throttle=throttle)
 
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any]) -> LaneDriver:
             return LaneDriver(plan, LivePolicy(), given, events)
 
         def watch(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
             watch_clusters(flow, topics_of, away, ended, log, failed)
+            watch_settings(flow, partial(topics_of, flow, flow.target, "settings"), throttle(flow), ended, log, failed)
 
         return Parts(plane=ControlPlane, lane=lane, watch=watch, note=write_flow_note)
 
     return make
+
+
+def rate_of(flow: Flow) -> RateLimit:
+    """The rate that the flow file has."""
+    return RateLimit(records_per_s=flow.rate.records_per_s or None, bytes_per_s=flow.rate.bytes_per_s or None)
 
 
 def write_flow_note(flow: Flow, note: Note) -> None:

@@ -10,9 +10,8 @@ source transaction, and all behind it, are no lag of the flow's: they are shown 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from replicator.config import Config, Flow, routing
@@ -27,18 +26,18 @@ from replicator.inspect.expected_starts import (
     no_topic,
     routes_of,
 )
+from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
 from replicator.inspect.map_incidents import MapIncident, map_incidents
 from replicator.kafka import offset_reader
 from replicator.model import names
-from replicator.model.checkpoint import NOBODY, Evidence
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.config_fault import ConfigFault
 from replicator.state.decisions import OperatorDecision
-from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import Control
 from replicator.state.occurrences import Occurrence
+from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
 TIMES_WAIT_S = 5.0
@@ -50,6 +49,7 @@ State = Literal[
     "source_waits",  # an open transaction at the source has held back records for long: does it hang?
     "stalled",  # something to copy, and the position hasn't moved for long: does the daemon run, does it wait?
     "not_started",  # no position yet
+    "paused",  # an operator has paused it: `detail` says who
     "waiting",  # something that must be known of it can't be asked, or a right is missing: `detail` says what
     "topic_missing",  # the source topic does not exist
     "records_lost",  # the source deleted records before they were copied
@@ -64,6 +64,8 @@ State = Literal[
     "stopped",  # any other incident: `incident` has its name
 ]
 
+PAUSABLE: frozenset[State] = frozenset({"in_sync", "behind", "source_waits", "stalled", "not_started"})
+"""States of partitions that are copied as long as nobody pauses them."""
 CONTROL_LOST = "control_topic_lost"
 STATES: Mapping[str, State] = {
     "source_cluster_changed": "other_source",
@@ -111,33 +113,13 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
-    """A process that has the positions of so many partitions, as they say. `since_ms`: None where an older version has
-    written one. One that was killed stands there until the next start."""
-
-    owner: str
-    since_ms: int | None
-    partitions: int
-
-
-@dataclass(frozen=True, slots=True)
-class EndedFlow:
-    """How a flow has ended in a process that goes on with other flows, which starts it again from time to time."""
-
-    kind: str
-    detail: str
-    exit_code: int
-    owner: str
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class FlowStatus:
     """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting. `notes`: what
     else its owner should know. `run_by`: empty where the positions were released, last at `released_ms`.
     `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
     position from one. `map_incidents`: what is wrong with the offset map, which stops nothing. `config_fault`: the
-    process that runs it could not read the flow file again, and goes on with the settings that it has."""
+    process that runs it could not read the flow file again, and goes on with the settings that it has. `paused`,
+    `rates`: what operators have set, by source topic; empty for the whole flow."""
 
     flow: str
     source: str
@@ -150,6 +132,8 @@ class FlowStatus:
     released_ms: int | None = None
     ended: EndedFlow | None = None
     config_fault: ConfigFault | None = None
+    paused: Mapping[str, Paused] = field(default_factory=dict)
+    rates: Mapping[str, RateLimit] = field(default_factory=dict)
     signed_gaps: tuple[SignedGap, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
     map_incidents: tuple[MapIncident, ...] = ()
@@ -198,6 +182,8 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         with_occurrence(describe(flow, it, times.get(at, Times()), now_ms), it, open_.get(it.route.target, ()), decided)
         for at, it in expected.items()
     ]
+    settings = NO_SETTINGS if control is None else control.settings
+    rows = [with_pause(row, settings) for row in rows]
     rows += _unlisted(flow, listing, expected)
     rows.sort(key=lambda row: (row.source_topic, row.partition))
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
@@ -216,6 +202,8 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         None if run_by else max((each.committed_ms for each in evidence), default=None),
         ended(known.ended, evidence),
         config_fault(known.config_fault, evidence),
+        settings.paused,
+        settings.rates,
         signed_gaps(known.occurrences),
         adoptions(known.occurrences),
         tuple(of_map),
@@ -237,28 +225,10 @@ def with_occurrence(
     return replace(row, occurrence=found.id, decided="" if decision is None else decision.said)
 
 
-def runners(evidence: Sequence[Evidence]) -> tuple[Runner, ...]:
-    """Who has the positions, the last one first. Pure."""
-    found: dict[str, list[Evidence]] = defaultdict(list)
-    for each in evidence:
-        if each.owner != NOBODY:
-            found[each.owner].append(each)
-    made = [Runner(owner, min(each.owned_ms for each in its) or None, len(its)) for owner, its in found.items()]
-    return tuple(sorted(made, key=lambda runner: runner.since_ms or 0, reverse=True))
-
-
-def ended(end: FlowEnd | None, evidence: Sequence[Evidence]) -> EndedFlow | None:
-    """How the flow has ended, unless lanes have come to own positions, or have given them back, since. Pure."""
-    if end is None or any(each.owned_ms > end.at_ms for each in evidence):
-        return None
-    return EndedFlow(end.kind, end.detail, end.exit_code, end.owner, end.at_ms)
-
-
-def config_fault(fault: ConfigFault | None, evidence: Sequence[Evidence]) -> ConfigFault | None:
-    """Why the file could not be read again, unless that is over, or other lanes have come since. Pure."""
-    if fault is None or not fault.detail or any(each.owned_ms > fault.at_ms for each in evidence):
-        return None
-    return fault
+def with_pause(row: PartitionStatus, settings: RunSettings) -> PartitionStatus:
+    """A partition's status, if it is only paused that keeps it from being copied. Pure."""
+    paused = settings.paused_at(row.source_topic)
+    return row if paused is None or row.state not in PAUSABLE else replace(row, state="paused", detail=paused.said)
 
 
 def _own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:

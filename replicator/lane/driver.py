@@ -25,6 +25,7 @@ from enum import Enum, auto
 import structlog
 
 from replicator.backoff import Backoff
+from replicator.config import Flow
 from replicator.failpoints import Failpoint
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.owners import check_owners, owner_of, targets_of
@@ -38,6 +39,7 @@ from replicator.lane.refused_records import RefusedRecords
 from replicator.lane.reports import Reports
 from replicator.lane.session import ProducerSession
 from replicator.lane.size import TransactionSize
+from replicator.lane.throttle import FlowThrottle
 from replicator.model.checkpoint import NOBODY, Stored
 from replicator.model.errors import (
     Abortable,
@@ -125,7 +127,7 @@ class Services:
 
     `connect` opens what one producer session works with; the event is set when the lane shall stop. `cluster_away` as
     of `Partitions`. `observe` makes what is told of a lane, which also gets to ask what each of its partitions does and
-    how much waits to be written.
+    how much waits to be written. `throttle`: what operators have paused and limited of a flow.
     """
 
     connect: Callable[[LanePlan, Policy, threading.Event], Connections]
@@ -135,6 +137,7 @@ class Services:
     cluster_away: Callable[[], bool] = lambda: False
     jitter: Callable[[], float] = random.random
     observe: Observe = unobserved
+    throttle: Callable[[Flow], FlowThrottle] = lambda flow: FlowThrottle()
 
 
 class LaneDriver:
@@ -151,6 +154,7 @@ class LaneDriver:
         records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
         size = TransactionSize(records_max, commit.bytes_max, small=policy.copies_live)
         self._memory = Memory(partitions, RefusedRecords(partitions), size, Reports(partitions))
+        self._memory.throttle = services.throttle(plan.flow)
         self._observer = services.observe(plan, self._all_states, self._queued_bytes)
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before

@@ -35,6 +35,7 @@ from replicator.model.route import Route
 from replicator.state.claims import Claim, Claims
 from replicator.state.decisions import OperatorDecision
 from replicator.state.generation import Control, check_generation
+from replicator.state.run_settings import RunSettings
 from replicator.state.starts import start_of
 
 
@@ -72,6 +73,11 @@ class FactReader:
     def decided(self) -> Mapping[str, OperatorDecision]:
         """What operators have decided, by occurrence, as it was read at the session's start."""
         return self._control.decisions
+
+    @property
+    def settings(self) -> RunSettings:
+        """What operators have set, as it was read at the session's start."""
+        return self._control.settings
 
     def read(self, routes: Sequence[Route], claims: Mapping[Partition, Claim]) -> dict[Partition, Facts]:
         """Read the facts of these partitions, by source partition. `claims` were read before, by target partition."""

@@ -15,6 +15,7 @@ from replicator.lane.ports import Clock, LaneObserver
 from replicator.lane.refused_records import RefusedRecords
 from replicator.lane.reports import Reports
 from replicator.lane.size import TransactionSize
+from replicator.lane.throttle import FlowThrottle
 from replicator.model.partition import Partition
 
 
@@ -24,6 +25,7 @@ class Memory:
 
     `owners`: by target partition, as this process knows them; of positions that have no partition of the lane, too.
     `decisions_again_s`: by occurrence, when a decision that could not be done is tried again (monotonic).
+    `throttle`: of the flow, for all its lanes.
     """
 
     partitions: Partitions
@@ -33,6 +35,7 @@ class Memory:
     owners: dict[Partition, str] = field(default_factory=dict)
     map_outage: MapOutage = field(default_factory=MapOutage)
     decisions_again_s: dict[str, float] = field(default_factory=dict)
+    throttle: FlowThrottle = field(default_factory=FlowThrottle)
 
 
 @dataclass(frozen=True, slots=True)

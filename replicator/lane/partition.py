@@ -38,6 +38,7 @@ class Reason(StrEnum):
     LISTED_SO = "not_ready"  # its topic can't be copied now, as the last discovery found
     TARGET_NOT_READY = "target_not_ready"  # no leader, or too few replicas in sync
     TARGET_SLOW = "target_slow"  # transactions don't end within their timeout
+    PAUSED = "paused"  # by an operator, until one resumes it
 
 
 MISSING = (Reason.SOURCE_MISSING, Reason.TARGET_MISSING)

@@ -26,6 +26,7 @@ from replicator.lane.decisions import LaneDecisions
 from replicator.lane.map_writer import MapWriter
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.own_transactions import OPEN
+from replicator.lane.owner_watch import OwnerWatch
 from replicator.lane.owners import owner_of
 from replicator.lane.partition import Commits, Reason, Stopped
 from replicator.lane.plan import LanePlan
@@ -35,6 +36,7 @@ from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetNotReady, TargetReadiness
 from replicator.lane.silence import SilenceWatch
 from replicator.lane.start import LaneStart
+from replicator.lane.throttling import LaneThrottling
 from replicator.lane.transaction import Collected, CommitKind, Done, LaneTransactions
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
@@ -43,9 +45,7 @@ from replicator.model.errors import (
     Incident,
     NotAllowed,
     ReplicatorError,
-    Retriable,
     UnknownOutcome,
-    Unreachable,
 )
 from replicator.model.partition import Partition, Seek
 from replicator.planes.contract import RecordsRefused, Written
@@ -76,8 +76,10 @@ class ProducerSession:
         self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, self._map, memory, context)
         self._decisions = LaneDecisions(plan, policy, to, memory, self._start, self._transactions, context)
         self._silence = SilenceWatch(self._transactions, context.clock)
+        self._owners = OwnerWatch(plan, policy, self._start, context)
+        self._throttling = LaneThrottling(policy, memory, context.clock)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
-        self._last_commit_s = self._last_recommit_s = self._owned_s = context.clock.now_s()
+        self._last_commit_s = self._last_recommit_s = context.clock.now_s()
         self.has_committed = False  # records, or positions that moved
         self.given_up: ReplicatorError | None = None  # why records were aborted after a stop was asked for
         self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
@@ -169,13 +171,15 @@ class ProducerSession:
     def _step(self) -> None:
         if self._clock.now_s() >= self._last_recommit_s + self._plan.flow.limits.recommit_interval_ms / 1000:
             self._recommit()
-        self._look_at_owners()
+        if self._owners.look(self.positions):
+            self._commit_positions(CommitKind.ADMITTED)
         self._judge_waiting()
+        self._throttling.look()
         self._readiness.look(self.positions.copying)
         self._map.look(self.positions)
         if self._partitions.read_anew:
             self._rewind()
-        if self._clock.wait(self._stop, self._transactions.pause_s()):
+        if self._transactions.paused():
             return
         try:
             self._copy()
@@ -246,23 +250,8 @@ class ProducerSession:
         if records:
             self._partitions.records_committed()
 
-    def _look_at_owners(self) -> None:
-        """Read the positions once in a discovery interval: a lane that commits nothing isn't told that it was
-        fenced, and nobody is told that something else commits offsets of the flow's group."""
-        now_s = self._clock.now_s()
-        if not self._policy.copies_live or now_s < self._owned_s + self._plan.flow.limits.discovery_interval_ms / 1000:
-            return
-        self._owned_s = now_s
-        try:
-            again = self._start.check_owners(self.positions)
-        except (Retriable, Unreachable) as error:
-            self._log.warning("owner_unknown", reason=str(error))
-            return
-        if again:
-            self._commit_positions(CommitKind.ADMITTED)
-
     def _rewind(self) -> None:
-        read_plans = self._policy.read_plans(self.positions)
+        read_plans = self._throttling.readable(self._policy.read_plans(self.positions))
         if self._refusals.every_ack:
             read_plans = {at: replace(plan, every_ack=True) for at, plan in read_plans.items()}
         self._transactions.seek(read_plans)
@@ -322,7 +311,7 @@ class ProducerSession:
 
     def _judge_waiting(self) -> None:
         """Judge waiting partitions again whose time has come; those that can go on do."""
-        due = self._partitions.due()
+        due = self._throttling.not_paused(self._partitions.due())
         if due and self._start.judge_again(due):
             self._commit_positions(CommitKind.ADMITTED)
             self._partitions.read_anew = True

@@ -70,7 +70,7 @@ class LaneStart:
     ) -> None:
         self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
         self._partitions, self._readiness = memory.partitions, readiness
-        self._reports = memory.reports
+        self._reports, self._throttle = memory.reports, memory.throttle
         self._facts = FactReader(plan, policy, to, memory.owners)
         self._rights = Rights(memory.partitions, to)
         self._own = OwnTransactions(plan, to.target, to.transactions, log)
@@ -83,6 +83,8 @@ class LaneStart:
         """Read, decide and apply for all partitions of the lane, after the fence."""
         claims = self._facts.begin()
         self.decided, self.occurrences = self._facts.decided, claims.occurrences
+        if self._policy.copies_live:
+            self._throttle.take(self._facts.settings)  # before anything is read
         self.origins.claimed(claims.claims.values())
         decisions = self._decide(self._plan.routes)
         unrouted = self._facts.unrouted(claims)
@@ -184,6 +186,8 @@ class LaneStart:
             if denied is not None:
                 partition.commits = denied.commits
                 self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, denied.text))
+            elif self._policy.copies_live and (paused := self._throttle.paused(at.topic)) is not None:
+                self._partitions.apply(at, Wait(Reason.PAUSED, paused.said))
 
     def wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
         """Make a partition wait for what `error` says; `missing`: whose topic a TopicMissing means."""

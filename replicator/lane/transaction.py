@@ -58,12 +58,14 @@ from replicator.state.claims import Claim
 from replicator.state.occurrences import Occurrence
 
 IDLE_POLL_S = 0.1
+PAUSE_S_MAX = 0.5  # at a stretch, before the lane looks after all else
 LINGER_S_MIN, LINGER_S_MAX = 0.0005, 0.01  # at once; then it is looked what has come: the reader's queue has an end
 
 
 @dataclass(slots=True)
 class Collected:
-    """What is in the open transaction, since when (monotonic), and what has failed meanwhile; else as `PollResult`."""
+    """What is in the open transaction, since when (monotonic), what has failed meanwhile, and of which source topics it
+    may hold anything; else as `PollResult`."""
 
     since_s: float = 0.0
     records: int = 0
@@ -73,6 +75,7 @@ class Collected:
     pending: bool = False
     ends: Mapping[Partition, Seek] = field(default_factory=dict)
     failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
+    topics: set[str] = field(default_factory=set)
 
 
 NOTHING = Collected()
@@ -138,12 +141,19 @@ class LaneTransactions:
         self._clock, self._stop = context.clock, context.stop
         self._interval_s, self._linger_s = plan.flow.commit.interval_ms / 1000, plan.flow.commit.linger_ms / 1000
         self._rate = Rate(policy.rate_max)
+        self._throttle = memory.throttle
         self._pace = Pace()
+
+    def paused(self) -> bool:
+        """Wait until the next record should be written, but no longer than the lane's other work may wait; whether it
+        is not time yet, or the lane is asked to stop."""
+        wait_s = self.pause_s()
+        return self._clock.wait(self._stop, min(wait_s, PAUSE_S_MAX)) or wait_s > PAUSE_S_MAX
 
     def pause_s(self) -> float:
         """Return the seconds until the next record should be written."""
         now_s = self._clock.now_s()
-        return max(self._pace.left_s(now_s), self._rate.left_s(now_s))
+        return max(self._pace.left_s(now_s), self._rate.left_s(now_s), self._throttle.left_s(now_s))
 
     def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
         """Have the source read by these plans from now on, and forget what was read."""
@@ -155,19 +165,20 @@ class LaneTransactions:
         plane, open_ = self._plane, Collected()
         while True:
             wait_s = 0.0 if open_.records else IDLE_POLL_S
-            polled = plane.poll(self._size.left(open_.records, open_.bytes), wait_s)
+            polled = plane.poll(self._left(open_), wait_s)
             if polled.records:
                 self._failpoint("mid_batch" if open_.records else "before_send")
                 open_.since_s = open_.since_s or self._clock.now_s()
             open_.records += polled.records
             open_.bytes += polled.bytes
+            open_.topics.update(at.topic for at in polled.heard)
             open_.runs += polled.runs
             open_.failed |= polled.failed
             open_.pending, open_.ends = polled.pending, polled.ends
             self._hear(polled.heard)
             if open_.failed or self._stop.is_set() or not open_.pending:
                 return open_
-            if self._size.left(open_.records, open_.bytes) <= 0 or open_.runs >= RUNS_MAX:
+            if self._left(open_) <= 0 or open_.runs >= RUNS_MAX:
                 return open_
             if self._policy.done(positions, open_.ends):
                 return open_
@@ -177,6 +188,14 @@ class LaneTransactions:
                 return open_
             if polled.drained:  # what comes until then is taken at once: each poll has its price
                 self._clock.wait(self._stop, max(LINGER_S_MIN, min(LINGER_S_MAX, self._linger_s - open_s)))
+
+    def _left(self, open_: Collected) -> int:
+        """Return how many records more the transaction may have."""
+        left = self._size.left(open_.records, open_.bytes)
+        allowed = self._throttle.records_left(
+            self._clock.now_s(), self._interval_s, open_.records, open_.bytes, open_.topics
+        )
+        return left if allowed is None else min(left, allowed)
 
     def _hear(self, heard: Collection[Partition]) -> None:
         now_s = self._clock.now_s()
@@ -253,6 +272,7 @@ class LaneTransactions:
         if self._plan.flow.delivery is Delivery.AT_MOST_ONCE:  # may fail; the positions are committed all the same
             self._check_timestamps(positions, self._plane.deliver(), undone=False)
         self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))
+        self._throttle.spent(self._clock.now_s(), by_topic(copied))
         return held.done
 
     def _progress(
@@ -328,6 +348,15 @@ class LaneTransactions:
             and not (exactly_once and at in copied and acks_tell(entry, copied[at]))
         }
         return self._to.target.topic_ids(topics).wait() if topics else {}
+
+
+def by_topic(copied: Mapping[Partition, Copied]) -> dict[str, tuple[int, int]]:
+    """Count records and bytes of each source topic. Pure."""
+    found: dict[str, tuple[int, int]] = {}
+    for at, done in copied.items():
+        records, size = found.get(at.topic, (0, 0))
+        found[at.topic] = (records + done.records, size + done.bytes)
+    return found
 
 
 def _checked(partitions: Iterable[LanePartition]) -> None:

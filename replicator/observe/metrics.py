@@ -38,7 +38,9 @@ class Described(NamedTuple):
 METRICS: Mapping[str, Described] = {
     "eos_build": Described("info", (), "The version of eos-replicate."),
     "eos_flow_stage": Described("gauge", FLOW, "0: starting, 1: running, 2: ended and started again, 3: over."),
-    "eos_flow_ready": Described("gauge", FLOW, "1 if the flow runs and each of its partitions is copied, else 0."),
+    "eos_flow_ready": Described(
+        "gauge", FLOW, "1 if the flow runs and each of its partitions is copied or paused, else 0."
+    ),
     "eos_flow_partitions": Described("gauge", (*FLOW, "state"), "Partitions in this state."),
     "eos_flow_lag_records": Described("gauge", FLOW, "Of all partitions; absent unless it is known of each."),
     "eos_flow_lag_seconds": Described("gauge", FLOW, "The largest of all partitions; absent as above."),
@@ -47,7 +49,9 @@ METRICS: Mapping[str, Described] = {
     "eos_flow_partitions_omitted": Described(
         "gauge", FLOW, "Partitions without metrics of their own: they are more than metrics.partitions_max."
     ),
-    "eos_partition_state": Described("gauge", PARTITION, "0: undecided, 1: copying, 2: waiting, 3: stopped, 4: gone."),
+    "eos_partition_state": Described(
+        "gauge", PARTITION, "0: undecided, 1: copying, 2: waiting, 3: stopped, 4: gone, 5: paused."
+    ),
     "eos_partition_cause": Described("gauge", (*PARTITION, "kind"), "1 for the reason it waits, or its incident."),
     "eos_partition_records": Described("counter", PARTITION, "Records committed since the process began."),
     "eos_partition_bytes": Described("counter", PARTITION, "Bytes of keys, values and headers of those records."),

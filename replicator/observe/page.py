@@ -32,6 +32,7 @@ DOINGS = {
     Doing.COPYING: ("good", "copying"),
     Doing.WAITING: ("open", "waiting"),
     Doing.STOPPED: ("bad", "stopped"),
+    Doing.PAUSED: ("open", "paused"),
     Doing.GONE: ("removed", "gone"),
 }
 """The same for what a partition does."""

@@ -15,7 +15,7 @@ from replicator.observe.view import Doing, FlowView, PartitionView
 
 TOPICS_SHOWN, PARTITIONS_SHOWN, LANES_SHOWN = 200, 50, 32
 """Of one flow: rows of its topics, of partitions that are not copied, and of lanes."""
-GRAVITY = (Doing.STOPPED, Doing.WAITING, Doing.UNDECIDED, Doing.GONE, Doing.COPYING)
+GRAVITY = (Doing.STOPPED, Doing.WAITING, Doing.UNDECIDED, Doing.PAUSED, Doing.GONE, Doing.COPYING)
 """What a partition does, the gravest first."""
 
 

@@ -76,7 +76,7 @@ class Summaries:
             flow.bytes,
             sum(sum(lane.took) for lane in flow.lanes.values()),
             flow.lag_records,
-            tuple(counts[doing] for doing in (Doing.COPYING, Doing.WAITING, Doing.STOPPED)),
+            tuple(counts[doing] for doing in (Doing.COPYING, Doing.WAITING, Doing.STOPPED, Doing.PAUSED)),
         )
         copied = now.records != before.records
         runs = flow.stage is Stage.RUNNING and counts.total() > 0
@@ -94,6 +94,6 @@ class Summaries:
             lag_records=now.lag_records,
             lag_seconds=None if lag_seconds is None else round(lag_seconds, 1),
             copying=counts[Doing.COPYING],
-            waiting=counts[Doing.WAITING],
+            waiting=counts[Doing.WAITING] + counts[Doing.PAUSED],
             stopped=counts[Doing.STOPPED],
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from replicator.flow.restarts import Stage
-from replicator.lane.partition import Copying, PartitionState, Stopped, Waiting
+from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, Waiting
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag, LagWatch
@@ -27,6 +27,8 @@ class Doing(IntEnum):
     STOPPED = 3
     GONE = 4
     """No lane has it any more: its topic has gone, or isn't selected any more. What was counted of it stays."""
+    PAUSED = 5
+    """By an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +91,10 @@ class FlowView:
 
     @property
     def ready(self) -> bool:
-        """Whether its lanes run and each of their partitions is copied."""
+        """Whether its lanes run and each of their partitions is copied, but for those that an operator has paused."""
         if self.stage is not Stage.RUNNING:
             return False
-        return all(each.doing in (Doing.COPYING, Doing.GONE) for each in self.partitions)
+        return all(each.doing in (Doing.COPYING, Doing.GONE, Doing.PAUSED) for each in self.partitions)
 
 
 class Views:
@@ -139,6 +141,8 @@ class Views:
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:
     if isinstance(state, Copying):
         return Doing.COPYING, "", ""
+    if isinstance(state, Waiting) and state.reason is Reason.PAUSED:
+        return Doing.PAUSED, state.reason.value, state.detail
     if isinstance(state, Waiting):
         return Doing.WAITING, state.reason.value, state.detail
     if isinstance(state, Stopped):

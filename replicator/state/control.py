@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Protocol
 
 from replicator.config import Flow
 from replicator.kafka import properties
 from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
 from replicator.model.errors import Fatal, Retriable, TakenOver
-from replicator.state.decisions import OperatorDecision
 from replicator.state.flow_state import FlowState
 from replicator.state.generation import Control, Generation, Kind, LaneAssignment
 
@@ -28,6 +28,13 @@ FENCED_TOGETHER_MAX = 8  # a generation of a job has a lane for each partition, 
 MayReplace = Callable[[Generation], None]
 ResolveStarts = Callable[[Mapping[str, int]], Sequence[tuple[bytes, bytes]]]
 """Where these partitions (counts by source topic) begin now, as records of `starts`. Raises what the source raises."""
+
+
+class ControlRecord(Protocol):
+    """What an operator has written there: a decision, or the settings."""
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Key and value."""
 
 
 class Changer:
@@ -83,7 +90,7 @@ class Changer:
         mine = lambda found: found.number > before and found.by == self._by and found.kind is kind  # noqa: E731
         return self._change(assignment, listing, kind, may_replace, mine)
 
-    def decide(self, take: Callable[[Control], Sequence[OperatorDecision]]) -> None:
+    def decide(self, take: Callable[[Control], Sequence[ControlRecord]]) -> None:
         """Write what an operator has decided, after finishing a change that was left half done.
 
         `take` is shown the control topic under the control id, so nobody else decides at the same time; it returns

@@ -26,9 +26,10 @@ from itertools import accumulate
 from typing import Any
 
 from replicator.model.errors import Incident, TakenOver
-from replicator.state import decisions, starts
+from replicator.state import decisions, run_settings, starts
 from replicator.state.decisions import OperatorDecision
 from replicator.state.envelope import NewerFormat, NotOurs, unwrap, wrap
+from replicator.state.run_settings import NO_SETTINGS, RunSettings
 from replicator.state.starts import Starts
 
 GENERATION = "generation"
@@ -193,7 +194,7 @@ def _listed(body: Mapping[str, Any]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Control:
-    """All generations by number, as the control topic gives them, and what was decided, by occurrence.
+    """All generations by number, as the control topic gives them, and what was decided, by occurrence, and set.
 
     `start_records` are kept as they were read: most readers need none of them, and a flow may have 100,000 partitions.
     """
@@ -201,6 +202,7 @@ class Control:
     generations: Mapping[int, Generation] = field(default_factory=dict)
     start_records: Mapping[bytes, bytes] = field(default_factory=dict)
     decisions: Mapping[str, OperatorDecision] = field(default_factory=dict)
+    settings: RunSettings = NO_SETTINGS
 
     def apply(self, record: Generation) -> Control:
         """The state after one more record. Compaction may have removed a generation's earlier phases."""
@@ -327,6 +329,7 @@ class Control:
 def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
     """The state that a whole control topic gives. Raises BadControl, NewerFormat."""
     control, start_records, decided = Control(), dict[bytes, bytes](), dict[str, OperatorDecision]()
+    settings = NO_SETTINGS
     for key, value in records:
         if key is not None and value is not None and starts.holds_starts(key):
             start_records[key] = value
@@ -334,10 +337,13 @@ def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
         if key is not None and value is not None and decisions.holds_decision(key):
             decided |= _decision(key, value)
             continue
+        if key == run_settings.KEY and value is not None:
+            settings = _settings(value) or settings
+            continue
         found = decode(key, value)
         if found is not None:
             control = control.apply(found)
-    return replace(control, start_records=start_records, decisions=decided)
+    return replace(control, start_records=start_records, decisions=decided, settings=settings)
 
 
 def _decision(key: bytes, value: bytes) -> dict[str, OperatorDecision]:
@@ -346,6 +352,13 @@ def _decision(key: bytes, value: bytes) -> dict[str, OperatorDecision]:
     except NotOurs as error:
         raise BadControl(str(error)) from error
     return {} if found is None else {found.occurrence: found}
+
+
+def _settings(value: bytes) -> RunSettings | None:
+    try:
+        return run_settings.decode(value)
+    except NotOurs as error:
+        raise BadControl(str(error)) from error
 
 
 def check_generation(control: Control, generation: int, assignment: LaneAssignment, *, running: bool = False) -> None:

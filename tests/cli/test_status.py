@@ -13,7 +13,8 @@ from rich.console import Console
 from cli import main
 from cli.commands.status import _show
 from cli.commands.status_check import WELL, LagBounds, problems
-from replicator.inspect.status import EndedFlow, FlowStatus, PartitionStatus, Runner, State
+from replicator.inspect.flow_runs import EndedFlow, Runner
+from replicator.inspect.status import FlowStatus, PartitionStatus, State
 from replicator.state.signed_gaps import SignedGap
 
 NOW_MS = 1_800_000_000_000

@@ -8,7 +8,8 @@ import pytest
 
 from replicator.config import Flow, load_text
 from replicator.inspect.expected_starts import ExpectedStart
-from replicator.inspect.status import EndedFlow, PartitionStatus, Runner, Times, describe, ended, runners
+from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
+from replicator.inspect.status import PartitionStatus, State, Times, describe, with_pause
 from replicator.lane.plan import LanePlan
 from replicator.lane.start_decision import Facts, decide
 from replicator.model import checkpoint
@@ -17,8 +18,10 @@ from replicator.model.errors import Incident, ReplicatorError, TopicMissing, Unr
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim
+from replicator.state.config_fault import ConfigFault
 from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import LaneAssignment
+from replicator.state.run_settings import NO_SETTINGS, Paused
 
 NOW_MS = 1_800_000_000_000
 MINUTE_MS = 60_000
@@ -219,3 +222,23 @@ def test_how_the_flow_has_ended_is_shown_until_it_runs_again() -> None:
     assert ended(None, [owned("me", 5)]) is None
     assert ended(end, []) == ended(end, [owned("me", 5), owned("", 10)]) == shown
     assert ended(end, [owned("me", 5), owned("next", 11)]) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"), [("behind", "paused"), ("stalled", "paused"), ("records_lost", "records_lost")]
+)
+def test_a_pause_hides_no_incident(state: State, shown: State) -> None:
+    row = PartitionStatus(source_topic="t", partition=0, target_topic="t.copy", state=state, detail="as it was")
+    settings = NO_SETTINGS.pause(["t"], Paused(by="ann", at_ms=1, why="moved"))
+    found = with_pause(row, settings)
+    assert found.state == shown
+    assert found.detail == ("paused by ann (moved)" if shown == "paused" else "as it was")
+    assert with_pause(row, settings.resume([])) == row
+    assert with_pause(replace(row, source_topic="u"), settings).state == state
+
+
+def test_a_fault_of_the_file_is_shown_until_other_lanes_have_come() -> None:
+    fault = ConfigFault(detail="no such key", owner="p", at_ms=5)
+    assert config_fault(fault, []) == fault
+    assert config_fault(replace(fault, detail=""), []) is None
+    assert config_fault(None, []) is None

@@ -18,6 +18,7 @@ from replicator.lane.driver import Event, LaneDriver, Services
 from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
+from replicator.lane.throttle import FlowThrottle
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Stored
 from replicator.model.commands import Command
@@ -168,6 +169,7 @@ class World:
     time_s: float = 1_000.0
     calls: int = 0
     recommit_ms: int = 3_600_000
+    throttle: FlowThrottle = field(default_factory=FlowThrottle)  # of all its lanes
     idle_s_max: float = 30.0  # for so long nothing has happened: the lane is asked to stop
     actions: dict[int, Callable[[], None]] = field(default_factory=dict)  # before the n-th call of any kind
     faults: dict[int, Callable[[str], None]] = field(default_factory=dict)  # the same; told the call, may raise
@@ -321,7 +323,9 @@ class World:
     ) -> tuple[LaneDriver, queue.SimpleQueue[Event]]:
         """Make a lane, and the queue in which its owner hears of it."""
         log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
-        services = Services(self._connect, self, lambda step: self.call(f"step.{step}"), log)
+        services = Services(
+            self._connect, self, lambda step: self.call(f"step.{step}"), log, throttle=lambda flow: self.throttle
+        )
         events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.driver = LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events)
         self._happened_s = self.time_s

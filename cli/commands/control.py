@@ -1,0 +1,219 @@
+"""`eos-replicate pause`, `resume` and `rate`: what an operator sets of a flow while it runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.options import (
+    config_option,
+    json_option,
+    log_to_stderr,
+    one,
+    patience_ms,
+    print_json,
+    split,
+    topics_option,
+)
+
+if TYPE_CHECKING:
+    from replicator.config import Flow
+    from replicator.flow.controlling import Change, ChangedSettings
+    from replicator.state.run_settings import RunSettings
+
+EXIT_CODES = """
+\b
+Exit codes:
+  0  set, or it was so before
+  2  the flow file or the command line is wrong, there is no such flow or
+     topic, or the flow has never run
+  3  a cluster cannot be reached, or a right is missing
+  4  the flow's own topics are lost or unreadable
+  5  somebody else writes the flow's control topic all the time
+"""
+
+
+def _flow_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--flow", "name", default=None, metavar="NAME", help="The flow; needed where there are several."
+    )(command)
+
+
+def _record_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")(
+        command
+    )
+    return click.option("--why", default="", metavar="TEXT", help="The reason, for the record.")(command)
+
+
+@click.command(
+    epilog=f"""\b
+Examples:
+  eos-replicate pause -c flows.yaml --flow orders
+  eos-replicate pause -c flows.yaml --flow orders --topics payments \\
+      --why "the target is being moved"
+{EXIT_CODES}""",
+    short_help="Pause a flow that runs, or some of its topics.",
+)
+@config_option
+@_flow_option
+@topics_option
+@_record_options
+@json_option
+def pause(path: Path, name: str | None, topics: tuple[str, ...], why: str, by: str | None, as_json: bool) -> int:
+    """Pause a flow, or some of its topics: nothing more of them is read until `resume`.
+
+    It is written to the target and stands over restarts. A process that runs the flow finishes its transaction, and
+    stands still within about two seconds; it keeps the flow, and its positions alive, and what is written meanwhile is
+    copied afterwards. Mind the source's retention. A process that doesn't run finds it at its next start.
+    """
+    from cli.commands.incident_resolve import decider
+    from replicator.model.printable import printable
+    from replicator.state.decisions import WHY_CHARACTERS_MAX
+    from replicator.state.run_settings import Paused
+
+    paused = Paused(by=decider(by), at_ms=_now_ms(), why=printable(why)[:WHY_CHARACTERS_MAX])
+    chosen = split(topics)
+    return _change(path, name, chosen, lambda settings: settings.pause(chosen, paused), as_json)
+
+
+@click.command(
+    epilog=f"""\b
+Examples:
+  eos-replicate resume -c flows.yaml --flow orders
+  eos-replicate resume -c flows.yaml --flow orders --topics payments
+{EXIT_CODES}""",
+    short_help="Resume what was paused.",
+)
+@config_option
+@_flow_option
+@topics_option
+@json_option
+def resume(path: Path, name: str | None, topics: tuple[str, ...], as_json: bool) -> int:
+    """Resume a flow with all its topics, or only some topics that were paused by name.
+
+    What runs goes on within about two seconds, where it stood. While the whole flow is paused, none of its topics can
+    be resumed alone.
+    """
+    chosen = split(topics)
+
+    def change(settings: RunSettings) -> RunSettings:
+        from replicator.model.errors import ConfigError
+        from replicator.state.run_settings import FLOW
+
+        if chosen and FLOW in settings.paused:
+            raise ConfigError("the whole flow is paused: resume it without --topics")
+        return settings.resume(chosen)
+
+    return _change(path, name, chosen, change, as_json)
+
+
+@click.command(
+    epilog=f"""\b
+Examples:
+  eos-replicate rate -c flows.yaml --flow orders --bytes-per-s 10MiB
+  eos-replicate rate -c flows.yaml --flow orders --records-per-s 500 \\
+      --topics payments
+  eos-replicate rate -c flows.yaml --flow orders --reset
+  eos-replicate rate -c flows.yaml --flow orders
+{EXIT_CODES}""",
+    short_help="Limit how fast a flow that runs copies.",
+)
+@config_option
+@_flow_option
+@topics_option
+@click.option("--records-per-s", type=click.IntRange(0, 10**9), default=None, help="At most so many; 0: any number.")
+@click.option("--bytes-per-s", default=None, metavar="BYTES", help="At most so many, such as 10MiB; 0: any number.")
+@click.option("--reset", is_flag=True, help="As the flow file says, and for topics no limit of their own.")
+@click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
+@json_option
+def rate(
+    path: Path,
+    name: str | None,
+    topics: tuple[str, ...],
+    records_per_s: int | None,
+    bytes_per_s: str | None,
+    reset: bool,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    """Limit how fast a flow copies, all of it or some of its topics; without a limit, show what is set.
+
+    A limit replaces the one before it, and the `rate` of the flow file. Bytes are those of keys, values and headers. It
+    holds on average: one second of it is saved up, and a transaction that was larger is made up for. For topics it is
+    the limit of each. It is written to the target, stands over restarts, and holds within about two seconds.
+    """
+    from cli.commands.incident_resolve import decider
+    from replicator.state.run_settings import RateLimit
+
+    chosen = split(topics)
+    if reset and (records_per_s is not None or bytes_per_s is not None):
+        raise click.UsageError("--reset takes no limit")
+    if not reset and records_per_s is None and bytes_per_s is None:
+        return _change(path, name, chosen, lambda settings: settings, as_json)
+    limit = RateLimit(
+        records_per_s=records_per_s or None, bytes_per_s=_bytes(bytes_per_s) or None, by=decider(by), at_ms=_now_ms()
+    )
+    return _change(path, name, chosen, lambda it: it.limit(chosen, None if reset else limit), as_json)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _bytes(text: str | None) -> int:
+    """A number of bytes, with a unit or without. Raises UsageError."""
+    from replicator.config.units import BYTES
+
+    if text is None:
+        return 0
+    try:
+        found = BYTES.read(int(text) if text.isdecimal() else text)
+    except ValueError as error:
+        raise click.UsageError(f"--bytes-per-s {text}: {error}") from None
+    if not isinstance(found, int) or found < 0:
+        raise click.UsageError(f"--bytes-per-s {text}: expected a number of bytes, such as 10MiB")
+    return found
+
+
+def _change(path: Path, name: str | None, topics: frozenset[str], change: Change, as_json: bool) -> int:
+    from replicator import config
+    from replicator.flow.controlling import change_settings
+
+    log_to_stderr()
+    flow = one(config.load(path, os.environ), path, name)
+    changed = change_settings(flow, topics, change, patience_ms(flow))
+    if as_json:
+        print_json(_as_json(flow, changed))
+    else:
+        _show(flow, changed)
+    return 0
+
+
+def _as_json(flow: Flow, changed: ChangedSettings) -> Mapping[str, object]:
+    after = changed.after
+    return {
+        "flow": flow.name,
+        "changed": not after.same(changed.before),
+        "paused": {at: asdict(it) for at, it in after.paused.items()},
+        "rates": {at: asdict(it) for at, it in after.rates.items()},
+    }
+
+
+def _show(flow: Flow, changed: ChangedSettings) -> None:
+    from cli.commands.status import said_of
+
+    click.echo(f"{flow.name}: " + ("set" if not changed.after.same(changed.before) else "nothing is changed"))
+    lines = said_of(changed.after.paused, changed.after.rates)
+    if not changed.after.rates and (flow.rate.records_per_s or flow.rate.bytes_per_s):
+        from replicator.flow.wiring import rate_of
+
+        lines.append(f"the flow is copied with at most {rate_of(flow).said}, as the flow file says")
+    for line in lines or ["nothing is paused, and nothing is limited"]:
+        click.echo(f"  {line}")

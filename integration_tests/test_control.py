@@ -1,0 +1,219 @@
+"""`pause`, `resume` and `rate`, typed while the flow runs: by real processes, on both brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.compare import assert_exact, wait_key
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.load import Load
+from integration_tests.harness.processes import wait_until
+from integration_tests.harness.replicator import Replicator
+
+FULL = pytest.mark.tier("full", kafka="full")
+ASKED_S_MAX = 120.0
+OFTEN = 4  # commands that are killed
+
+
+def command(flow: Copying, *words: str) -> Sequence[str]:
+    return [sys.executable, "-m", "cli.main", *words, "-c", str(flow.file.path), "--flow", flow.name]
+
+
+def typed(flow: Copying, *words: str) -> dict[str, Any]:
+    """What a command that is typed says with --json."""
+    done = subprocess.run(
+        [*command(flow, *words), "--json"], capture_output=True, text=True, check=False, timeout=ASKED_S_MAX
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def states(flow: Copying) -> set[str]:
+    return {row["state"] for row in flow.asked("status")[1]["partitions"]}
+
+
+def wait_paused(worker: Replicator, flow: Copying, after: int) -> None:
+    """Each partition that was copied is said to wait for somebody."""
+    for number in range(flow.partitions):
+        worker.wait_event("waiting", after=after, reason="paused", partition=number)
+
+
+def test_a_flow_is_paused_over_a_restart_and_resumed(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=2)
+    worker = copying.running()
+    copying.load.mixed(100)
+    copying.wait_copied()
+    mark = worker.mark()
+    said = typed(copying, "pause", "--why", "the target is moved", "--by", "ann")
+    assert (said["changed"], list(said["paused"])) == (True, [""])
+    wait_paused(worker, copying, mark)
+    ends = copying.target_ends()
+    copying.load.mixed(100)
+    assert worker.runs_on(2.0)
+    assert states(copying) == {"paused"}
+    assert copying.target_ends() == ends, "it copies on"
+    assert len(worker.seen("lane_started")) == 1, "it has lost its fence for a pause"
+    assert worker.stop() == 0
+    worker = copying.running()
+    assert worker.runs_on(1.0)
+    assert states(copying) == {"paused"}
+    assert copying.asked("status")[1]["paused"][""]["why"] == "the target is moved"
+    assert typed(copying, "pause")["changed"] is False, "it was so before"
+    mark = worker.mark()
+    assert typed(copying, "resume")["paused"] == {}
+    worker.wait_event("copying", after=mark)
+    copying.load.mixed(20)
+    copying.finish(worker)
+
+
+@FULL
+def test_a_topic_is_paused_alone_and_a_name_that_is_misspelt_is_told(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=2)
+    other = f"{copying.name}.other"
+    clients.create_topic(copying.source, other, 1)
+    copying.file.write(topics=[copying.topic, other])
+    load = Load(copying.source, other, 1, seed=5)
+    worker = copying.running()
+    mark = worker.mark()
+    typed(copying, "pause", "--topics", copying.topic)
+    wait_paused(worker, copying, mark)
+    copying.load.mixed(100)
+    load.mixed(100)
+    load.finish()
+    wait_key(copying.target, f"{other}.copy", 1, load.last)
+    assert states(copying) == {"paused", "in_sync"}
+    wrong = subprocess.run(
+        command(copying, "pause", "--topics", f"{other}x"), capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 2
+    assert other in wrong.stderr
+    typed(copying, "pause")
+    refused = subprocess.run(
+        command(copying, "resume", "--topics", copying.topic), capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2, "the whole flow is paused"
+    typed(copying, "resume")
+    copying.finish(worker)
+    assert_exact(copying.source, other, copying.target, f"{other}.copy", 1)
+
+
+def test_a_rate_holds_while_the_flow_runs_and_is_lifted(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=1)
+    worker = copying.running()
+    typed(copying, "rate", "--records-per-s", "40")
+    worker.wait_event("settings_taken")
+    mark, began_s = worker.mark(), time.monotonic()
+    for _ in range(4):
+        copying.load.mixed(100)
+    assert worker.runs_on(3.0)
+    copied = sum(event["records"] for event in worker.seen("committed", after=mark))
+    took_s = time.monotonic() - began_s
+    assert 0 < copied <= 40 * (took_s + 1) + 40, f"{copied} records in {took_s:.1f} s"
+    assert typed(copying, "rate")["rates"][""]["records_per_s"] == 40
+    mark = worker.mark()
+    assert typed(copying, "rate", "--reset")["rates"] == {}
+    worker.wait_event("settings_taken", after=mark)
+    copying.finish(worker)
+
+
+@FULL
+def test_the_rate_of_the_flow_file_and_of_a_topic_by_bytes(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=2, rate={"bytes_per_s": "20kB"})
+    worker = copying.running()
+    typed(copying, "rate", "--topics", copying.topic, "--records-per-s", "200")
+    worker.wait_event("settings_taken")
+    copying.load.mixed(600)
+    copying.finish(worker)
+
+
+@FULL
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "zombie"])
+def test_commands_that_die_in_the_middle_leave_a_flow_that_can_be_paused(
+    make_copying: MakeCopying, number: signal.Signals
+) -> None:
+    """Each is killed, or stopped and let go on when another has written, at another moment of its way."""
+    copying = make_copying(partitions=1)
+    worker = copying.running()
+    zombies: list[subprocess.Popen[bytes]] = []
+    try:
+        for attempt in range(OFTEN):
+            process = subprocess.Popen(command(copying, "pause", "--by", "zombie"), stderr=subprocess.PIPE)
+            time.sleep(0.4 + 0.25 * attempt)  # where it is then is chance: anywhere has to be right
+            os.kill(process.pid, number)
+            zombies.append(process)
+        mark = worker.mark()
+        typed(copying, "resume")
+        typed(copying, "pause", "--topics", copying.topic, "--by", "ann")
+        for process in zombies:
+            if number is signal.SIGSTOP:
+                os.kill(process.pid, signal.SIGCONT)
+            process.wait(ASKED_S_MAX)
+            assert process.returncode in (-signal.SIGKILL, 0, 3, 5), process.stderr and process.stderr.read()
+        assert worker.runs_on(1.0)
+        settings = typed(copying, "rate")
+        assert settings["paused"][copying.topic]["by"] == "ann", "a zombie has undone what was written since"
+        assert worker.seen("waiting", after=mark, reason="paused") or states(copying) == {"paused"}
+    finally:
+        for process in zombies:
+            process.kill()
+    typed(copying, "resume")
+    copying.load.mixed(50)
+    copying.finish(worker)
+
+
+@FULL
+def test_two_operators_at_once_lose_nothing_of_each_other(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=1)
+    worker = copying.running()
+    topics = [f"{copying.name}.{number}" for number in range(3)]
+    copying.file.write(topics=[copying.topic, *topics])
+    for topic in topics:
+        clients.create_topic(copying.source, topic, 1)
+    both = [
+        subprocess.Popen(command(copying, "pause", "--topics", topic), stderr=subprocess.PIPE, text=True)
+        for topic in topics
+    ]
+    for process in both:
+        _, said = process.communicate(timeout=ASKED_S_MAX)
+        assert process.returncode == 0, said
+    assert set(typed(copying, "rate")["paused"]) == set(topics)
+    copying.finish(worker)
+
+
+@FULL
+def test_a_daemon_that_is_killed_while_it_is_paused_and_limited_copies_each_record_once(
+    make_copying: MakeCopying,
+) -> None:
+    copying = make_copying(partitions=2)
+    worker = copying.running()
+    typed(copying, "rate", "--records-per-s", "100")
+    with copying.writing(step=20):
+        for words in (("pause",), ("resume",), ("pause", "--topics", copying.topic), ("resume",)):
+            typed(copying, *words)
+            worker.kill()
+            worker = copying.running()
+    typed(copying, "rate", "--reset")
+    wait_until(lambda: typed(copying, "rate")["rates"] == {}, "no limit", worker.tail)
+    copying.finish(worker)
+
+
+@FULL
+def test_a_flow_that_has_never_run_is_not_made_by_a_pause(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    done = subprocess.run(command(copying, "pause"), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "never run" in done.stderr
+    assert not [topic for topic in clients.topics(copying.target) if copying.name in topic]

@@ -1,0 +1,113 @@
+"""Reads what operators set of a flow while it runs, in a thread beside its lanes: a control topic whose broker doesn't
+answer must not hold them up. Started by `flow.wiring`; lanes ask the `FlowThrottle` that it tells.
+
+The end of the control topic is asked for each `LOOK_S`, and the topic is read when there is something new.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
+import structlog
+
+from replicator.clock import RealClock
+from replicator.config import Flow
+from replicator.kafka.offset_questions import LATEST, STABLE, ListedOffset
+from replicator.kafka.topic_questions import TopicQuestions
+from replicator.kafka.topic_reader import TopicReader
+from replicator.lane.ports import Clock
+from replicator.lane.throttle import FlowThrottle
+from replicator.model import names
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Partition
+from replicator.state.flow_state import FlowState
+from replicator.state.generation import Control
+from replicator.state.run_settings import FLOW, RunSettings
+
+LOOK_S = 1.0
+SLICE_S = 0.2  # between two looks at whether the flow ends
+
+
+class SettingsWatch:
+    """Of one flow. Its thread ends when `ended` is set."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        topics: TopicQuestions,
+        control: Callable[[], Control],
+        throttle: FlowThrottle,
+        ended: threading.Event,
+        log: structlog.stdlib.BoundLogger,
+        clock: Clock | None = None,
+    ) -> None:
+        """`topics` ask the target; `control` reads the control topic, as `StateReader.control`."""
+        self._at = Partition(names.control_topic(flow.name), 0)
+        self._limit_s = flow.limits.request_timeout_ms / 1000
+        self._topics, self._control, self._throttle = topics, control, throttle
+        self._ended, self._log, self._clock = ended, log, clock or RealClock()
+        self._ends: tuple[int, int] | None = None  # before it was read last
+        self._unread = ""  # why it could not be read last
+
+    def run(self, failed: Callable[[BaseException], None]) -> None:
+        """The thread's work. `failed` is told of a bug, which ends it."""
+        try:
+            with closing(self._topics):
+                while not self._ended.is_set():
+                    self.look()
+                    self._clock.wait(self._ended, LOOK_S)
+        except BaseException as error:  # noqa: BLE001 - the flow classifies it
+            failed(error)
+
+    def look(self) -> None:
+        """Look once. That the target doesn't answer at all others say."""
+        ends = self._asked_ends()
+        if ends is None or ends == self._ends or ends[0] < ends[1]:
+            return  # the last one: somebody writes to it just now, and whoever reads it waits for that
+        try:
+            settings = self._control().settings
+        except ReplicatorError as error:
+            if self._unread != str(error):
+                self._unread = str(error)
+                self._log.warning("settings_unread", reason=str(error))
+            return
+        self._ends, self._unread = ends, ""
+        if self._throttle.take(settings):
+            tell_settings(self._log, settings)
+
+    def _asked_ends(self) -> tuple[int, int] | None:
+        asked = self._topics.list_offsets([self._at], (STABLE, LATEST))
+        give_up_s = self._clock.now_s() + self._limit_s
+        while not asked.poll(SLICE_S):
+            if self._ended.is_set() or self._clock.now_s() >= give_up_s:
+                return None
+        stable, end = (found.get(self._at) for found in asked.values())
+        if isinstance(stable, ListedOffset) and isinstance(end, ListedOffset):
+            return stable.offset, end.offset
+        return None
+
+
+def tell_settings(log: structlog.stdlib.BoundLogger, settings: RunSettings) -> None:
+    """Log settings that are kept to from now on."""
+    log.info(
+        "settings_taken",
+        paused=sorted("(flow)" if at == FLOW else at for at in settings.paused),
+        rates={"(flow)" if at == FLOW else at: it.said for at, it in sorted(settings.rates.items())},
+    )
+
+
+def watch_settings(
+    flow: Flow,
+    topics: Callable[[], TopicQuestions],
+    throttle: FlowThrottle,
+    ended: threading.Event,
+    log: structlog.stdlib.BoundLogger,
+    failed: Callable[[BaseException], None],
+) -> None:
+    """Start the thread; `topics` makes what asks the target."""
+    asks = topics()
+    state = FlowState(flow, TopicReader(flow, flow.target, asks))
+    watch = SettingsWatch(flow, asks, state.control, throttle, ended, log)
+    threading.Thread(target=watch.run, args=(failed,), name=f"{flow.name}.settings", daemon=True).start()

@@ -1,0 +1,135 @@
+"""What operators set reaches the lanes when the control topic has grown; what can't be read changes nothing."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import structlog
+from structlog.testing import capture_logs
+
+from replicator.flow.settings_watch import SettingsWatch
+from replicator.kafka.offset_questions import ListedOffset
+from replicator.lane.throttle import FlowThrottle
+from replicator.model.errors import ReplicatorError, Retriable, Unreachable
+from replicator.model.partition import Partition
+from replicator.state.generation import Control
+from replicator.state.run_settings import NO_SETTINGS, Paused, RunSettings
+from tests.replicator.flow.fakes import flow
+
+AT = Partition("__eos.f.control", 0)
+BY = Paused(by="ann", at_ms=1)
+
+
+@dataclass
+class Target:
+    """The control topic: where it ends, what it holds, and whether anybody answers. Time is simulated."""
+
+    stable: int = 3
+    end: int = 3
+    settings: RunSettings = NO_SETTINGS
+    fails: ReplicatorError | None = None
+    answers: bool = True
+    time_s: float = 0.0
+    read: int = 0
+    throttle: FlowThrottle = field(default_factory=FlowThrottle)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def list_offsets(self, partitions: Any, specs: Any) -> Target:
+        return self
+
+    def poll(self, timeout_s: float) -> bool:
+        self.time_s += 0.0 if self.answers else timeout_s
+        return self.answers
+
+    def values(self) -> list[dict[Partition, object]]:
+        return [{AT: ListedOffset(offset, -1)} for offset in (self.stable, self.end)]
+
+    def close(self) -> None:
+        pass
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def now_ms(self) -> int:
+        return int(self.time_s * 1000)
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        self.time_s += timeout_s
+        return event.is_set()
+
+    def control(self) -> Control:
+        self.read += 1
+        if self.fails is not None:
+            raise self.fails
+        return Control(settings=self.settings)
+
+    def watch(self, log: Any) -> SettingsWatch:
+        return SettingsWatch(flow(), cast(Any, self), self.control, self.throttle, self.ended, log, self)
+
+
+def watched(target: Target) -> SettingsWatch:
+    return target.watch(structlog.get_logger())
+
+
+def test_it_is_read_when_it_has_grown_and_told_when_it_says_something_else() -> None:
+    with capture_logs() as logs:
+        target = Target()
+        watch = watched(target)
+        for _ in range(3):
+            watch.look()
+        assert target.read == 1, "nothing is new"
+        target.settings, target.stable, target.end = NO_SETTINGS.pause(["t"], BY), 5, 5
+        watch.look()
+        watch.look()
+    assert target.read == 2
+    assert target.throttle.paused("t") == BY
+    assert [(it["event"], it["paused"]) for it in logs] == [("settings_taken", ["t"])]
+
+
+def test_who_writes_just_now_is_not_waited_for() -> None:
+    target = Target(stable=3, end=5)
+    watch = watched(target)
+    watch.look()
+    assert target.read == 0
+    target.stable = 5
+    watch.look()
+    assert target.read == 1
+
+
+def test_what_cannot_be_read_is_told_once_and_tried_again() -> None:
+    with capture_logs() as logs:
+        target = Target(settings=NO_SETTINGS.pause([], BY), fails=Retriable("loading"))
+        watch = watched(target)
+        watch.look()
+        watch.look()
+        assert target.throttle.paused("t") is None
+        target.fails = None
+        watch.look()
+    assert target.throttle.paused("t") == BY
+    assert [it["event"] for it in logs] == ["settings_unread", "settings_taken"]
+
+
+def test_a_target_that_does_not_answer_holds_up_no_end() -> None:
+    target = Target(answers=False)
+    watched(target).look()
+    assert target.read == 0
+    assert 0 < target.time_s <= flow().limits.request_timeout_ms / 1000 + 1
+    target.ended.set()
+    target.time_s = 0.0
+    watched(target).look()
+    assert target.time_s <= 1.0
+
+
+def test_a_bug_ends_the_flow() -> None:
+    failed: list[BaseException] = []
+    target = Target()
+
+    def broken() -> Control:
+        raise KeyError("bug")
+
+    target.control = broken  # type: ignore[method-assign]
+    watched(target).run(failed.append)
+    assert [type(error) for error in failed] == [KeyError]
+    assert not isinstance(failed[0], Unreachable)

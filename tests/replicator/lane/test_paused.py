@@ -1,0 +1,101 @@
+"""A lane whose flow, or a topic of it, is paused or limited: nothing of it is read, and nothing of it is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from replicator.lane.partition import Reason, Waiting
+from replicator.model.partition import Partition
+from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit
+from tests.replicator.lane.fakes.loads import filled, held, more
+from tests.replicator.lane.fakes.world import World
+
+A, B, U = ALL = Partition("t", 0), Partition("t", 1), Partition("u", 0)
+BY = Paused(by="ann", at_ms=1, why="the target is moved")
+
+
+def reasons(world: World) -> dict[Partition, Reason | None]:
+    return {at: state.reason if isinstance(state, Waiting) else None for at, state in world.states().items()}
+
+
+def test_what_is_paused_at_the_start_is_not_read_and_has_no_position_yet() -> None:
+    world = World()
+    filled(world, 6)
+    world.state.current = replace(world.state.current, settings=NO_SETTINGS.pause(["t"], BY))
+    assert world.run() is None
+    assert [world.copied(at) for at in (A, B)] == [[], []]
+    assert len(world.copied(U)) == 6
+    assert reasons(world) == {A: Reason.PAUSED, B: Reason.PAUSED, U: None}
+    assert world.position(A) == -1
+    (said, _) = world.told("waiting")
+    assert said["detail"] == "paused by ann (the target is moved)"
+    world.state.current = replace(world.state.current, settings=world.state.current.settings.resume([]))
+    assert world.run("another") is None
+    world.check_exact(held(world))
+    assert len(world.copied(A)) == 6
+
+
+def test_a_pause_while_it_copies_and_what_is_written_meanwhile_is_copied_afterwards() -> None:
+    world = World(idle_s_max=200.0)
+    filled(world, 6)
+    calls = list[int]()
+
+    def pause() -> None:
+        world.throttle.take(NO_SETTINGS.pause([], BY))
+        world.actions[world.calls + 300] = write
+
+    def write() -> None:
+        more(world)
+        calls.append(sum(len(world.copied(at)) for at in ALL))
+        world.actions[world.calls + 300] = resume
+
+    def resume() -> None:
+        assert set(reasons(world).values()) == {Reason.PAUSED}
+        calls.append(sum(len(world.copied(at)) for at in ALL))
+        world.throttle.take(world.throttle.settings.resume([]))
+
+    world.actions[40] = pause
+    assert world.run() is None
+    assert calls == [18, 18], "nothing was copied between"
+    assert [len(world.copied(at)) for at in ALL] == [9, 9, 9]
+    world.check_exact(held(world))
+    assert world.trace.count("plane.fence") == 1, "it has kept its fence"
+    assert len(world.told("copying")) == 3
+
+
+def test_a_paused_partition_keeps_its_position_alive() -> None:
+    world = World(recommit_ms=60_000, idle_s_max=200.0)
+    filled(world, 3)
+
+    def pause() -> None:
+        world.throttle.take(NO_SETTINGS.pause([], BY))
+
+    world.actions[40] = pause
+    assert world.run() is None
+    assert set(reasons(world).values()) == {Reason.PAUSED}
+    assert len(world.told("recommitted")) >= 2
+
+
+def test_a_limited_flow_keeps_its_rate_on_average_and_copies_all() -> None:
+    world = World(idle_s_max=60.0)
+    world.throttle.take(NO_SETTINGS.limit([], RateLimit(records_per_s=2)))
+    filled(world, 20)
+    began_s = world.time_s
+    assert world.run() is None
+    world.check_exact(held(world))
+    assert [len(world.copied(at)) for at in ALL] == [20, 20, 20]
+    committed = [event for event in world.told("committed") if event["records"]]
+    assert len(committed) > 20, "in small transactions"
+    assert world.time_s - began_s >= 60 / 2 - 2
+
+
+def test_a_limited_topic_holds_back_no_other() -> None:
+    world = World(idle_s_max=60.0)
+    world.throttle.take(NO_SETTINGS.limit(["t"], RateLimit(records_per_s=1)))
+    filled(world, 40)
+    seen = list[tuple[int, int]]()
+    world.actions[400] = lambda: seen.append((len(world.copied(U)), len(world.copied(A)) + len(world.copied(B))))
+    assert world.run() is None
+    world.check_exact(held(world))
+    assert [len(world.copied(at)) for at in ALL] == [40, 40, 40]
+    assert seen[0][0] == 40

@@ -1,0 +1,121 @@
+"""Token buckets on a given clock: what may be copied on average, and when the next record may."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replicator.lane.throttle import BURST_S, FIRST_RECORDS, TOPIC_RECORDS_MIN, FlowThrottle, TokenBucket
+from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit
+
+BY = Paused(by="ann", at_ms=1)
+
+
+def limited(topic: str = "", records_per_s: int | None = None, bytes_per_s: int | None = None) -> FlowThrottle:
+    made = FlowThrottle()
+    limit = RateLimit(records_per_s=records_per_s, bytes_per_s=bytes_per_s)
+    made.take(NO_SETTINGS.limit([topic] if topic else [], limit))
+    return made
+
+
+def test_without_any_limit_nothing_is_held_back() -> None:
+    made = FlowThrottle()
+    made.spent(1.0, {"t": (10**9, 10**12)})
+    assert made.left_s(1.0) == 0.0
+    assert made.held(1.0) == frozenset()
+    assert made.records_left(1.0, 1.0, 0, 0, ()) is None
+
+
+@given(st.integers(1, 10_000), st.lists(st.tuples(st.floats(0.0, 5.0), st.integers(0, 20_000)), max_size=40))
+def test_a_bucket_never_gives_more_than_its_rate_and_one_burst_and_the_last_take(
+    rate: int, takes: list[tuple[float, int]]
+) -> None:
+    """Whoever takes only when `left_s` is 0, at any times and any amounts."""
+    bucket, now_s, taken, last = TokenBucket.full(rate, 0.0), 0.0, 0, 0
+    for pause_s, amount in takes:
+        now_s += pause_s
+        now_s += bucket.left_s(now_s)
+        bucket.take(now_s, amount)
+        taken, last = taken + amount, amount
+        assert taken - last <= rate * (now_s + BURST_S) + 1e-6 * rate
+        assert bucket.level <= rate * BURST_S
+
+
+def test_a_clock_that_stands_still_gives_nothing() -> None:
+    bucket = TokenBucket.full(10.0, 5.0)
+    bucket.take(5.0, 25)
+    assert bucket.left_s(5.0) == pytest.approx(1.5)
+    assert bucket.left_s(4.0) == pytest.approx(1.5), "an earlier time is no later one"
+    assert bucket.left_s(6.5) == pytest.approx(0.0)
+
+
+def test_the_larger_debt_counts_and_is_made_up_for() -> None:
+    made = limited(records_per_s=100, bytes_per_s=1_000)
+    made.spent(0.0, {"t": (150, 4_000)})
+    assert made.left_s(0.0) == pytest.approx(3.0), "3,000 bytes over"
+    assert made.left_s(2.0) == pytest.approx(1.0)
+    assert made.left_s(3.0) == pytest.approx(0.0)
+
+
+def test_a_topic_is_held_back_alone_until_it_has_saved_something_up() -> None:
+    made = limited("t", records_per_s=10)
+    made.spent(0.0, {"t": (20, 0), "u": (10**6, 0)})
+    assert made.left_s(0.0) == 0.0
+    assert made.held(0.0) == {"t"}
+    assert made.held(1.2) == {"t"}, "one transaction after the other would be a fetch each"
+    assert made.held(1.6) == frozenset()
+    assert made.held(1.6) == frozenset()
+
+
+def test_a_transaction_holds_what_may_be_copied_in_its_interval() -> None:
+    made = limited(records_per_s=100)
+    assert made.records_left(0.0, 0.1, 0, 0, ()) == 10
+    assert made.records_left(0.0, 0.1, 7, 0, ()) == 3
+    assert made.records_left(0.0, 60.0, 0, 0, ()) == 100, "no debt of a minute"
+    assert limited(records_per_s=1).records_left(0.0, 0.1, 0, 0, ()) == 1
+    size = limited(bytes_per_s=10_000)
+    assert size.records_left(0.0, 1.0, 0, 0, ()) == FIRST_RECORDS
+    size.spent(0.0, {"t": (10, 5_000)})
+    assert size.records_left(0.0, 1.0, 0, 0, ()) == 20
+    assert size.records_left(0.0, 1.0, 19, 19 * 500, ()) == 1
+    assert size.records_left(0.0, 1.0, 0, 10**6, ()) == 20
+
+
+def test_a_topic_s_limit_bounds_only_what_may_hold_its_records() -> None:
+    made = limited("t", records_per_s=10)
+    assert made.records_left(0.0, 1.0, 500, 0, ("u",)) == TOPIC_RECORDS_MIN, "its first ones may come with any poll"
+    assert made.records_left(0.0, 1.0, 90, 0, ("u", "t")) == TOPIC_RECORDS_MIN - 90
+    made.spent(0.0, {"t": (100, 0)})
+    assert made.held(0.0) == {"t"}
+    assert made.records_left(0.0, 1.0, 500, 0, ("u",)) is None
+
+
+def test_settings_that_are_read_late_replace_no_newer_ones() -> None:
+    first = NO_SETTINGS.pause([], BY)
+    second = first.resume([])
+    made = FlowThrottle()
+    assert made.take(second)
+    assert not made.take(first)
+    assert made.paused("t") is None
+
+
+def test_an_operator_s_rate_replaces_that_of_the_file_and_a_reset_brings_it_back() -> None:
+    made, file = FlowThrottle(RateLimit(records_per_s=10)), RateLimit(records_per_s=10)
+    assert made.rates() == {"": file}
+    faster = NO_SETTINGS.limit([], RateLimit(records_per_s=1_000))
+    made.take(faster)
+    assert made.records_left(0.0, 1.0, 0, 0, ()) == 1_000
+    unlimited = faster.limit([], RateLimit())
+    made.take(unlimited)
+    assert made.rates() == {}, "0 is no limit, whatever the file says"
+    made.take(unlimited.limit([], None))
+    assert made.rates() == {"": file}
+
+
+def test_a_change_of_one_limit_forgives_no_other_s_debt() -> None:
+    made = limited("t", records_per_s=10)
+    made.spent(0.0, {"t": (100, 0)})
+    assert made.held(0.0) == {"t"}
+    made.take(made.settings.limit([], RateLimit(records_per_s=5)))
+    assert made.held(1.0) == {"t"}
