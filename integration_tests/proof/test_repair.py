@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -202,18 +203,55 @@ def test_killed_at_each_step_and_begun_again_it_copies_each_record_once(
         assert not lost - added - stays, "still missing"
 
 
+@contextmanager
+def asleep(flow: MappedFlow, step: str) -> Iterator[subprocess.Popen[str]]:
+    """A repair that has stopped itself at this step."""
+    environment = {**os.environ, failpoints.VARIABLE: f"{step}=stop"}
+    with subprocess.Popen(
+        command(flow, "--repair", "apply"),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hear_sigint,
+    ) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it sleeps", stat.read_text)
+        yield process
+
+
+def _hear_sigint() -> None:
+    """As in a terminal: what a shell runs in the background ignores SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.tier("full")
+def test_interrupted_it_ends_its_transaction_and_the_next_one_goes_on(
+    source: BrokerHandle, target: BrokerHandle, tmp_path: Path, unique: Callable[[str], str]
+) -> None:
+    flow = damaged(MappedFlow(source, target, tmp_path, unique("interrupted"), [7, 8, 9], ("skipped", "lost")))
+    flow.file.write(commit={"records_max": 1})
+    with asleep(flow, "before_end_txn@1") as process:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
+        said, errors = process.communicate(timeout=ASKED_S_MAX)
+    assert process.returncode == 130, errors
+    copied = sum(row["copied"] or 0 for row in rows(json.loads(said)).values())
+    lost = sum(len(truth.skipped | truth.lost) for truth in flow.truths)
+    assert 1 <= copied < lost
+    _, report = asked(flow, "--repair", "apply")
+    assert sum(row["copied"] or 0 for row in rows(report).values()) == lost - copied
+    for number, contents in enumerate(read(flow)):
+        assert Counter(contents) == multiset(flow.truths[number].source)
+
+
 @pytest.mark.tier("full")
 def test_a_zombie_copies_nothing_more(
     source: BrokerHandle, target: BrokerHandle, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
     flow = damaged(MappedFlow(source, target, tmp_path, unique("zombie"), [7, 8, 9], ("skipped", "lost")))
     flow.file.write(limits={"transaction_timeout_ms": 1_500})
-    environment = {**os.environ, failpoints.VARIABLE: "before_end_txn@1=stop"}
-    with subprocess.Popen(
-        command(flow, "--repair", "apply"), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as zombie:
-        stat = Path(f"/proc/{zombie.pid}/stat")
-        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it sleeps", stat.read_text)
+    with asleep(flow, "before_end_txn@1") as zombie:
 
         def stable() -> bool:
             return all(
