@@ -342,6 +342,11 @@ class World:
             return error
         return None
 
+    @property
+    def happened_s(self) -> float:
+        """When anything happened last, such as a commit (monotonic)."""
+        return self._happened_s
+
     def states(self) -> dict[Partition, PartitionState]:
         """The states of the last lane's partitions."""
         assert self.driver is not None
