@@ -9,9 +9,11 @@ import pytest
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType
 from confluent_kafka.admin import ResourceType as On
 
+from integration_tests.harness import acls as rights
 from integration_tests.harness import clients
 from integration_tests.harness.broker import Kind
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.guarded import USER, guard, login
 from integration_tests.harness.secured import Secured, secured_broker
 
 
@@ -64,5 +66,34 @@ def test_who_may_read_the_source_topic_may_read_its_copy(secured_pair: tuple[Sec
         assert left["acls"] == "allow READ to User:bob from *"
         assert acls(target, f"{copying.topic}.copy") == expected
         copying.finish(worker)
+    finally:
+        copying.close()
+
+
+@pytest.mark.tier("full")
+def test_a_denial_that_names_the_flows_own_user_does_not_keep_it_from_its_target(
+    secured_pair: tuple[Secured, Secured], tmp_path: Path
+) -> None:
+    source, target = secured_pair
+    copying = Copying(source, target, tmp_path, via=login(target), partitions=1, limits={"discovery_interval_ms": 500})
+    try:
+        two = guard(target, copying, "target").two
+        target.allow(USER, "BROKER", "kafka-cluster", "ALTER")
+        copying.file.write(sync_acls=True)
+        source.allow("bob", "TOPIC", two.first, "DESCRIBE_CONFIGS")
+        for who, topic in ((USER, two.first), ("*", two.second)):
+            read = (On.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{who}", "*", AclOperation.READ)
+            rights.create(source.admin, AclBinding(*read, AclPermissionType.DENY))
+        worker = copying.running()
+        worker.wait_event("acls_created", topic=two.copy_of(two.first))
+        told = worker.wait_event("acls_not_created")["reason"]
+        for topic, who in ((two.first, USER), (two.second, "*")):
+            assert f"deny READ to User:{who} from * on {two.copy_of(topic)} would keep the flow itself from it" in told
+        two.put(two.first, [b"on"])
+        two.wait_position(two.first, 1)
+        two.assert_second_goes_on()
+        for topic in (two.first, two.second):
+            assert not [acl for acl in acls(target, two.copy_of(topic)) if acl[2] == "DENY"]
+        two.assert_stops(worker, 0)
     finally:
         copying.close()
