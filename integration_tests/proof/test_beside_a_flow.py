@@ -130,6 +130,9 @@ def test_a_map_whose_beginning_was_deleted_covers_what_is_left(make_copying: Mak
     assert totals["same"] > 0
     assert totals["same"] + totals["unproven"] == copying.load.committed
     assert list(found["partitions"][0]["unproven_reasons"]) == ["not covered by the offset map: it begins later"]
+    provable = found["partitions"][0]["provable"]
+    assert provable["source_offset"] > 0
+    assert 0 < provable["since_ms"] <= found["snapshot_ms"]
     code, found, said = asked(copying, "verify")
     assert (code, found["verdict"]) == (4, "unproven"), said
     assert found["partitions"][0]["foreign"] == 0

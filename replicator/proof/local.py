@@ -133,7 +133,7 @@ def _partition(
             return outcome, Reported(), RepairChoice()
         altered = altered_fields(one.found, source, target)
         said = reported(one.mapped, one.found, altered.differing, one.unproven)
-        outcome = partition_outcome(pair, one.mapped, one.found, said, one.coverage, notes)
+        outcome = partition_outcome(pair, one.mapped, one.found, said, one.coverage, notes, taken.since)
     if values:
         outcome = replace(outcome, ranges=altered.shown(outcome.ranges))
     return outcome, said, one.choice() if for_repair else RepairChoice()

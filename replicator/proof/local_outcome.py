@@ -7,6 +7,7 @@ the log has changed between two reads, and that is said.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from replicator.model.counting import counted
 from replicator.offset_map.mapped import PartitionMap
@@ -24,6 +25,7 @@ DOUBTS = {
     "source_unknown": "the offset map is doubted: it has copies of {} that the source doesn't have",
 }
 CHANGED = "the log changed while it was read: {} records were counted and {} compared; run it again"
+WHOLE = "the offset map is whole from source offset {} on, since {}"
 CONTENT = "the offset map doesn't cover all of it: eos-replicate reconcile without --local compares contents"
 
 
@@ -34,8 +36,9 @@ def partition_outcome(
     said: Reported,
     coverage: Coverage,
     notes: Sequence[str] = (),
+    provable: tuple[int, int] | None = None,
 ) -> PartitionOutcome:
-    """Sum up one partition."""
+    """Sum up one partition. `provable`: see `PartitionOutcome`."""
     totals: dict[str, int] = {verdicts.SAME: said.same}
     reasons: dict[str, int] = {}
     places: dict[str, list[int]] = {}
@@ -53,6 +56,7 @@ def partition_outcome(
     notes = [*pair.notes, *notes, *_notes(found, said)]
     if any(one.source.records or one.target.records for one in coverage.uncovered):
         notes.append(CONTENT)
+        notes += [WHOLE.format(provable[0], _utc(provable[1]))] if provable is not None else []
     source_records = coverage.source_records - sum(said.left_out.values())
     for counted_, compared in _compared(said, coverage, source_records):
         changed = CHANGED.format(counted_, compared)
@@ -82,6 +86,7 @@ def partition_outcome(
         ranges_found=_counts(all_ranges),
         signed_gaps=pair.signed_gaps,
         notes=tuple(notes),
+        provable=provable,
     )
 
 
@@ -123,6 +128,10 @@ def _compared(said: Reported, coverage: Coverage, source_records: int) -> list[t
     of_target += coverage.others.records + coverage.ahead.records
     sides = ((source_records, of_source), (coverage.target_records, of_target))
     return [(counted_, compared) for counted_, compared in sides if counted_ != compared]
+
+
+def _utc(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _bucket(pair: Pair, one: ReportedRecord) -> int:

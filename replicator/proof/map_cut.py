@@ -37,9 +37,12 @@ class MapUpTo:
 
     def __init__(self, source_topic_id: bytes, target_topic_id: bytes, position: int) -> None:
         self._fold = PartitionFold(source_topic_id, target_topic_id)
-        self._target_topic_id, self._held = target_topic_id, UpToPosition[PlacedSection](position)
+        self._target_topic_id, self._held = target_topic_id, UpToPosition[tuple[PlacedSection, int]](position)
+        self._reached = 0
         self.sections = self.copies = 0
         """How many were taken, and how many records they say that they copied."""
+        self.since: tuple[int, int] | None = None
+        """Source offset and time (ms) at which the map began, or went on behind a gap: from there on it is whole."""
         self.unordered = ""
         """Why what follows wasn't taken; empty if all was."""
 
@@ -47,15 +50,19 @@ class MapUpTo:
         """Take the next one."""
         if self.unordered:
             return
-        for one in self._held.passed(placed.section.after, placed):
-            self._take(one)
+        for one, at_ms in self._held.passed(placed.section.after, (placed, commit_ms)):
+            self._take(one, at_ms)
 
-    def _take(self, placed: PlacedSection) -> None:
+    def _take(self, placed: PlacedSection, commit_ms: int) -> None:
         try:
             self._fold.add(placed._replace(target_topic_id=self._target_topic_id))
         except ValueError as error:
             self.unordered = self.unordered or str(error)
             return
+        section = placed.section
+        if self.since is None or section.before > self._reached:
+            self.since = section.before, commit_ms
+        self._reached = section.after
         self.sections += 1
         self.copies += placed.section.records
 

@@ -67,6 +67,7 @@ def _partition(partition: PartitionOutcome) -> dict[str, Any]:
         "ranges_found": dict(partition.ranges_found),
         "signed_gaps": [asdict(gap) for gap in partition.signed_gaps],
         "notes": list(partition.notes),
+        "provable": _provable(partition.provable),
     }
 
 
@@ -82,6 +83,10 @@ def _range(item: OffsetRange) -> dict[str, Any]:
         "key": key_text(item.key),
         "fields_of_first": [asdict(pair) for pair in item.fields_of_first],
     }
+
+
+def _provable(since: tuple[int, int] | None) -> dict[str, int] | None:
+    return None if since is None else {"source_offset": since[0], "since_ms": since[1]}
 
 
 def _pair(numbers: tuple[int, int] | None) -> list[int] | None:

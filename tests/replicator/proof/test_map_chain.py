@@ -147,6 +147,18 @@ def test_a_map_without_a_section_up_to_the_position_is_none() -> None:
     assert upto.finished() is None
 
 
+def test_a_map_is_whole_since_its_beginning_or_the_last_gap_in_it() -> None:
+    upto = MapUpTo(ID, bytes(16), 100)
+    assert upto.since is None
+    lost = section(30, 40, 50, (30, 40), count=40, base=True)
+    more = section(40, 45, 60, (40, 45), count=45, base=True)
+    told = list[tuple[int, int] | None]()
+    for number, one in enumerate((FIRST, SECOND, lost, more, section(45, 45, 70, (3, 5), count=45))):
+        upto.add(PlacedSection(1, number, 0, b"", one), 1_000 + number)
+        told.append(upto.since)
+    assert told == [(0, 1_000), (0, 1_000), (30, 1_002), (30, 1_002), (30, 1_002)]
+
+
 def test_sections_out_of_order_end_what_is_taken() -> None:
     upto = MapUpTo(ID, bytes(16), 100)
     upto.add(PlacedSection(2, 0, 0, b"", FIRST))
