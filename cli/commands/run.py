@@ -42,7 +42,7 @@ Exit codes:
 @flow_option
 @click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that has it.")
 @click.option("--exit-on-incident", is_flag=True, help="End with 4 at the first incident, for supervisors.")
-@click.option("--watch-config", is_flag=True, help="Read the flow file again when it has changed, as at SIGHUP.")
+@click.option("--watch-config", is_flag=True, help="Read the flow file again when it, or a file it names, has changed.")
 @click.option(
     "--runner",
     type=click.Choice(["daemon", "spark"]),
@@ -114,8 +114,11 @@ def run(
     _tell_start(flows)
     parts = wiring.parts(failpoint, observation.observe)
 
+    files = [path, *map(Path, loaded.files)]
+
     def read() -> ReadConfig:
         again = config.load(path, os.environ)
+        files[:] = [path, *map(Path, again.files)]
         return ReadConfig(again, chosen(again, path, names))
 
     daemon = Daemon(
@@ -124,7 +127,7 @@ def run(
         parts,
         take_over=take_over,
         exit_on_incident=exit_on_incident,
-        reader=ConfigReader(read, (lambda: [path]) if watch_config else None, before),
+        reader=ConfigReader(read, (lambda: files) if watch_config else None, (*before, *file_states(files[1:]))),
         reloaded=observation.take,
     )
     with observation.running(daemon.stages) as sum_up:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from replicator.config import librdkafka, metrics, properties, routing
 from replicator.config.messages import faults_of, nearest, suggestion
 from replicator.config.models import Cluster, Config, Flow, MetricsSection, SparkSection
+from replicator.config.outside_files import outside_files
 from replicator.config.sections import (
     CLUSTER_NAME,
     FLOW_NAME,
@@ -170,7 +171,8 @@ class _Reader:
             self._document.fault((*path, "properties", *([problem.key] if problem.key else [])), problem.message)
         if problems or section is None:
             return None
-        return Cluster(name=name, properties=resolved, allow_plaintext_password=allowed)
+        files = outside_files(raw, resolved, self._directory)
+        return Cluster(name=name, properties=resolved, allow_plaintext_password=allowed, files=files)
 
     def _as_written(self, data: dict[str, Any], path: Path) -> dict[str, Any]:
         """Properties are text to librdkafka: `0123` stays `0123` and `yes` stays `yes`."""

@@ -212,6 +212,8 @@ class Cluster(Frozen):
     name: str
     properties: Properties
     allow_plaintext_password: bool = False
+    files: tuple[tuple[str, str], ...] = Field(default=(), exclude=True, repr=False)
+    """Those that the properties name, see `outside_files`."""
 
     @field_serializer("properties")
     def _dumped(self, properties: Properties) -> dict[str, str]:
@@ -282,6 +284,11 @@ class Config(Frozen):
     flows: dict[str, Flow]
     spark: SparkSection = SparkSection()
     metrics: MetricsSection = MetricsSection()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files beside it that hold what its clusters log in with."""
+        return tuple(dict.fromkeys(path for cluster in self.clusters.values() for path, _ in cluster.files))
 
 
 def servers(text: str) -> tuple[str, ...]:

@@ -18,7 +18,9 @@ SECRET = re.compile(
     r"password|secret|\.key\.pem$|^ssl\.key\.pem|oauthbearer\.config|assertion\.private\.key|passphrase"
 )
 _VARIABLE = re.compile(r"\$(\$?)\{([^}]*)\}")
-_FILE = "file:"
+FILE = "file:"
+PATH_PROPERTIES = r"^ssl\.(ca|certificate|key|keystore|crl)\.location$|^sasl\.kerberos\.keytab$|\.private\.key\.file$"
+"""Of files that the client library reads itself when it connects."""
 _ADDRESS = re.compile(r"(?P<host>[a-z0-9_][a-z0-9._-]*|\[[0-9a-f:.%a-z]+\]):(?P<port>\d{1,5})")
 PORT_MAX = 65_535
 SECRET_BYTES_MAX = 1024 * 1024
@@ -115,7 +117,7 @@ def check(
 
 def is_written_in_the_file(text: str) -> bool:
     """Whether a secret stands in the flow file itself."""
-    return not text.startswith(_FILE) and not _VARIABLE.search(text)
+    return not text.startswith(FILE) and not _VARIABLE.search(text)
 
 
 def _readable_secrets(raw: Mapping[str, str], resolved: Mapping[str, str]) -> Iterator[Problem]:
@@ -134,8 +136,8 @@ def _readable_secrets(raw: Mapping[str, str], resolved: Mapping[str, str]) -> It
 
 
 def _resolved(text: str, env: Mapping[str, str], directory: Path) -> str:
-    if text.startswith(_FILE):
-        path = directory / Path(text[len(_FILE) :]).expanduser()
+    if text.startswith(FILE):
+        path = directory / Path(text[len(FILE) :]).expanduser()
         if path.stat().st_size > SECRET_BYTES_MAX:
             raise ValueError(f"{path} is larger than {SECRET_BYTES_MAX} bytes")
         return path.read_text(encoding="utf-8").rstrip("\r\n")
