@@ -62,8 +62,8 @@ class Rights:
 
     def _expiry(self, partition: LanePartition) -> str:
         """Say until when the target keeps a position that can't be committed without Read on its topic."""
-        if partition.position is None:
-            return ""
+        if partition.position is None or not partition.position.evidence.committed_ms:
+            return ""  # it was never committed
         kept_ms = self._to.target.offsets_retention_ms()
         if kept_ms is None:
             return "its position can't be committed again meanwhile and expires"

@@ -113,6 +113,7 @@ def test_a_missing_right_makes_its_topic_wait_and_is_noticed_when_it_is_back() -
         world.check_exact(records)
         assert operation in str(world.told("waiting")[0]["detail"])
         assert topic in str(world.told("waiting")[0]["detail"])
+        assert "expires" not in str(world.told("waiting")[0]["detail"]), "it has no position yet"
         assert all(world.position(at) == 8 for at in (A, B, U)), (cluster, operation)
         assert world.told("copying")
 
