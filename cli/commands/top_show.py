@@ -12,7 +12,14 @@ from rich.text import Text
 
 from replicator.model.printable import printable
 
-COLOURS = {"copying": "green", "waiting": "yellow", "undecided": "yellow", "stopped": "red", "gone": "dim"}
+COLOURS = {
+    "copying": "green",
+    "waiting": "yellow",
+    "undecided": "yellow",
+    "stopped": "red",
+    "paused": "cyan",
+    "gone": "dim",
+}
 STAGES = {"running": "green", "starting": "yellow"}
 WIDE = 110
 """From so many columns on, the column of states is wider."""
@@ -83,7 +90,8 @@ def _topics(topics: list[Mapping[str, Any]], width: int) -> Table:
     table.add_column("  topic", overflow="fold", ratio=1)
     for heading, least in (("lag", 10), ("seconds", 8), ("records", 12)):
         table.add_column(heading, justify="right", no_wrap=True, min_width=least)
-    table.add_column("partitions", min_width=24 if width < WIDE else 48)
+    least, most = (24, 31) if width < WIDE else (48, 70)  # what is cut off is what matters least
+    table.add_column("partitions", min_width=least, max_width=most, no_wrap=True, overflow="ellipsis")
     for row in topics:
         table.add_row(
             Text(f"  {printable(row['name'])}"),

@@ -51,9 +51,9 @@ def test_every_state_is_drawn(width: int) -> None:
     lines = drawn(answer(EVERY_STATE), width)
     assert max(map(len, lines)) <= width, lines
     text = " ".join(" ".join(lines).split())
-    for state, count in {"stopped": 2, "waiting": 1, "undecided": 1, "gone": 1, "copying": 7}.items():
+    for state, count in {"stopped": 2, "waiting": 1, "undecided": 1, "paused": 1, "gone": 1, "copying": 7}.items():
         assert f"{count} {state}" in lines[2]
-    assert "lag 110 records, 2.0 s" in lines[3]
+    assert "lag 120 records, 2.0 s" in lines[3]
     [row] = [line for line in lines if line.split()[:1] == ["payments"]]
     assert row.split() == ["payments", "40", "2.0", "s", "4,000", "1", "stopped,", "1", "waiting,", "2", "copying"]
     assert "payments[3] stopped source_records_gone at 5,000: offsets 5000 to 5999 are gone" in text
