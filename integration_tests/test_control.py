@@ -22,6 +22,7 @@ from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
 
 FULL = pytest.mark.tier("full", kafka="full")
+SMOKE = pytest.mark.tier("default", kafka="full")
 ASKED_S_MAX = 120.0
 OFTEN = 4  # commands that are killed
 
@@ -51,6 +52,7 @@ def wait_paused(worker: Replicator, flow: Copying, after: int) -> None:
         worker.wait_event("waiting", after=after, reason="paused", partition=number)
 
 
+@SMOKE
 def test_a_flow_is_paused_over_a_restart_and_resumed(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=2)
     worker = copying.running()
@@ -110,6 +112,7 @@ def test_a_topic_is_paused_alone_and_a_name_that_is_misspelt_is_told(make_copyin
     assert_exact(copying.source, other, copying.target, f"{other}.copy", 1)
 
 
+@SMOKE
 def test_a_rate_holds_while_the_flow_runs_and_is_lifted(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     worker = copying.running()

@@ -16,6 +16,7 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.processes import wait_until
 
 FULL = pytest.mark.tier("full", kafka="full")
+SMOKE = pytest.mark.tier("default", kafka="full")
 
 
 def with_flows(file: Copying, **flows: object) -> None:
@@ -36,6 +37,7 @@ def owners(flow: Copying) -> set[str | None]:
     return {row["owner"] for row in flow.asked("status")[1]["partitions"]}
 
 
+@SMOKE
 def test_a_changed_flow_starts_anew_and_the_other_keeps_its_session(make_copying: MakeCopying) -> None:
     kept, changed = make_copying(), make_copying()
     kept.file.include(changed.file)
@@ -86,6 +88,7 @@ def test_flows_come_and_go_with_a_file_that_is_watched(make_copying: MakeCopying
     late.finish(late.running())
 
 
+@FULL
 def test_a_file_with_a_fault_changes_nothing_and_status_says_so(make_copying: MakeCopying) -> None:
     copying = make_copying()
     worker = copying.running()
