@@ -123,7 +123,8 @@ def translate(
         asked = _looked_up(flow, side, group, since_ms)
     reader = translator(flow, side, connect_timeout_ms=patience_ms(flow))
     answers = reader.answers(asked)
-    if stored is not None and out is not None and all(it.exact for it in answers):
+    exact = all(it.exact for it in answers)
+    if stored is not None and out is not None and exact:
         stream_checkpoint.write_checkpoint(stored, out, dict(zip(asked, answers, strict=True)))
     if as_json:
         print_json({"flow": flow.name, "reverse": reverse, "offsets": [it.as_json() for it in answers]})
@@ -133,7 +134,7 @@ def translate(
             click.echo(line, err=True)
     else:
         show(console_for_people(), answers)
-    if stored is not None and not all(it.exact for it in answers):
+    if stored is not None and not exact:
         click.echo("error: nothing was written: not each offset has an exact translation", err=True)
         return 1
     return 1 if any(it.offset is None for it in answers) else 0

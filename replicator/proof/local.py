@@ -75,8 +75,8 @@ def reconcile_local(
         pair.source: MapUpTo(topic_id_bytes(pair.source_id), topic_id_bytes(pair.target_id), pair.source_copied_end)
         for pair in snapshot.pairs
     }
-    wanted = {(topic_id_bytes(pair.source_id), pair.source.partition): maps[pair.source] for pair in snapshot.pairs}
-    read = read_sections(flow, place.topic, place.topic_id, place.bounds, wanted)
+    wanted = {(pair.source_id, pair.source.partition): maps[pair.source] for pair in snapshot.pairs}
+    read = read_sections(flow, place, wanted)
     stable = stable_offsets(flow, [pair.target for pair in snapshot.pairs])
     offsets = sum(_length(pair.source_range) + _length(pair.target_range) for pair in snapshot.pairs)
     told.step("comparing both sides", offsets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from replicator.config import Delivery, Flow
@@ -73,6 +73,11 @@ def stable_offsets(flow: Flow, ats: Sequence[Partition]) -> dict[Partition, int]
     """Up to where sections count, see `offset_map.fold.reached`."""
     with ControlPlane(flow) as clusters:
         clusters.connect()
-        stable = clusters.target.offsets(ats, end=True, committed_only=True)
-        ends = clusters.target.offsets(ats, end=True)
-        return {at: reached(stable[at], ends[at]) for at in ats}
+        return stable_at(clusters, ats)
+
+
+def stable_at(clusters: ControlPlane, ats: Collection[Partition]) -> dict[Partition, int]:
+    """As `stable_offsets`, of clusters that are connected."""
+    stable = clusters.target.offsets(ats, end=True, committed_only=True)
+    ends = clusters.target.offsets(ats, end=True)
+    return {at: reached(stable[at], ends[at]) for at in ats}

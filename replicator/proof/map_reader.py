@@ -22,8 +22,9 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.block import NewerBlock, decode_block
 from replicator.offset_map.fold import PlacedSection
-from replicator.offset_map.newest import SectionKey
+from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.varints import BadBlock
+from replicator.proof.map_place import MapPlace
 from replicator.wire.committed_log import CommittedLog, corrupt
 from replicator.wire.partition_log import PartitionLog
 
@@ -53,34 +54,28 @@ class MapRead:
             yield f"{topic}[{partition}] has {blocks} that can't be read, the first at offset {offsets[0]}"
 
 
-def read_sections(
-    flow: Flow,
-    topic: str,
-    topic_id: str,
-    bounds: Mapping[int, Span],
-    wanted: Mapping[SectionKey, TakesSections],
-) -> MapRead:
+def read_sections(flow: Flow, place: MapPlace, wanted: Mapping[tuple[str, int], TakesSections]) -> MapRead:
     """Give each section of the map to the one that wants it.
 
     Args:
-        topic, topic_id: the map's.
-        bounds: by partition of the map its log's start, and the stable offset up to which it is read.
-        wanted: by the topic id and partition that sections have.
+        place: where the map stands, and from where to where it is read.
+        wanted: by source topic id, as positions have it, and partition.
 
     Raises:
         Incident: newer_format: a block was written by a newer version; batch_corrupt, topic_gone.
         Unreachable, NotAllowed, Retriable, Unsupported: as of `CommittedLog`.
     """
-    read = MapRead()
+    read, takers = MapRead(), {(topic_id_bytes(topic_id), number): it for (topic_id, number), it in wanted.items()}
     with ExitStack() as stack:
         streams = []
-        for number, (first, end) in sorted(bounds.items()):
+        for number, (first, end) in sorted(place.bounds.items()):
             if first < end:
-                log = PartitionLog(flow, flow.target, Partition(topic, number), topic_id)
+                at = Partition(place.topic, number)
+                log = PartitionLog(flow, flow.target, at, place.topic_id)
                 stack.enter_context(closing(log))
-                streams.append(_sections(flow, Partition(topic, number), log, (first, end), read))
+                streams.append(_sections(flow, at, log, (first, end), read))
         for section, commit_ms in merge(*streams, key=lambda it: it[0].generation):
-            taker = wanted.get((section.section.source_topic_id, section.section.partition))
+            taker = takers.get((section.section.source_topic_id, section.section.partition))
             read.sections += 1
             if taker is not None:
                 taker.add(section, commit_ms)

@@ -86,8 +86,7 @@ class MapRepair:
         place = place_of_map(flow)
         _check_none_open(place)
         maps = {pair.source: self._map_of(pair) for pair in pairs}
-        wanted = {(topic_id_bytes(pair.source_id), pair.source.partition): maps[pair.source] for pair in pairs}
-        read_sections(flow, place.topic, place.topic_id, place.bounds, wanted)
+        read_sections(flow, place, {(pair.source_id, pair.source.partition): maps[pair.source] for pair in pairs})
         stable = stable_offsets(flow, [pair.target for pair in pairs])
         found: dict[Partition, _Ready | Incident] = {
             pair.source: _Ready(pair, maps[pair.source], stable[pair.target]) for pair in pairs

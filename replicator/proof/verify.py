@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from replicator.config import Flow
 from replicator.model.errors import Incident
 from replicator.model.partition import Span
-from replicator.offset_map.section import topic_id_bytes
 from replicator.proof.claimed_places import ClaimedPlaces, OffsetSpans
 from replicator.proof.local import ComparisonProgress
 from replicator.proof.map_chain import MapChain
@@ -59,8 +58,8 @@ def verify(flow: Flow, snapshot: Snapshot, scope: VerifyScope, told: ComparisonP
         pair.source: MapChain(pair.source_copied_end, scope.since_ms, pair.target_origin, pair.source_origin)
         for pair in snapshot.pairs
     }
-    wanted = {(topic_id_bytes(pair.source_id), pair.source.partition): chains[pair.source] for pair in snapshot.pairs}
-    read = read_sections(flow, place.topic, place.topic_id, place.bounds, wanted)
+    wanted = {(pair.source_id, pair.source.partition): chains[pair.source] for pair in snapshot.pairs}
+    read = read_sections(flow, place, wanted)
     told.step("reading the target", sum(_length(pair.target_range) for pair in snapshot.pairs))
     found: list[VerifiedPartition] = []
     not_compared = list(snapshot.not_compared)

@@ -9,7 +9,7 @@ stable offsets, below which copies are visible. At last log starts: what expired
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +19,6 @@ from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.contradictions import compare
-from replicator.model.errors import ConfigError
 from replicator.model.partition import LogEnds, Partition
 from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.run_index import RunIndex
@@ -27,7 +26,7 @@ from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.translate import ClaimedStart
 from replicator.offset_map.varints import OFFSET_MAX
 from replicator.proof.map_cut import MapUpTo
-from replicator.proof.map_place import place_of_map, refuse_delivery, stable_offsets
+from replicator.proof.map_place import place_of_map, refuse_delivery, stable_at
 from replicator.proof.map_reader import read_sections
 from replicator.state.claims import Claim
 
@@ -77,23 +76,20 @@ class _Known:
     start: ClaimedStart
 
 
-def read_partitions(
-    flow: Flow, topics: Collection[str] = (), *, connect_timeout_ms: int | None = None
-) -> dict[Partition, MappedPartition | Untold]:
+def read_partitions(flow: Flow, *, connect_timeout_ms: int | None = None) -> dict[Partition, MappedPartition | Untold]:
     """Read the maps of the flow's partitions, by source partition.
 
     Args:
-        topics: source topics; all of the flow when empty.
         connect_timeout_ms: how long to wait for each cluster; None: as the flow file says.
 
     Raises:
-        ConfigError: the flow doesn't copy one of `topics`, or its delivery has no map.
+        ConfigError: the flow's delivery has no map.
         Incident: map_lost, map_topic_unfit, newer_format, batch_corrupt.
         Unsupported: a cluster's login isn't spoken here.
         Unreachable, NotAllowed, Retriable: as for other clients.
     """
     refuse_delivery(flow)
-    known, found = _known(flow, topics, connect_timeout_ms)
+    known, found = _known(flow, connect_timeout_ms)
     if not known:
         return found
     place = place_of_map(flow, connect_timeout_ms=connect_timeout_ms)
@@ -101,12 +97,11 @@ def read_partitions(
         at: MapUpTo(topic_id_bytes(it.source_id), topic_id_bytes(it.target_id), it.position.offset)
         for at, it in known.items()
     }
-    wanted = {(topic_id_bytes(it.source_id), at.partition): maps[at] for at, it in known.items()}
-    read_sections(flow, place.topic, place.topic_id, place.bounds, wanted)
+    read_sections(flow, place, {(it.source_id, at.partition): maps[at] for at, it in known.items()})
     routes = {at: _route(flow, at) for at in known}
-    stable = stable_offsets(flow, list(routes.values()))
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
         clusters.connect()
+        stable = stable_at(clusters, routes.values())
         source_starts = clusters.source.offsets(known, end=False)
         target_starts = clusters.target.offsets(routes.values(), end=False)
     for at, it in known.items():
@@ -124,18 +119,12 @@ def read_partitions(
 
 
 def _known(
-    flow: Flow, topics: Collection[str], connect_timeout_ms: int | None
+    flow: Flow, connect_timeout_ms: int | None
 ) -> tuple[dict[Partition, _Known], dict[Partition, MappedPartition | Untold]]:
     """Partitions that have a position, and those of which nothing can be said."""
-    others = sorted(name for name in topics if not routing.selects(flow, name))
-    if others:
-        raise ConfigError(f"flow {flow.name} does not copy topic {', '.join(others)}")
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
         here, _ = clusters.connect()
-        listed = clusters.list_source(configs=False)
-        sources = {name: info for name, info in listed.items() if not topics or name in topics}
-        if unknown := sorted(set(topics) - sources.keys()):
-            raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
+        sources = clusters.list_source(configs=False)
         targets = clusters.list_target(sources)
         routes = {
             at: to

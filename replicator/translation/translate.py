@@ -103,15 +103,13 @@ class Translator:
         return f"flow {self._flow.name} does not copy {to}topic {at.topic}{suggestion(at.topic, topics)}"
 
 
-def translator(
-    flow: Flow, side: Side, topics: Collection[str] = (), *, connect_timeout_ms: int | None = None
-) -> Translator:
+def translator(flow: Flow, side: Side, *, connect_timeout_ms: int | None = None) -> Translator:
     """Read the maps of the flow's partitions, see `read_partitions`. `side`: the one whose offsets will be asked about.
 
     Offsets that move, such as those of a group, are to be read before: what a consumer has passed is copied by then,
     or is said to be ahead.
     """
-    return Translator(flow, read_partitions(flow, topics, connect_timeout_ms=connect_timeout_ms), side)
+    return Translator(flow, read_partitions(flow, connect_timeout_ms=connect_timeout_ms), side)
 
 
 def translate(flow: Flow, offsets: Iterable[OffsetToTranslate], *, reverse: bool = False) -> list[OffsetAnswer]:
@@ -128,34 +126,30 @@ def translate(flow: Flow, offsets: Iterable[OffsetToTranslate], *, reverse: bool
 
 def group_offsets(flow: Flow, side: Side, group: str) -> list[OffsetToTranslate]:
     """The committed offsets of a consumer group in the flow's topics of a side; partitions without one are left out."""
-    found = committed_offsets(flow, _cluster(flow, side), group, _partitions(flow, side))
+    with ControlPlane(flow) as clusters:
+        clusters.connect()
+        partitions = _partitions(clusters, side)
+    found = committed_offsets(flow, _cluster(flow, side), group, partitions)
     return [OffsetToTranslate(at, offset) for at, offset in sorted(found.items()) if offset is not None]
 
 
 def time_offsets(flow: Flow, side: Side, time_ms: int) -> list[OffsetToTranslate]:
     """The first committed record at or after a time in each of the flow's partitions of a side; the stable end where
     there is none."""
-    partitions = _partitions(flow, side)
+    with ControlPlane(flow) as clusters:
+        clusters.connect()
+        partitions = _partitions(clusters, side)
+        admin = clusters.source if side == "source" else clusters.target
+        ends = admin.offsets(partitions, end=True, committed_only=True)
     with reading_topics(flow, _cluster(flow, side)) as reader:
         found = reader.committed_at_time(partitions, time_ms)
-    with ControlPlane(flow) as clusters:
-        clusters.connect()
-        admin = clusters.source if side == "source" else clusters.target
-        ends = admin.offsets([at for at, offset in found.items() if offset < 0], end=True, committed_only=True)
-    return list(_at_time(found, ends))
+    return [OffsetToTranslate(at, found[at] if found[at] >= 0 else ends[at]) for at in partitions]
 
 
-def _at_time(found: Mapping[Partition, int], ends: Mapping[tuple[str, int], int]) -> Iterator[OffsetToTranslate]:
-    for at, offset in sorted(found.items()):
-        yield OffsetToTranslate(at, offset if offset >= 0 else ends[at])
-
-
-def _partitions(flow: Flow, side: Side) -> list[Partition]:
-    with ControlPlane(flow) as clusters:
-        clusters.connect()
-        listed = clusters.list_source(configs=False)
-        if side == "target":
-            listed = clusters.list_target(listed)
+def _partitions(clusters: ControlPlane, side: Side) -> list[Partition]:
+    listed = clusters.list_source(configs=False)
+    if side == "target":
+        listed = clusters.list_target(listed)
     return [Partition(name, number) for name, info in sorted(listed.items()) for number in range(info.partitions)]
 
 
