@@ -47,8 +47,8 @@ Exit codes:
 def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Connect and say what would happen, changing nothing.
 
-    Shows topics to create with partitions and configs, missing rights, and limits that don't fit. Topics are
-    offered to the target with validate_only, so its policies and quotas are asked too.
+    Shows topics to create with partitions and configs, ACLs to create (sync_acls), missing rights, and limits that
+    don't fit. Topics are offered to the target with validate_only, so its policies and quotas are asked too.
     """
     from replicator import config
     from replicator.inspect import planning
@@ -88,6 +88,8 @@ def _show(console: Console, item: FlowPlan) -> None:
         print_wrapped(console, f"  create {name} with {size}: {values}")
     for changes in (topic.changes for topic in item.topics if topic.changes):
         print_wrapped(console, f"  set on {changes.topic}: {changes.said()}")
+    for acl in item.acls:
+        print_wrapped(console, f"  create an ACL on {acl.topic}: {acl.said()}")
     for finding in item.findings:
         print_wrapped(console, f"  {finding.severity}: {finding.message}")
     if item.unchecked:

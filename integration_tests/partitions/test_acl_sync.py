@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType
@@ -47,6 +51,14 @@ def acls(secured: Secured, topic: str) -> set[tuple[str, str, str]]:
     }
 
 
+def plan_of(copying: Copying) -> dict[str, Any]:
+    """What `plan --json` says of the flow."""
+    command = [sys.executable, "-m", "cli.main", "plan", "-c", str(copying.file.path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return dict(json.loads(done.stdout)["flows"][0])
+
+
 @pytest.mark.tier("default", kafka="full")
 def test_who_may_read_the_source_topic_may_read_its_copy(secured_pair: tuple[Secured, Secured], tmp_path: Path) -> None:
     source, target = secured_pair
@@ -55,11 +67,18 @@ def test_who_may_read_the_source_topic_may_read_its_copy(secured_pair: tuple[Sec
         copying.load.plain(10)
         source.allow("bob", "TOPIC", copying.topic, "READ", "DESCRIBE", "WRITE")
         source.allow("alice", "TOPIC", copying.topic[:-1], "READ", prefix=True)
+        planned = plan_of(copying)
+        assert {(it["topic"], it["operation"], it["principal"], it["allowed"]) for it in planned["acls"]} == {
+            (f"{copying.topic}.copy", operation, f"User:{who}", True)
+            for operation, who in (("READ", "bob"), ("DESCRIBE", "bob"), ("READ", "alice"))
+        }
+        assert any("to create ACLs" in right for right in planned["unchecked"])
         worker = copying.running()
         created = worker.wait_event("acls_created", topic=f"{copying.topic}.copy")
         assert "allow READ to User:alice from *" in created["acls"]
         expected = {("User:bob", "READ", "ALLOW"), ("User:bob", "DESCRIBE", "ALLOW"), ("User:alice", "READ", "ALLOW")}
         assert acls(target, f"{copying.topic}.copy") == expected
+        assert plan_of(copying)["acls"] == []
         mark = worker.mark()
         source.take_away("bob", "TOPIC", copying.topic, "READ")
         left = worker.wait_event("acls_left", after=mark)
@@ -87,7 +106,11 @@ def test_a_denial_that_names_the_flows_own_user_does_not_keep_it_from_its_target
         worker = copying.running()
         worker.wait_event("acls_created", topic=two.copy_of(two.first))
         told = worker.wait_event("acls_not_created")["reason"]
+        warned = [it["message"] for it in plan_of(copying)["findings"] if it["kind"] == "right"]
         for topic, who in ((two.first, USER), (two.second, "*")):
+            assert [it for it in warned if f"User:{who} from * on {two.copy_of(topic)} would keep the flow" in it], (
+                warned
+            )
             assert f"deny READ to User:{who} from * on {two.copy_of(topic)} would keep the flow itself from it" in told
         two.put(two.first, [b"on"])
         two.wait_position(two.first, 1)

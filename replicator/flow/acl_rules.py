@@ -46,6 +46,16 @@ def locks_out(acl: TopicAcl, own: str) -> bool:
     return not acl.allowed and acl.principal in (EVERYBODY, own)
 
 
+def lockouts(source: Collection[TopicAcl], topics: Mapping[str, str], own: str = "") -> list[str]:
+    """Say which denials of the source aren't handed on, sorted: those that would keep the flow itself from a copy.
+    Arguments as of `wanted_acls`."""
+    return sorted(
+        f"{acl.said()} on {acl.topic} would keep the flow itself from it"
+        for acl in copied_acls(source, topics)
+        if locks_out(acl, own)
+    )
+
+
 def _takes(denial: TopicAcl, allowed: TopicAcl) -> bool:
     """Tell whether a denial to everybody takes what this ACL allows. What is allowed from any host is taken whole: no
     ACL says 'from all hosts but these'."""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from replicator.flow.acl_rules import copied_acls, locks_out, wanted_acls
+from replicator.flow.acl_rules import lockouts, wanted_acls
 from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 
@@ -59,12 +59,7 @@ class AclSync:
         for topic, of_topic in groupby(created, key=lambda acl: acl.topic):
             self._log.info("acls_created", topic=topic, acls=_said(of_topic))
         refused = {str(error) for error in answers.values() if error is not None}
-        refused |= {
-            f"{acl.said()} on {acl.topic} would keep the flow itself from it"
-            for acl in copied_acls(source, self._topics)
-            if locks_out(acl, self._own)
-        }
-        self._tell_refused("; ".join(sorted(refused)))
+        self._tell_refused("; ".join(sorted(refused.union(lockouts(source, self._topics, self._own)))))
 
     def _tell_refused(self, reason: str) -> None:
         if reason and reason != self._refused:

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from replicator.config import Config, Flow, routing
+from replicator.flow.acl_rules import lockouts, wanted_acls
+from replicator.flow.acl_sync import principal
 from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import Listing, config_changes, decide_topics
 from replicator.flow.offsets_topic import check_map_topic, map_topic_of
-from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ConfigChanges, ListedTopic, TopicDecision, needs_claims
+from replicator.flow.topic_rules import ConfigChanges, ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
+from replicator.inspect.plan_limits import limit_faults, size_warnings
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
+from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
@@ -76,6 +80,8 @@ class FlowPlan:
     target: str
     topics: list[TopicPlan] = field(default_factory=list)
     internal: list[TopicSpec] = field(default_factory=list)
+    acls: list[TopicAcl] = field(default_factory=list)
+    """ACLs that are to be created on target topics (`sync_acls`)."""
     findings: list[PlanFinding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
@@ -140,6 +146,7 @@ class _Planner:
         targets = self._targets(listing)
         self._topics(listing, targets)
         self._changes(listing, targets)
+        self._acls()
         for message in size_warnings(self._flow, listing.topics, _infos(targets)):
             self._result.note(PlanFinding("warning", "limit", message))
         if readable:
@@ -272,6 +279,24 @@ class _Planner:
                 kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
                 self._result.note(PlanFinding("warning", kind, str(refused)))
 
+    def _acls(self) -> None:
+        """ACLs that copies would get. Whatever keeps them from being created, records are copied."""
+        if not self._flow.sync_acls:
+            return
+        topics = {item.source: item.target for item in self._result.topics if item.action != "stop"}
+        own = principal(self._flow.target.properties)
+        try:
+            source, target = self._clusters.acls()
+        except ReplicatorError as error:
+            kind: Kind = "right" if isinstance(error, NotAllowed) else "cluster"
+            self._result.note(PlanFinding("warning", kind, f"{error}; until then sync_acls creates no ACL"))
+            return
+        self._result.acls += sorted(wanted_acls(source, topics, own) - frozenset(target))
+        for message in lockouts(source, topics, own):
+            self._result.note(PlanFinding("warning", "right", f"{message}: sync_acls leaves it out"))
+        if self._result.acls:
+            self._result.unchecked.append(f"Alter on cluster {self._flow.target.name!r}, to create ACLs")
+
     def _try_create(self, specs: Iterable[TopicSpec]) -> None:
         for refused in self._clusters.target.create_topics(specs, dry=True).values():
             if isinstance(refused, ReplicatorError):
@@ -342,38 +367,6 @@ class _Planner:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def limit_faults(flow: Flow, broker: Mapping[str, str]) -> Iterator[str]:
-    """Limits of the target's brokers that would stop the flow, or lose its positions. Pure."""
-    timeout_ms, max_ms = flow.limits.transaction_timeout_ms, broker.get("transaction.max.timeout.ms")
-    if max_ms is not None and timeout_ms > int(max_ms):
-        yield f"limits.transaction_timeout_ms is {timeout_ms}, the target allows {max_ms} (transaction.max.timeout.ms)"
-    retention_min = broker.get("offsets.retention.minutes")
-    if retention_min is not None and int(retention_min) * 60_000 < 2 * flow.limits.recommit_interval_ms:
-        yield (
-            f"the target forgets positions after {retention_min} minutes (offsets.retention.minutes); "
-            f"limits.recommit_interval_ms is {flow.limits.recommit_interval_ms} and must be less than half of that"
-        )
-
-
-def size_warnings(flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]) -> Iterator[str]:
-    """Records that could be too large for the target. Pure."""
-    for name, info in sources.items():
-        there = targets.get(routing.target_topic(flow, name))
-        largest = int(info.configs.get(MAX_MESSAGE_BYTES, "0"))
-        limit = there.configs.get(MAX_MESSAGE_BYTES) if there else None
-        if there is not None and limit is not None and largest > int(limit):
-            yield (
-                f"target topic {there.name!r} takes {limit} bytes, source topic {name!r} {largest} "
-                f"({MAX_MESSAGE_BYTES}); a larger record would stop its partition"
-            )
-    if flow.target.compression not in ("", "zstd"):
-        yield (
-            f"records are written with compression.type={flow.target.compression}: one that the source holds better "
-            f"compressed could be larger than the target takes ({MAX_MESSAGE_BYTES}), which would stop its partition; "
-            "without that property records that are too large are sent with zstd"
-        )
 
 
 def _topic_plan(flow: Flow, info: TopicInfo, decision: TopicDecision) -> TopicPlan:
