@@ -14,6 +14,7 @@ import pytest
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import ASKED_S_MAX, Copying
+from integration_tests.harness.two_topics import TwoTopics
 from replicator.model.names import offsets_topic
 from replicator.offset_map.topic import MAP_PARTITIONS
 
@@ -72,6 +73,27 @@ def test_what_is_in_flight_is_no_difference(make_copying: MakeCopying) -> None:
             code, found, said = asked(copying, "verify")
             assert (code, found.get("verdict")) == (0, "stands"), (found, said)
     copying.finish(worker)
+
+
+def test_a_named_topic_that_is_gone_hides_no_other(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    two.assert_stops(two.running(10), 0)
+    never = f"{two.name}.never"
+    two.flow.file.write(topics=[two.first, two.second, never])
+    clients.delete_topic(two.source, two.first)
+    expected = {(two.first, 0, "source_topic_deleted"), (never, -1, "unknown_source_topic")}
+    for command in (["reconcile", "--local"], ["verify"]):
+        code, found, said = asked(two.flow, *command)
+        assert (code, found.get("verdict")) == (4, "unproven"), (found, said)
+        assert {(it["topic"], it["partition"], it["name"]) for it in found["not_compared"]} == expected
+        (judged,) = found["partitions"]
+        assert two.second in str(judged["source"]), judged
+        code, found, said = asked(two.flow, *command, "--topics", two.second)
+        assert (code, found["not_compared"]) == (0, []), said
+        code, found, said = asked(two.flow, *command, "--topics", f"{two.first},{two.second}")
+        assert (code, [it["topic"] for it in found["not_compared"]]) == (4, [two.first]), said
+        code, _, said = asked(two.flow, *command, "--topics", never)
+        assert (code, f"has no topic {never}" in said) == (2, True), said
 
 
 def map_incidents(copying: Copying) -> list[str]:

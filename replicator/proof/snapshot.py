@@ -10,7 +10,7 @@ compared too.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replicator.config import Flow, routing
@@ -104,7 +104,7 @@ def _taken(
     source_cluster: str,
     time_ms_max: int | None,
 ) -> Snapshot:
-    sources = _sources(flow, topics, clusters)
+    sources, absent = _sources(flow, topics, clusters)
     targets = clusters.list_target(sources, configs=True)
     control = clusters.state.control_if_any()
     opened = control.open if control else None
@@ -124,6 +124,7 @@ def _taken(
         *known_partitions.unclear(flow, wanted, copied, sources, targets, claimed, (starts, ends), opened, topics),
         *_only_on_target(flow, clusters, sources, targets),
     ]
+    unclear += _absent(flow, absent, topics, unclear)
     far = _beyond_time(clusters, copied, time_ms_max) if time_ms_max is not None else {}
     copied = {at: to for at, to in copied.items() if at not in far}
     readables = {to: readable(at, _known(positions[to])) for at, to in copied.items()}
@@ -167,18 +168,24 @@ def _taken(
     return Snapshot(_cut_to(flow, pairs, window), waiting, time.time_ns() // 1_000_000, without, window)
 
 
-def _sources(flow: Flow, topics: Collection[str], clusters: ControlPlane) -> Mapping[str, TopicInfo]:
-    """The source's topics that are wanted, of the flow; without `topics` all. Raises Incident, ConfigError."""
+def _sources(flow: Flow, topics: Collection[str], clusters: ControlPlane) -> tuple[Mapping[str, TopicInfo], list[str]]:
+    """The source's topics that are wanted, of the flow; without `topics` all. And the names of those that the flow
+    names, or `topics`, and that aren't there."""
     listed = clusters.list_source()
-    absent = sorted(clusters.named() - listed.keys())
-    if absent and not topics:
-        why = f"cluster {flow.source.name!r} has no topic {', '.join(absent)}"
-        raise Incident("unknown_source_topic", why, topic=absent[0])
-    sources = {name: info for name, info in listed.items() if not topics or name in topics}
-    unknown = sorted(set(topics) - sources.keys())
-    if unknown:
+    wanted = set(topics) or listed.keys() | clusters.named()
+    return {name: info for name, info in listed.items() if name in wanted}, sorted(wanted - listed.keys())
+
+
+def _absent(
+    flow: Flow, absent: Collection[str], topics: Collection[str], gone: Collection[Incident]
+) -> Iterator[Incident]:
+    """An incident for each topic that isn't at the source and of which nothing was ever copied. Those that were copied
+    are named partition by partition (`gone`). Raises ConfigError for one that was typed."""
+    unknown = [name for name in absent if name not in {it.topic for it in gone}]
+    if unknown and topics:
         raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
-    return sources
+    for name in unknown:
+        yield Incident("unknown_source_topic", f"cluster {flow.source.name!r} has no topic {name}", topic=name)
 
 
 def _only_on_target(
