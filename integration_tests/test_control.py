@@ -113,6 +113,7 @@ def test_a_topic_is_paused_alone_and_a_name_that_is_misspelt_is_told(make_copyin
 
 
 @SMOKE
+@pytest.mark.tier("full")
 def test_a_rate_holds_while_the_flow_runs_and_is_lifted(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     worker = copying.running()

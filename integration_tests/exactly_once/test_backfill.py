@@ -53,6 +53,7 @@ def test_history_is_copied_in_ranges_and_a_live_worker_goes_on_behind_it(copying
     copying.finish(worker)
 
 
+@pytest.mark.tier("full")
 def test_back_and_forth_between_live_and_backfill_while_the_source_is_written(make_copying: MakeCopying) -> None:
     copying = make_copying(lanes=2)
     with copying.writing():
@@ -316,6 +317,7 @@ def test_a_task_that_waits_notices_soon_that_another_generation_is_open(copying:
     copying.finish(worker)
 
 
+@pytest.mark.tier("full")
 def test_with_nothing_to_copy_no_generation_is_opened_but_one_left_open_is_handed_over(
     copying: Copying, engine: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,6 +233,7 @@ def test_the_last_of_three_flows_is_refused_in_any_order(
     assert all(sum(topics.values()) in (0, RECORDS) for topics in held), f"{held}\n{circle.logs()}"
 
 
+@pytest.mark.tier("full")
 def test_a_chain_over_three_clusters_is_copied(brokers: Pair, third: BrokerHandle, make_circle: MakeCircle) -> None:
     circle = make_circle([brokers.source, brokers.target, third], "pattern", "exactly_once")
     for number in (0, 1):

@@ -118,7 +118,7 @@ def test_at_most_once_doubles_nothing_and_loses_one_transaction_at_a_crash(
     "crash",
     [pytest.param("", marks=pytest.mark.tier("long"), id="clean stop"), pytest.param("before_offsets@2", id="crash")],
 )
-@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
+@pytest.mark.parametrize("mode", ["at_least_once", pytest.param("at_most_once", marks=pytest.mark.tier("full"))])
 def test_after_a_switch_exactly_once_is_exactly_once(make_copying: MakeCopying, mode: str, crash: str) -> None:
     """What the old mode has doubled or lost stays so; nothing is added to it, and nothing looks like an incident."""
     copying = make_copying(partitions=PARTITIONS, delivery=mode, commit=COMMIT)
@@ -176,7 +176,7 @@ def test_a_target_that_lost_its_end_stops_its_partition_and_no_other(
 
 
 @pytest.mark.tier(embedded="default", kafka="full")
-@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
+@pytest.mark.parametrize("mode", ["at_least_once", pytest.param("at_most_once", marks=pytest.mark.tier("full"))])
 def test_every_line_of_the_log_is_json_while_a_cluster_is_away(
     make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, mode: str
 ) -> None:

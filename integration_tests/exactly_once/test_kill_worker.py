@@ -86,6 +86,7 @@ def test_an_idle_worker_notices_that_another_one_has_taken_over(make_copying: Ma
     copying.finish(second)
 
 
+@pytest.mark.tier("full")
 def test_workers_that_take_over_from_each_other_again_and_again(copying: Copying) -> None:
     with copying.writing():
         workers = []

@@ -34,7 +34,7 @@ def test_lanes_become_more_and_fewer_under_a_running_process(make_copying: MakeC
     "step",
     [
         *(pytest.param(step, marks=pytest.mark.tier("full", kafka="long")) for step in ("fenced", "claimed")),
-        pytest.param("before_end_txn", marks=pytest.mark.tier(kafka="long")),
+        pytest.param("before_end_txn", marks=pytest.mark.tier("full", kafka="long")),
         "after_end_txn",
     ],
 )

@@ -39,7 +39,7 @@ def test_rounds_and_the_daemon_take_turns_while_the_source_is_written(make_copyi
     copying.finish(copying.running())
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_start_latest_is_resolved_once_and_new_partitions_begin_at_earliest(make_copying: MakeCopying) -> None:
     copying = make_copying(start="latest", limits={"discovery_interval_ms": 300})
     copying.load.mixed(300)

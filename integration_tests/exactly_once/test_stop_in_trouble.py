@@ -80,7 +80,13 @@ def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> 
 
 
 @pytest.mark.tier(kafka="long")
-@pytest.mark.parametrize("frozen", [False, True], ids=["down", "frozen"])
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        pytest.param(False, id="down"),
+        pytest.param(True, id="frozen", marks=pytest.mark.tier("full", kafka="long")),
+    ],
+)
 def test_the_source_is_away_and_nobody_has_noticed(
     make_copying: MakeCopying, source: BrokerHandle, frozen: bool
 ) -> None:
@@ -106,7 +112,7 @@ def owners(copying: Copying) -> list[str]:
     return [checkpoint.decode(each.metadata or "").owner for each in found]
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_a_transaction_that_was_given_up_is_told(make_copying: MakeCopying, target: BrokerHandle) -> None:
     """Exit code 0 means that everything is committed; here a transaction is lost and will be copied again."""
     copying = make_copying(limits={**UNDISTURBED, "transaction_timeout_ms": 2_000})

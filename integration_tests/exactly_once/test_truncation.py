@@ -154,7 +154,7 @@ def test_a_running_worker_behind_an_aborted_tail_survives_a_restart_of_the_sourc
     assert assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1) == 2 * CUT
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_a_worker_that_began_behind_an_aborted_tail_survives_a_restart_of_the_source(
     make_copying: MakeCopying, source: BrokerHandle
 ) -> None:
@@ -175,7 +175,7 @@ def test_a_worker_that_began_behind_an_aborted_tail_survives_a_restart_of_the_so
     assert assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1) == 2 * CUT
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_a_commit_that_came_under_a_later_epoch_than_its_records_is_not_taken_for_truncation(
     make_copying: MakeCopying, source: BrokerHandle
 ) -> None:

@@ -57,7 +57,7 @@ def test_a_worker_that_wakes_up_alone_goes_on(make_copying: MakeCopying) -> None
     copying.finish(worker)
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_a_stop_of_a_worker_that_wakes_up_alone_is_not_told_as_a_takeover(make_copying: MakeCopying) -> None:
     """Its transaction was timed out, and is given up: that is 3, or 0 where the lane has copied it again in time."""
     copying = make_copying(limits=LIMITS)

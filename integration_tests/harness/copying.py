@@ -23,6 +23,7 @@ from integration_tests.harness.map_truth import CheckedMap, checked_map
 from integration_tests.harness.replicator import FlowFile, Login, Replicator
 from replicator.model.names import offsets_topic
 from tests.budget import LONG
+from tests.running.users_packages import users_packages
 
 PARTITIONS = 3
 ASKED_S_MAX = 120.0
@@ -81,7 +82,9 @@ class Copying:
     def asked(self, command: str) -> tuple[int, dict[str, Any]]:
         """Exit code of `plan`, `status` or `top`, and what its JSON says of the flow."""
         asked = [sys.executable, "-m", "cli.main", command, "-c", str(self.file.path), "--json"]
-        shown = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX)
+        shown = subprocess.run(
+            asked, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX, env=users_packages()
+        )
         flows = json.loads(shown.stdout)["flows"]
         assert flows, shown.stdout
         return shown.returncode, flows[0]

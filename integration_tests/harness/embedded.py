@@ -11,6 +11,7 @@ from pathlib import Path
 
 from integration_tests.harness.broker import SHORT_SESSIONS, Kind, free_port, wait_ready
 from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
+from tests.running.users_packages import users_packages
 
 START_S_MAX = 90.0
 
@@ -47,7 +48,9 @@ class EmbeddedBroker:
         command += [f"--config={name}={value}" for name, value in SHORT_SESSIONS.items()]
         self._told_to_end = False
         with self._log.open("a") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=users_packages()
+            )
         self._wait_listening(self._process)
         wait_ready(self.bootstrap)
 

@@ -23,6 +23,7 @@ import yaml
 
 from integration_tests.harness.merge import merged
 from integration_tests.harness.processes import wait_until
+from tests.running.users_packages import users_packages
 
 OTHER_LINES_SHOWN = 300  # where each thread was when a crash ended the process
 EVENT_S_MAX = 180.0
@@ -127,7 +128,7 @@ class Replicator:
     ) -> None:
         command = [sys.executable, "-m", "cli.main", "run", "-c", str(config.path)]
         command += ["--log-format", "json", "--log-level", "debug", *options]
-        clean = {name: value for name, value in os.environ.items() if name != FAILPOINTS}
+        clean = {name: value for name, value in users_packages().items() if name != FAILPOINTS}
         told = {FAILPOINTS: failpoints} if failpoints else {}
         self._process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env={**clean, **told, **(environment or {})}

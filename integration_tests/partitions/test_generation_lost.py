@@ -47,7 +47,9 @@ def assert_nothing_doubled(copying: Copying) -> None:
     assert not doubled, f"doubled, by partition: {doubled}"
 
 
-@pytest.mark.parametrize("writing", [False, True], ids=["idle", "copying"])
+@pytest.mark.parametrize(
+    "writing", [pytest.param(False, id="idle", marks=pytest.mark.tier("full")), pytest.param(True, id="copying")]
+)
 def test_one_worker_stops(make_copying: MakeCopying, writing: bool) -> None:
     copying, worker = idle(make_copying)
     clients.delete_topic(copying.target, control_topic(copying))
@@ -71,7 +73,13 @@ def written_by(worker: Replicator, first_lane: int) -> int:
     return int(next(iter(committed["positions"])).rpartition("[")[2].rstrip("]"))
 
 
-@pytest.mark.parametrize(("before", "lanes"), [(1, 3), (3, 1)], ids=["more lanes", "fewer lanes"])
+@pytest.mark.parametrize(
+    ("before", "lanes"),
+    [
+        pytest.param(1, 3, id="more lanes", marks=pytest.mark.tier("full")),
+        pytest.param(3, 1, id="fewer lanes"),
+    ],
+)
 def test_two_workers_stop_and_double_nothing(make_copying: MakeCopying, before: int, lanes: int) -> None:
     """The second one has another number of lanes, so it would open a generation: the first one's number again.
 
@@ -115,6 +123,7 @@ def test_a_control_topic_that_somebody_made_again_is_lost_too(make_copying: Make
     assert_nothing_doubled(copying)
 
 
+@pytest.mark.tier("full")
 def test_an_idle_worker_notices_that_a_backfill_has_taken_over(make_copying: MakeCopying) -> None:
     copying, worker = idle(make_copying)
     job, _ = backfill(copying, take_over=True)

@@ -134,6 +134,7 @@ def test_a_named_topic_that_a_new_flow_may_not_even_see_is_refused(make_guarded:
     assert_told(ended, guarded.topic, guarded.cluster, "Describe")
 
 
+@pytest.mark.tier("full")
 def test_missing_when_the_worker_starts_again(make_guarded: MakeGuarded) -> None:
     """The lane starts with what can start; the position of what waits is kept as it was."""
     guarded = make_guarded("source")
@@ -191,6 +192,7 @@ def test_a_group_at_the_source_is_not_needed_or_named(make_guarded: MakeGuarded)
     assert "None[" not in worker.tail(ALL), "a message without a topic's name"
 
 
+@pytest.mark.tier("full")
 def test_a_stop_while_a_topic_waits_is_clean(make_guarded: MakeGuarded) -> None:
     guarded = make_guarded("target")
     two = guarded.two

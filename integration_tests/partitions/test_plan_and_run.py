@@ -129,7 +129,7 @@ def copied_once(copying: Copying, topics: Mapping[str, str]) -> None:
     assert worker.stop() == 0, worker.tail()
 
 
-@pytest.mark.tier(embedded="default", kafka="full")
+@pytest.mark.tier("full")
 def test_plan_names_what_run_stops_of_each_topic(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     topics = {kind: f"{copying.name}.{kind}" for kind in KINDS}

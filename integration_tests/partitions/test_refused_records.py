@@ -66,7 +66,7 @@ def test_a_record_behind_the_refused_one_waits_over_restarts(make_copying: MakeC
         assert clients.values(clients.read(copying.target, copying.copy)) == [b"before"]
 
 
-@pytest.mark.tier(embedded="default", kafka="full")
+@pytest.mark.tier("full")
 def test_status_and_plan_name_what_only_a_lane_can_find_until_it_is_copied(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     clients.create_topic(copying.target, copying.copy, 1, {"cleanup.policy": "compact"})

@@ -60,7 +60,9 @@ def wrongs(truth: Truth, offset: int, found: OffsetAnswer) -> Iterator[str]:
 
 
 @pytest.mark.tier("default", kafka="full")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", ["repaired", *(pytest.param(case, marks=pytest.mark.tier("full")) for case in ("clean", "lost blocks"))]
+)
 def test_no_offset_skips_a_record(
     case: str, source: BrokerHandle, target: BrokerHandle, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
+from tests.running.users_packages import users_packages
+
 
 class BrokerProcess:
     """`eos-replicate broker` on a data directory; keeps its address, that of its first listener, over restarts."""
@@ -21,7 +23,11 @@ class BrokerProcess:
         """Return when it accepts connections. `stderr`: where its log goes, as in subprocess.Popen."""
         command = [sys.executable, "-m", "cli.main", "broker", "--no-auto-create", "--data-dir", str(self.data_dir)]
         self.process = subprocess.Popen(
-            [*command, "--listen", self.address, *self._options], stdout=subprocess.PIPE, stderr=stderr, text=True
+            [*command, "--listen", self.address, *self._options],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env=users_packages(),
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -46,6 +46,7 @@ def run(directory: Path, minutes: str, *arguments: str) -> tuple[int, dict[str, 
     return done.returncode, entry, (directory / "ran").read_text()
 
 
+@pytest.mark.tier("full")
 def test_each_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     code, entry, ran = run(tmp_path, "0")
     assert (code, ran, entry["passed"], entry["left"]) == (0, "0 ", 1, 5)

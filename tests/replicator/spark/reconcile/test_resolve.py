@@ -112,6 +112,7 @@ def changed(row: Row, **fields: object) -> Row:
     return (*row[:2], *Finding(*row[2:])._replace(**fields))  # type: ignore[arg-type]
 
 
+@pytest.mark.tier("full")
 def test_missing_and_extra_records_with_one_digest_have_moved(spark: SparkSession) -> None:
     others = [missing(4, 2), extra(5, 2, partition=1), missing(1, 3, verdict=verdicts.EXPIRED)]
     others += [missing(2, 3, verdict=verdicts.EXPIRED), extra(9, 3)]
@@ -136,6 +137,7 @@ def test_a_record_with_an_equal_elsewhere_is_not_one_that_was_altered(spark: Spa
     same(spark, found, [missing(4), missing(5, 2), extra(7, 3)])
 
 
+@pytest.mark.tier("full")
 def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
     """The position stands at source offset 60."""
     compacted = [(False, False), (True, True)]
