@@ -74,12 +74,12 @@ class PartitionFold:
             return
         section = placed.section
         ours = section.source_topic_id == self._source_topic_id
-        if section.runs:
+        if section.claims_target:
             self._void(section.first_target)
         if ours:
             self._go_on(section)
         self._claim(section, ours)
-        self._next_target = max(self._next_target, section.first_target + section.records)
+        self._next_target = max(self._next_target, section.target_end)
         if ours:
             self._note(section)
             for column, value in zip(self._ends, (self._next_target, section.after, self._begin), strict=True):
@@ -128,6 +128,7 @@ class PartitionFold:
         while self._target_ends and self._target_ends[-1] > first:
             self._forget_last_end()
         self._next_target, self._begin_target = min(self._next_target, first), min(self._begin_target, first)
+        self._pruned_to = min(self._pruned_to, first)  # where a copy was written the log began at or below
         self._unmapped = [
             one._replace(target_first=min(one.target_first, first), target_end=min(one.target_end, first))
             for one in self._unmapped
@@ -165,6 +166,10 @@ class PartitionFold:
         for first, end in section.runs:
             self._claims.append(target, end - first, first if ours else OTHER_TOPIC)
             target += end - first
+        if section.pruned is not None and section.pruned.ranges:
+            self._pruned_to = max(self._pruned_to, section.target_end)
+            for first, end, copies in section.pruned.ranges if ours else ():
+                self._expire(ExpiredRange(first, end, copies))
 
     def _note(self, section: MapSection) -> None:
         self._aside += [(one.source, one.source + 1) for one in section.aside]

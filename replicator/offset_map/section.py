@@ -16,7 +16,7 @@ from typing import NamedTuple
 from replicator.model.partition import Span
 from replicator.offset_map.varints import OFFSET_MAX
 
-NO_DIGEST, RECORDS_DIGEST = 0, 1
+NO_DIGEST, RECORDS_DIGEST, GROUPED_DIGEST = 0, 1, 255
 DIGEST_BYTES = 16
 PARTITION_MAX = (1 << 31) - 1
 
@@ -36,6 +36,18 @@ class DroppedRecord(NamedTuple):
     rule: int
 
 
+class PrunedCopies(NamedTuple):
+    """What is kept of copies that the target's retention has taken, in place of their runs.
+
+    `ranges`: source offsets [first, end) with so many copies in them, in the order in which they stood; `target_end`:
+    the target offset behind the last one; `sections`: how many sections there were.
+    """
+
+    ranges: tuple[tuple[int, int, int], ...]
+    target_end: int
+    sections: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapSection:
     """What one transaction did to one source partition.
@@ -50,12 +62,13 @@ class MapSection:
         count: records of the partition that were copied since the flow began there, or an operator adopted what the
             target has; what a repair copies isn't counted again.
         digest_kind, digest: RECORDS_DIGEST is blake2b-128 over the canonical bytes of the copies, in their order
-            (`planes.records.digest`), of this transaction alone; NO_DIGEST has none. Kinds that this version doesn't
-            know are kept as they are.
+            (`planes.records.digest`), of this transaction alone; NO_DIGEST has none. GROUPED_DIGEST, in the map's index
+            only, is that of several sections (`page`). Kinds that this version doesn't know are kept as they are.
         runs: source offsets [first, end) of the copies, ascending; offsets between runs are gaps.
         base: the map of the partition begins here, or begins again: nothing is said of what lies below.
         gap: the whole range was skipped by a decision of the operator.
         continued: the partition's next section belongs to the same transaction, and has the digest of both.
+        pruned: in the map's index only: what was copied, and stands on the target no longer. Then there are no runs.
     """
 
     source_topic_id: bytes
@@ -74,6 +87,7 @@ class MapSection:
     base: bool = False
     gap: bool = False
     continued: bool = False
+    pruned: PrunedCopies | None = None
 
     @property
     def records(self) -> int:
@@ -81,14 +95,34 @@ class MapSection:
         return sum(end - first for first, end in self.runs)
 
     @property
+    def pruned_copies(self) -> int:
+        """How many copies there were that are gone."""
+        return sum(copies for _, _, copies in self.pruned.ranges) if self.pruned is not None else 0
+
+    @property
+    def target_end(self) -> int:
+        """The target offset behind its last copy; without one, or -1, as `first_target`."""
+        return self.pruned.target_end if self.pruned is not None else self.first_target + self.records
+
+    @property
+    def claims_target(self) -> bool:
+        """Whether it says that copies stand, or stood, from `first_target` on."""
+        return bool(self.runs) or (self.pruned is not None and bool(self.pruned.ranges))
+
+    @property
+    def transactions(self) -> int:
+        """How many sections of blocks it stands for."""
+        return 1 if self.pruned is None else self.pruned.sections
+
+    @property
     def count_before(self) -> int:
         """What was counted before its transaction."""
-        return self.count if self.repair else self.count - self.records
+        return self.count if self.repair else self.count - self.records - self.pruned_copies
 
     @property
     def repair(self) -> bool:
         """Whether the copies are of records that the position had passed before: they stand behind later ones."""
-        return self.before == self.after and bool(self.runs or self.aside or self.dropped)
+        return self.before == self.after and bool(self.runs or self.aside or self.dropped or self.pruned)
 
     @property
     def source_start(self) -> int:
@@ -121,12 +155,14 @@ class MapSection:
             return f"source offsets out of order, or not in {start} to {self.after}"
         if joined:
             return "two runs that are one"
-        if not repair and self.count < records:
-            return f"{records} copies of {self.count} in all"
+        if not repair and self.count < records + self.pruned_copies:
+            return f"{records + self.pruned_copies} copies of {self.count} in all"
         if self.gap and (self.before == self.after or self.runs or others):
             return "records in a gap"
         if self.runs and not 0 <= self.first_target <= OFFSET_MAX - records:
             return f"{records} copies at target offset {self.first_target}"
+        if self.pruned is not None and (self.runs or not max(self.first_target, 0) <= self.target_end <= OFFSET_MAX):
+            return f"copies that were pruned end at target offset {self.target_end}"
         return ""
 
 

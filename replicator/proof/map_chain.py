@@ -51,6 +51,7 @@ class MapChain:
         breaks: where the chain is broken; `restarts`: how often it begins again below, for a cut or an adoption.
         wrong: what can't be, the first ones; `wrong_in_all`: how many there are.
         voided: how many copies the target has lost by what the map says.
+        pruned: how many copies the target's retention had taken when the map's index was pruned.
     """
 
     position: int
@@ -67,6 +68,7 @@ class MapChain:
     copies: int = 0
     digests: int = 0
     voided: int = 0
+    pruned: int = 0
     restarts: int = 0
     breaks: list[ChainBreak] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -95,16 +97,17 @@ class MapChain:
         if placed[:3] <= self._order:
             self._say(f"a section of generation {placed.generation} follows one of generation {self._order[0]}")
         self._order = placed[:3]
-        self.sections += 1
-        if section.runs:
+        self.sections += section.transactions
+        if section.claims_target:
             self._void(section.first_target)
         self._follow(section)
         self._count(section)
         self.after = section.after
-        self.next_target = max(self.next_target, section.first_target + section.records)
+        self.next_target = max(self.next_target, section.target_end)
         if self.since_ms is not None and commit_ms < self.since_ms:
             return
         self.copies += section.records
+        self.pruned += section.pruned_copies
         self.digests += section.digest_kind != NO_DIGEST
         if section.runs:
             self._claim(section.first_target, section.first_target + section.records)
@@ -113,7 +116,8 @@ class MapChain:
         """Forget all: what was taken so far is not the flow's own."""
         self.firsts, self.ends, self.breaks, self.wrong = array("q"), array("q"), [], []
         self.begun = self.after = self.next_target = -1
-        self.count = self.sections = self.copies = self.digests = self.voided = self.restarts = self.wrong_in_all = 0
+        self.count = self.sections = self.copies = self.digests = self.voided = self.pruned = self.restarts = 0
+        self.wrong_in_all = 0
 
     def _claim(self, first: int, end: int) -> None:
         if self.ends and self.ends[-1] == first:

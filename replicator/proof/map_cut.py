@@ -63,8 +63,8 @@ class MapUpTo:
         if self.since is None or section.before > self._reached:
             self.since = section.before, commit_ms
         self._reached = section.after
-        self.sections += 1
-        self.copies += placed.section.records
+        self.sections += section.transactions
+        self.copies += section.records + section.pruned_copies
 
     def finished(self, stable: int = OFFSET_MAX) -> PartitionMap | None:
         """What can be relied on; None: there is no section. `stable`: see `PartitionFold.finished`."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from heapq import merge
-from typing import Protocol
 
 from kafka_records.batch import CorruptBatch
 from kafka_records.records import decode
@@ -21,6 +20,7 @@ from replicator.model.counting import counted
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.block import NewerBlock, decode_block
+from replicator.offset_map.delivered import TakesSections
 from replicator.offset_map.fold import PlacedSection
 from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.varints import BadBlock
@@ -30,13 +30,6 @@ from replicator.wire.partition_log import PartitionLog
 
 FETCH_BYTES = 256 * 1024
 BLOCK_BYTES_MAX = 16 * 1024 * 1024  # of one batch, decompressed
-
-
-class TakesSections(Protocol):
-    """What is told of one partition's sections."""
-
-    def add(self, placed: PlacedSection, commit_ms: int, /) -> None:
-        """Take the next one, in the order of all of the partition's; `commit_ms`: as of `MapBlock`."""
 
 
 @dataclass(slots=True)

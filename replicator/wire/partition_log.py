@@ -105,6 +105,10 @@ class PartitionLog:
         self._end = self._ask(lambda leader, deadline_s: self._offset(leader, LATEST, deadline_s))
         return self._end
 
+    def stable_end(self) -> int:
+        """The last stable offset: nothing of an open transaction is below it."""
+        return self._ask(lambda leader, deadline_s: self._offset(leader, LATEST, deadline_s, _COMMITTED))
+
     def fetch(self, offset: int, bytes_max: int) -> bytes | None:
         """See `holes.Log`."""
         return self._ask(lambda leader, deadline_s: self._fetch(leader, offset, bytes_max, deadline_s))
@@ -218,10 +222,10 @@ class PartitionLog:
             raise Incident("topic_gone", detail, topic=self._at.topic, partition=self._at.partition)
         self._topic_id = topic_id
 
-    def _offset(self, leader: _Leader, timestamp: int, deadline_s: float) -> int:
-        """What ListOffsets (read_uncommitted) says of one of the special timestamps."""
+    def _offset(self, leader: _Leader, timestamp: int, deadline_s: float, isolation: int = _UNCOMMITTED) -> int:
+        """What ListOffsets says of one of the special timestamps."""
 
-        fields = partial(offset_fields, self._at, leader.epoch, timestamp)
+        fields = partial(offset_fields, self._at, leader.epoch, timestamp, isolation)
         answer = leader.connection.ask("list_offsets", fields, deadline_s)
         doing = f"ask for an offset of {self._at}"
         found = _only(answer.topics, leader, doing)

@@ -24,8 +24,8 @@ def metadata_fields(topic: str, exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def offset_fields(at: Partition, epoch: int, timestamp: int, exchange: Exchange) -> dict[str, Any]:
-    """Which offset has one of the special timestamps, read_uncommitted?"""
+def offset_fields(at: Partition, epoch: int, timestamp: int, isolation: int, exchange: Exchange) -> dict[str, Any]:
+    """Which offset has one of the special timestamps? `isolation`: 1: read_committed, 0: read_uncommitted."""
     partition = made(
         exchange.types.ListOffsetsPartition,
         partition_index=at.partition,
@@ -33,7 +33,7 @@ def offset_fields(at: Partition, epoch: int, timestamp: int, exchange: Exchange)
         timestamp=timestamp,
     )
     topic = exchange.types.ListOffsetsTopic(name=at.topic, partitions=(partition,))
-    return {"replica_id": _CONSUMER, "isolation_level": 0, "timeout": _WAIT, "topics": (topic,)}
+    return {"replica_id": _CONSUMER, "isolation_level": isolation, "timeout": _WAIT, "topics": (topic,)}
 
 
 def fetch_fields(
