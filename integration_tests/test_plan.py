@@ -15,7 +15,7 @@ from cli import main
 from integration_tests.harness.authorizing_kafka import Kafka, World, begun, commit_position, produce, running
 from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
-from replicator.inspect import planning, status
+from replicator.inspect import flow_plan, planning, status
 from replicator.kafka import offset_reader
 from replicator.model import names
 from replicator.model.checkpoint import Position
@@ -47,7 +47,7 @@ def topics_of(flow: Flow, topic: str) -> dict[str, str]:
         }
 
 
-def findings(plan: planning.FlowPlan, kind: str = "") -> list[str]:
+def findings(plan: flow_plan.FlowPlan, kind: str = "") -> list[str]:
     return [f"{it.severity}: {it.message}" for it in plan.findings if kind in ("", it.kind)]
 
 

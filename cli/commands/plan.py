@@ -24,7 +24,7 @@ from cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from replicator.inspect.planning import FlowPlan
+    from replicator.inspect.flow_plan import FlowPlan
 
 EPILOG = """\b
 Examples:

@@ -41,7 +41,8 @@ Examples:
   eos-replicate status -c flows.yaml --check --lag-seconds-max 60
 
 States: in_sync, behind, stalled (something to copy, but the position stands still), source_waits (a transaction at the
-source has been open for long), not_started, waiting (for a cluster or a right), paused, topic_missing, records_lost,
+source has been open for long), not_started, waiting (for a cluster or a right), paused, kept (the
+source topic was deleted, see deleted_topics), topic_missing, records_lost,
 source_truncated, source_recreated, other_source, target_recreated, target_deleted, target_lost_data, position_expired,
 foreign_position, stopped (by any other incident). A line below the table says what was found.
 
@@ -57,7 +58,7 @@ Exit codes:
 GAPS_SHOWN = 5
 COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds": 8, "last commit": 11, "state": 16}
 """Columns of the table with their least widths."""
-_COLOURS = {"in_sync": "green", "behind": "yellow", "not_started": "cyan", "paused": "cyan"}
+_COLOURS = {"in_sync": "green", "behind": "yellow", "not_started": "cyan", "paused": "cyan", "kept": "dim"}
 
 
 @click.command(epilog=EPILOG)
@@ -194,7 +195,7 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
                 f"that has been open at the source since {since}"
             )
     for row in item.partitions:
-        if row.detail and row.state != "paused":  # which is said once for the flow or its topic
+        if row.detail and row.state not in ("paused", "kept"):  # said once for the flow or its topic; of no news
             _show_detail(console, row)
     if item.incident:
         from replicator.model.incident_kinds import advice_for

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from replicator.inspect.status import FlowStatus, PartitionStatus
 
-WELL = frozenset({"in_sync", "behind", "not_started"})
+WELL = frozenset({"in_sync", "behind", "not_started", "kept"})
 """States in which a partition needs nobody: lag has bounds of its own."""
 
 

@@ -166,6 +166,12 @@ class FlowSettings(Frozen):
         description="Partitions added at the source, at start or while the flow runs: copy (the target topic grows "
         "first), or stop all partitions of that topic until somebody decides.",
     )
+    deleted_topics: Literal["stop", "report", "keep"] = Field(
+        default="stop",
+        description="A copied topic that is deleted at the source: stop its partitions until somebody decides, since "
+        "records may have gone with it that were never copied; report it as waiting; or keep the copy without a word. "
+        "The copy and the positions stay in any case, and a topic that is created again under the name stops.",
+    )
     topic_configs: TopicConfigs = Field(default=TopicConfigs(), description="How target topics are created, and kept.")
     sync_acls: bool = Field(
         default=False,

@@ -203,8 +203,13 @@ class Setup:
         self._known |= {name for name, it in found.items() if it != ListedTopic()}
         topics = {self._flow.source.name: [name for name, it in found.items() if it != ListedTopic()]}
         conflicts = routing.topic_conflicts(self._config, self._flow.name, topics, self._cluster_ids)
-        missing = [unknown_source_topic(self._flow, name) for name, it in sorted(found.items()) if it == ListedTopic()]
+        absent = [name for name, it in sorted(found.items()) if it == ListedTopic()]
+        missing = [unknown_source_topic(self._flow, name) for name in absent if not self._may_be_gone(name)]
         return self._with_origins(Listing.of(found, conflicts, missing))
+
+    def _may_be_gone(self, name: str) -> bool:
+        """Whether a topic was there before, and its lanes say what becomes of its positions."""
+        return self._flow.deleted_topics != "stop" and name in self._known
 
     def _with_origins(self, listing: Listing) -> Listing:
         """Where the source has the topics from, by the claims that other flows have there."""

@@ -205,7 +205,7 @@ class StartForecast:
         for target, stored in positions.positions(sorted(gone)).items():
             if isinstance(stored, Stored):
                 source = gone[target]
-                route, decision = Route(source, target, "", ""), source_deleted(source, target, stored)
+                route, decision = Route(source, target, "", ""), source_deleted(self._flow, source, target, stored)
                 found[source] = ExpectedStart(route, stored, unlisted(source), unlisted(target), decision)
         return found
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from replicator.config import Config, Flow, routing
 from replicator.flow.acl_rules import lockouts, wanted_acls
@@ -19,16 +18,17 @@ from replicator.flow.acl_sync import principal
 from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import Listing, config_changes, decide_topics
 from replicator.flow.offsets_topic import check_map_topic, map_topic_of
-from replicator.flow.topic_rules import ConfigChanges, ListedTopic, TopicDecision, needs_claims
+from replicator.flow.topic_rules import ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
+from replicator.inspect.flow_plan import FlowPlan, Kind, PlanFinding, gone_topics, topic_plan
 from replicator.inspect.plan_limits import limit_faults, size_warnings
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.topic_questions import TopicInfo
+from replicator.lane.partition import Reason
 from replicator.model import names
-from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
@@ -37,63 +37,6 @@ from replicator.state.generation import Control
 SOURCE_RIGHTS = ("Describe", "DescribeConfigs", "Read")
 TARGET_RIGHTS = ("Describe", "DescribeConfigs", "Read", "Write")
 GROUP_RIGHTS = ("Describe", "Read")
-Kind = Literal["right", "limit", "topic", "position", "conflict", "cluster"]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanFinding:
-    """Something that would stop the flow or a part of it (`error`), or that its owner should know (`warning`).
-
-    `incident`: the name of the one that `run` would log, of this source topic and partition (-1: of all of them).
-    """
-
-    severity: Literal["error", "warning"]
-    kind: Kind
-    message: str
-    exit_code: int = 4
-    incident: str = ""
-    topic: str = ""
-    partition: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPlan:
-    """One topic of the flow. `configs` are those that a created topic gets; empty for an existing one. Of a topic with
-    action `stop` or `wait` nothing is copied; a finding says why."""
-
-    source: str
-    target: str
-    partitions: int
-    action: Literal["create", "grow", "keep", "stop", "wait"]
-    configs: Mapping[str, str] = field(default_factory=dict)
-    partitions_with_position: int = 0
-    changes: ConfigChanges | None = None
-    """Configs that are to be set on an existing topic (`topic_configs.sync`)."""
-
-
-@dataclass(slots=True)
-class FlowPlan:
-    """The plan of one flow. `unchecked` names rights that no read-only request can prove."""
-
-    flow: str
-    source: str
-    target: str
-    topics: list[TopicPlan] = field(default_factory=list)
-    internal: list[TopicSpec] = field(default_factory=list)
-    acls: list[TopicAcl] = field(default_factory=list)
-    """ACLs that are to be created on target topics (`sync_acls`)."""
-    findings: list[PlanFinding] = field(default_factory=list)
-    unchecked: list[str] = field(default_factory=list)
-
-    def exit_code(self) -> int:
-        """0, or the code with which `run` would end."""
-        codes = {finding.exit_code for finding in self.findings if finding.severity == "error"}
-        return next((code for code in (4, 3, 2) if code in codes), 0)
-
-    def note(self, finding: PlanFinding) -> None:
-        """Add a finding, once."""
-        if finding not in self.findings:
-            self.findings.append(finding)
 
 
 def plan(flow: Flow, config: Config, *, connect_timeout_ms: int) -> FlowPlan:
@@ -142,6 +85,7 @@ class _Planner:
         if not listing.topics:
             self._result.note(PlanFinding("warning", "topic", no_topic(self._flow)))
         self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
+        self._missing(listing)
         self._map()
         targets = self._targets(listing)
         self._topics(listing, targets)
@@ -161,14 +105,20 @@ class _Planner:
         flow = self._flow
         ids = {flow.source.name: source.cluster_id, flow.target.name: target.cluster_id}
         there, listing, origins = list_topics(flow, self._config, self._clusters, ids)
-        for missing in listing.missing:
-            self._found(missing, "topic")
         self._rights(there.values(), SOURCE_RIGHTS, flow.source.name)
         for error in origins.unread.values():  # whoever may not read them isn't kept from copying
             kind: Kind = "right" if isinstance(error, NotAllowed) else "conflict"
             message = f"{error}; whether topics come back over flows of other files is not checked"
             self._result.note(PlanFinding("warning", kind, message))
         return listing
+
+    def _missing(self, listing: Listing) -> None:
+        """Topics that the flow names and that aren't there; of those that were copied, `_positions` says more."""
+        claims = self._claims or Claims({}, ())
+        copied = {claim.source.topic for claim in claims.claims.values()}
+        for missing in listing.missing:
+            if self._flow.deleted_topics == "stop" or missing.topic not in copied:
+                self._found(missing, "topic")
 
     def _targets(self, listing: Listing) -> dict[str, ListedTopic]:
         wanted = [routing.target_topic(self._flow, name) for name in listing.topics if name not in listing.conflicts]
@@ -260,7 +210,7 @@ class _Planner:
             for stopped in (decisions[name].stopped, decisions[name].stopped_beyond):
                 if stopped is not None:
                     self._found(stopped, "conflict" if name in listing.conflicts else "topic")
-            self._result.topics.append(_topic_plan(self._flow, info, decisions[name]))
+            self._result.topics.append(topic_plan(self._flow, info, decisions[name]))
             if target.info is None and target.denied is not None:
                 hidden.append(TopicSpec(routing.target_topic(self._flow, name), info.partitions, -1, {}))
         self._try_create([*(it.create for it in decisions.values() if it.create), *hidden])
@@ -312,6 +262,7 @@ class _Planner:
         self._result.topics = [
             replace(item, partitions_with_position=have[item.source]) for item in self._result.topics
         ]
+        self._result.topics += gone_topics(expected, {item.source for item in self._result.topics})
         if not self._starts:
             return  # what would become of partitions then isn't known
         told = {item.source for item in self._result.topics if item.action in ("stop", "wait")}
@@ -325,7 +276,7 @@ class _Planner:
             name = (
                 it.decision.stopped.name if it.decision.stopped else it.decision.waits[0] if it.decision.waits else ""
             )
-            if name:
+            if name and name != Reason.KEPT:
                 alike.setdefault((at.topic, name), []).append(at)
         for (topic, _), partitions in alike.items():
             decision = expected[partitions[0]].decision
@@ -367,17 +318,6 @@ class _Planner:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _topic_plan(flow: Flow, info: TopicInfo, decision: TopicDecision) -> TopicPlan:
-    item = TopicPlan(info.name, routing.target_topic(flow, info.name), info.partitions, "keep")
-    if decision.stopped is not None:
-        return replace(item, action="stop")
-    if decision.waiting:
-        return replace(item, action="wait")
-    if decision.create is not None:
-        return replace(item, action="create", configs=decision.create.configs)
-    return replace(item, action="grow") if decision.grow else item
 
 
 def _readable(it: ListedTopic) -> bool:

@@ -29,6 +29,7 @@ from replicator.inspect.expected_starts import (
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
 from replicator.inspect.map_incidents import MapIncident, map_incidents
 from replicator.kafka import offset_reader
+from replicator.lane.partition import Reason
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
@@ -51,6 +52,7 @@ State = Literal[
     "not_started",  # no position yet
     "paused",  # an operator has paused it: `detail` says who
     "waiting",  # something that must be known of it can't be asked, or a right is missing: `detail` says what
+    "kept",  # the source topic was deleted, and its copy stays (`deleted_topics: keep`)
     "topic_missing",  # the source topic does not exist
     "records_lost",  # the source deleted records before they were copied
     "source_truncated",  # the source ends before the position
@@ -81,6 +83,8 @@ STATES: Mapping[str, State] = {
     "position_unreadable": "foreign_position",
 }
 """States of partitions that these incidents stop."""
+WAITS: Mapping[Reason, State] = {Reason.GONE: "topic_missing", Reason.KEPT: "kept"}
+"""States of partitions that wait for these reasons; all others are `waiting`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +331,7 @@ def _state(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> State:
     if it.decision.stopped is not None:
         return STATES.get(it.decision.stopped.name, "stopped")
     if it.decision.waits is not None and not it.to_be_made:
-        return "waiting"
+        return WAITS.get(it.decision.waits[0], "waiting")
     if position is None or not isinstance(source, LogEnds):
         return "not_started"
     limit_ms = max(STALLED_MS_MIN, 2 * flow.limits.transaction_timeout_ms, 10 * flow.commit.interval_ms)

@@ -173,7 +173,10 @@ class FactReader:
                 continue
             source = mine[target].source
             if selects(plan.flow, source.topic) and target_topic(plan.flow, source.topic) == target.topic:
-                found.deleted[source] = (Route(source, target, "", ""), source_deleted(source, target, stored))
+                found.deleted[source] = (
+                    Route(source, target, "", ""),
+                    source_deleted(plan.flow, source, target, stored),
+                )
             else:
                 found.kept[target] = stored
         return found

@@ -39,9 +39,13 @@ class Reason(StrEnum):
     TARGET_NOT_READY = "target_not_ready"  # no leader, or too few replicas in sync
     TARGET_SLOW = "target_slow"  # transactions don't end within their timeout
     PAUSED = "paused"  # by an operator, until one resumes it
+    GONE = "source_topic_gone"  # the source topic was deleted, and the flow is to report that (`deleted_topics`)
+    KEPT = "copy_kept"  # the same, and the flow is to keep the copy
 
 
 MISSING = (Reason.SOURCE_MISSING, Reason.TARGET_MISSING)
+DELETED = {"report": Reason.GONE, "keep": Reason.KEPT}
+"""Why partitions wait whose source topic was deleted, by the flow's `deleted_topics`; with any other they stop."""
 
 
 def reason_of(error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> Reason:

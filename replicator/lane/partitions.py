@@ -14,6 +14,7 @@ import structlog
 
 from replicator.incidents import tell_incident
 from replicator.lane.partition import (
+    DELETED,
     MISSING,
     Admitted,
     Copying,
@@ -115,8 +116,8 @@ class Partitions(Mapping[Partition, LanePartition]):
             if now.reason is Reason.NO_ANSWER and self._cluster_away():
                 partition.unlogged = True
                 return
-            reason = now.reason.value
-            self._log.warning("waiting", topic=at.topic, partition=at.partition, reason=reason, detail=now.detail)
+            tell = self._log.info if now.reason is Reason.KEPT else self._log.warning
+            tell("waiting", topic=at.topic, partition=at.partition, reason=now.reason.value, detail=now.detail)
         elif isinstance(now, Copying) and isinstance(before, Waiting | Stopped) and not unlogged:
             self._log.info("copying", topic=at.topic, partition=at.partition)
         elif isinstance(now, Stopped) and not (isinstance(before, Stopped) and _same(before.incident, now.incident)):
@@ -180,13 +181,22 @@ class Partitions(Mapping[Partition, LanePartition]):
     def due(self) -> list[Partition]:
         """List waiting partitions whose cause should be asked about now."""
         now_s = self._now_s()
-        states = [(at, partition.state) for at, partition in self._all.items()]
+        states = [(at, partition.state) for at, partition in self._all.items() if not self._unlisted(partition)]
         return [at for at, state in states if isinstance(state, Waiting) and state.retry_s <= now_s]
+
+    @staticmethod
+    def _unlisted(partition: LanePartition) -> bool:
+        """Tell whether its source topic was deleted before the last listing: the next one tells of another."""
+        return not partition.route.source_topic_id and partition.waits_since(*DELETED.values()) is not None
 
     def missing_for_long(self, at: Partition) -> bool:
         """Tell whether the topic of a waiting partition has been missing for longer than a starting broker takes."""
         since_s = self._all[at].waits_since(*MISSING)
         return since_s is not None and self._now_s() - since_s >= DELETED_AFTER_S
+
+    def deleted(self, at: Partition) -> bool:
+        """Tell whether a partition whose topic is missing waits for no more than that it is created again."""
+        return self._all[at].waits_since(*DELETED.values()) is not None or self.missing_for_long(at)
 
     def publish(self) -> PartitionCounts:
         """Count how many partitions are in which state; `changed` is called if these are other numbers than before."""

@@ -22,6 +22,7 @@ from replicator.lane.memory import Memory
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.own_transactions import OPEN, OwnTransactions
 from replicator.lane.partition import (
+    DELETED,
     MISSING,
     Admit,
     Commits,
@@ -213,7 +214,10 @@ class LaneStart:
             raise NotAllowed(detail, [at])
         if reason is Reason.NO_ANSWER and self._readiness.keep_out([at]):
             return  # a partition without a leader gives none
-        if reason in MISSING and self._partitions.missing_for_long(at):
+        gone = reason is Reason.SOURCE_MISSING and DELETED.get(self._plan.flow.deleted_topics)
+        if gone and self._policy.copies_live and self._partitions.deleted(at):
+            self._partitions.apply(at, Wait(gone, detail))
+        elif reason in MISSING and self._partitions.missing_for_long(at):
             name = "source_topic_deleted" if reason is Reason.SOURCE_MISSING else "target_topic_deleted"
             incident = Incident(name, detail, topic=at.topic, partition=at.partition)
             self._partitions.apply(at, Stop(incident))

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from replicator.lane.partition import Reason, reason_of
+from replicator.config import Flow
+from replicator.lane.partition import DELETED, Reason, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
 from replicator.model.contradictions import compare
@@ -127,9 +128,11 @@ def unreadable(source: Partition, found: Unreadable) -> Incident:
     return Incident(found.incident, found.why, topic=source.topic, partition=source.partition, offset=found.offset)
 
 
-def source_deleted(source: Partition, target: Partition, stored: Stored) -> StartDecision:
+def source_deleted(flow: Flow, source: Partition, target: Partition, stored: Stored) -> StartDecision:
     """Decide over a position whose source topic the flow selects, and which isn't listed any more."""
     why = f"{target} has its position, but the source topic isn't there any more"
+    if isinstance(stored, Position) and flow.deleted_topics in DELETED:
+        return StartDecision(position=stored, waits=(DELETED[flow.deleted_topics], why))
     incident = Incident(
         "source_topic_deleted", why, topic=source.topic, partition=source.partition, offset=stored.offset
     )

@@ -143,6 +143,8 @@ def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:
         return Doing.COPYING, "", ""
     if isinstance(state, Waiting) and state.reason is Reason.PAUSED:
         return Doing.PAUSED, state.reason.value, state.detail
+    if isinstance(state, Waiting) and state.reason is Reason.KEPT:
+        return Doing.GONE, state.reason.value, state.detail
     if isinstance(state, Waiting):
         return Doing.WAITING, state.reason.value, state.detail
     if isinstance(state, Stopped):

@@ -105,6 +105,15 @@ def test_a_new_flow_does_not_start_without_a_topic_that_it_names() -> None:
     assert list(listing.topics) == ["t1"], "the others go on"
 
 
+@pytest.mark.parametrize("does", ["report", "keep"])
+def test_a_named_topic_that_was_copied_and_is_gone_is_left_to_its_lanes(does: str) -> None:
+    made = run_before(plane("t1", topics="[t1, t2, t3]", settings=f"deleted_topics: {does}"), claim("t2"))
+    listing = setup_of(made).begin()
+    assert [it.topic for it in listing.missing] == ["t3"], "which was never there"
+    made = run_before(plane("t1", topics="[t1, t2, t3]"), claim("t2"))
+    assert [it.topic for it in setup_of(made).begin().missing] == ["t2", "t3"]
+
+
 def test_target_topics_are_made_and_routes_carry_their_ids() -> None:
     made = plane()
     setup = setup_of(made)

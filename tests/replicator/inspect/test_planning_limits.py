@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from replicator.config import Flow, load_text
+from replicator.inspect.flow_plan import FlowPlan, PlanFinding
 from replicator.inspect.plan_limits import limit_faults, size_warnings
-from replicator.inspect.planning import FlowPlan, PlanFinding
 from replicator.kafka.topic_questions import TopicInfo
 
 BROKER = {"transaction.max.timeout.ms": "900000", "offsets.retention.minutes": "10080"}

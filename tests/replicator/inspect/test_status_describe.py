@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from cli.commands.status_check import LagBounds, problems
 from replicator.config import Flow, load_text
 from replicator.inspect.expected_starts import ExpectedStart
+from replicator.inspect.flow_plan import gone_topics
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
-from replicator.inspect.status import PartitionStatus, State, Times, describe, with_pause
+from replicator.inspect.status import FlowStatus, PartitionStatus, State, Times, describe, with_pause
 from replicator.lane.plan import LanePlan
-from replicator.lane.start_decision import Facts, decide
+from replicator.lane.start_decision import Facts, decide, source_deleted, unlisted
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position, Stored
 from replicator.model.errors import Incident, ReplicatorError, TopicMissing, Unreachable
@@ -188,6 +190,25 @@ def test_what_cannot_be_asked_of_one_partition_is_shown_there(flow: Flow) -> Non
     ):
         assert (status.state, status.detail) == ("waiting", str(no_leader))
     assert described(flow, committed(90), target=no_leader).lag_records == 10
+
+
+@pytest.mark.parametrize(
+    ("does", "state", "incident"),
+    [("stop", "topic_missing", "source_topic_deleted"), ("report", "topic_missing", ""), ("keep", "kept", "")],
+)
+def test_a_source_topic_that_was_deleted_is_shown_as_the_flow_says(
+    flow: Flow, does: str, state: str, incident: str
+) -> None:
+    flow = flow.model_copy(update={"deleted_topics": does})
+    gone, route = unlisted(SOURCE), Route(SOURCE, COPY, "", "")
+    found = ExpectedStart(route, committed(90), gone, gone, source_deleted(flow, SOURCE, COPY, committed(90)))
+    row = describe(flow, found, Times(), NOW_MS)
+    assert (row.state, row.incident, row.position) == (state, incident, 90)
+    shown = FlowStatus("f", "a", "b", "exactly_once", (row,))
+    assert bool(problems(shown, LagBounds())) is (does != "keep")
+    (planned,) = gone_topics({SOURCE: found}, ["another"])
+    assert (planned.action, planned.partitions, planned.partitions_with_position) == ("gone", 1, 1)
+    assert gone_topics({SOURCE: found}, ["t"]) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replicator.flow.restarts import Stage
-from replicator.lane.partition import Copying, PartitionState
+from replicator.lane.partition import Copying, PartitionState, Reason, Waiting
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures
 from replicator.observe.view import Doing, FlowView, Views
@@ -45,6 +45,14 @@ def test_a_flow_whose_lanes_have_not_decided_yet_is_not_ready(flow: OneFlow) -> 
     assert not flow.now().ready
     flow.states[B] = Copying()
     assert flow.now().ready
+
+
+@pytest.mark.parametrize(("reason", "doing"), [(Reason.GONE, Doing.WAITING), (Reason.KEPT, Doing.GONE)])
+def test_a_deleted_topic_is_shown_as_the_flow_says(flow: OneFlow, reason: Reason, doing: Doing) -> None:
+    flow.states = {A: Copying(), B: Waiting(reason, "it isn't there", 0.0, 1.0)}
+    assert flow.doing() == {A: Doing.COPYING, B: doing}
+    assert flow.now().partitions[1].kind == reason.value
+    assert flow.now().ready is (doing is Doing.GONE)
 
 
 def test_a_partition_that_has_gone_keeps_its_counters_and_keeps_nobody_from_being_ready(flow: OneFlow) -> None:
