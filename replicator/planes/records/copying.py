@@ -22,6 +22,7 @@ from replicator.offset_map.runs import runs_of
 from replicator.planes.contract import ReadPlan
 from replicator.planes.records import digest
 from replicator.planes.records.acks import Acks, AckWatch
+from replicator.planes.records.headers import headers_of
 from replicator.planes.records.message import Record
 from replicator.planes.records.sizes import FRAMING_BYTES_MAX, encoded_bytes
 
@@ -119,7 +120,7 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str
                 run.blocked = _stop(message, "target_timestamp_bounds", why)
             break
         try:
-            headers = message.headers()
+            headers = headers_of(message)
         except (SystemError, UnicodeDecodeError):
             run.blocked = _stop(message, "header_not_carriable", "a header key is not UTF-8")
             break

@@ -23,6 +23,7 @@ from replicator.model.errors import Retriable
 from replicator.model.partition import Partition, Span
 from replicator.planes.contract import ReadStopped, RecordIdentity, WholeRecord
 from replicator.planes.records import digest
+from replicator.planes.records.headers import headers_of
 from replicator.planes.records.message import Record
 
 POLL_RECORDS_MAX = 5_000
@@ -153,7 +154,7 @@ class SpansLeft:
 
 def _whole(record: Record) -> WholeRecord:
     try:
-        headers = tuple(record.headers() or ())
+        headers = tuple(headers_of(record) or ())
     except (SystemError, UnicodeDecodeError):
         headers = None
     return WholeRecord(record.key(), record.value(), record.timestamp()[1], headers)
@@ -163,7 +164,7 @@ def identity(record: Record) -> RecordIdentity:
     """Return the record's digests. One with a header that librdkafka can't return equals none."""
     key, parts = record.key(), list[bytes]()
     try:
-        digest.add_record(parts, record.timestamp()[1], key, record.value(), record.headers())
+        digest.add_record(parts, record.timestamp()[1], key, record.value(), headers_of(record))
         whole = _hashed(b"".join(parts))
     except (SystemError, UnicodeDecodeError):
         whole = b""

@@ -1,0 +1,24 @@
+"""A record's headers as confluent-kafka returns them, or the error that it raises. Called wherever they are read.
+
+`message.headers()` is not to be called by itself. For a header key that isn't UTF-8 the library returns a value and
+leaves an exception set. CPython finds that where a call is checked, and doesn't check those that it has specialised,
+which it does once a line has run some times (3.11 and later): then the exception comes up at another place, or never,
+and with it goes what the headers were.
+"""
+
+from __future__ import annotations
+
+from operator import methodcaller
+
+from replicator.planes.records.message import Record
+
+_called = methodcaller("headers")  # calls by way of C, where every result is checked
+
+
+def headers_of(message: Record) -> list[tuple[str, bytes | None]] | None:
+    """Return a message's headers; None if it has none.
+
+    Raises SystemError or UnicodeDecodeError where the library can't return them.
+    """
+    found: list[tuple[str, bytes | None]] | None = _called(message)
+    return found
