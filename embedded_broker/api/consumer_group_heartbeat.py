@@ -2,9 +2,10 @@
 
 Behaviour: joins, renews the session, reconciles assignments, leaves (epoch -1), or leaves temporarily as a static
 member (-2). The broker assigns, by `uniform` or `range`; patterns of topic names have RE2's syntax, and match topics
-that the member may describe. Answered when its changes are on disk. A group with members of the classic protocol
-accepts none of this one and vice versa, as Kafka with group.consumer.migration.policy=disabled; an empty group changes
-its protocol.
+that the member may describe. Answered when its changes are on disk. A member whose epoch is wrong is told
+FENCED_MEMBER_EPOCH; it stays a member until its session ends, and may join again with epoch 0 and the same id. A group
+with members of the classic protocol accepts none of this one and vice versa, as Kafka with
+group.consumer.migration.policy=disabled; an empty group changes its protocol.
 Version notes: from v1 on the member generates its own id, and may subscribe by a pattern.
 """
 

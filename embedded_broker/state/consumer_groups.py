@@ -355,9 +355,11 @@ def _revocation_timer(member_id: str) -> str:
 def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
     """A member may be one epoch behind if it holds no more than it may: the answer with the new epoch was lost.
 
+    One that was fenced has given up all, and may join again at any time (KAFKA-19233).
+
     Raises HeartbeatRejected.
     """
-    if request.member_epoch == member.epoch:
+    if request.member_epoch in (JOIN_EPOCH, member.epoch):
         return
     missed = request.member_epoch == member.previous_epoch and _within(request.owned, member.assigned)
     if request.member_epoch > member.epoch or not missed:

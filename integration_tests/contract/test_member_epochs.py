@@ -1,11 +1,11 @@
-"""With which of its epochs a member of a consumer group may commit (KIP-1251), by single requests."""
+"""With which of its epochs a member of a consumer group may commit (KIP-1251) and come back, by single requests."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode as E
@@ -39,18 +39,28 @@ class Member:
             self.told = {index for topic in answer.assignment.topic_partitions for index in topic.partitions}
             self.holds |= self.told
 
-    def _beat(self) -> Any:
+    def _beat(self, epoch: int | None = None) -> Any:
         held = [{"topic_id": self._topic_id, "partitions": tuple(sorted(self.holds))}] if self.holds else []
         return self._wire(
             "consumer_group_heartbeat",
             1,
             group_id=self._group,
             member_id=self.member_id,
-            member_epoch=self.epoch,
+            member_epoch=self.epoch if epoch is None else epoch,
             rebalance_timeout=REBALANCE_MS * MILLISECOND,
             subscribed_topic_names=(self._topic,),
             topic_partitions=held,
         )
+
+    def refused(self) -> E:
+        """The error of a heartbeat with a wrong epoch."""
+        answer = self._beat(self.epoch + 1)
+        return cast(E, answer.error_code)
+
+    def join_again(self) -> None:
+        """With its id and epoch 0, holding nothing, as a member does that was fenced."""
+        self.epoch, self.holds, self.told = 0, set(), set()
+        self.beat()
 
     def commit(self, epoch: int, *partitions: int) -> set[E]:
         """The errors of an OffsetCommit with this epoch."""
@@ -103,3 +113,25 @@ def test_a_former_epoch_may_commit_what_the_member_has_had_since(
     assert one.commit(joined, *kept, *gone) == {E.stale_member_epoch}, "all of a request, or nothing"
     assert two.commit(joined, *gone) == {E.stale_member_epoch}, "it got them later"
     assert one.commit(one.epoch, *gone) == {E.none}, "in its present epoch it may commit whatever it names"
+
+
+def test_a_fenced_member_keeps_its_partitions_and_may_join_again_under_its_id(
+    target: BrokerHandle, wire: Wire, unique: Callable[[str], str]
+) -> None:
+    """FENCED_MEMBER_EPOCH ends nothing on the broker's side: KIP-1251, KAFKA-19233."""
+    topic, group = unique("shared"), unique("group")
+    clients.create_topic(target.bootstrap, topic, PARTITIONS)
+    one, two = Member(wire, group, topic), Member(wire, group, topic)
+    until(lambda: len(one.holds) == PARTITIONS, one)
+    joined = one.epoch
+    until(lambda: len(one.told) == PARTITIONS // 2, two, one)
+    kept = sorted(one.told)
+    one.holds = set(one.told)
+    until(lambda: one.epoch > joined and len(two.holds) == len(kept), one, two)
+    assert one.refused() is E.fenced_member_epoch
+    before = one.epoch
+    assert one.commit(joined, *kept) == {E.none}, "it is a member still, and they are its own"
+    assert one.commit(before, *kept) == {E.none}
+    one.join_again()
+    assert (one.epoch, sorted(one.holds)) == (before, kept)
+    assert one.commit(joined, *kept) == {E.none}

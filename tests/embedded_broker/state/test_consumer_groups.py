@@ -14,6 +14,7 @@ from embedded_broker.state.consumer_types import (
     ConsumerGroupConfig,
     ConsumerGroupState,
     ConsumerHeartbeat,
+    MemberState,
     RevocationExpired,
     SessionExpired,
 )
@@ -88,6 +89,35 @@ def test_other_epochs_are_fenced(epoch: int) -> None:
     assert a.beat(member_epoch=epoch).error_code is ErrorCode.fenced_member_epoch
     assert b.beat(member_epoch=1).error_code is ErrorCode.unknown_member_id
     assert log.group.members.epoch == 1
+
+
+@pytest.mark.parametrize("state", MemberState)
+def test_a_fenced_member_may_join_again_under_its_id(state: MemberState) -> None:
+    """KAFKA-19233: it has given up all, so it may come in any state of the broker's."""
+    log = Log(Topics(t=4))
+    a, b = Client(log, "a", "t"), Client(log, "b", "t")
+    a.turn()
+    b.turn()
+    if state is MemberState.UNREVOKED:
+        a.beat()
+    elif state is MemberState.STABLE:
+        settle(a, b)
+    fenced = {MemberState.STABLE: a, MemberState.UNREVOKED: a, MemberState.UNRELEASED: b}[state]
+    member = log.group.members.get(fenced.member_id)
+    assert member is not None
+    assert member.state is state
+    assert member.epoch > 0
+    assert fenced.beat(member_epoch=member.epoch + 1).error_code is ErrorCode.fenced_member_epoch
+    answer = fenced.turn()
+    assert answer.error_code is ErrorCode.none
+    assert answer.member_epoch >= member.epoch
+    assert answer.assignment == fenced.holds, "all that it has, since it holds nothing"
+    assert log.group.validate_commit(fenced.member_id, None, answer.member_epoch, False, 9, fenced.holds) is (
+        ErrorCode.none
+    )
+    settle(a, b)
+    assert (len(a.holds), a.holds | b.holds) == (2, partitions("t", 0, 1, 2, 3))
+    assert len(log.group.members) == 2
 
 
 def test_a_member_that_leaves_frees_its_partitions_for_the_next_heartbeat() -> None:
