@@ -24,6 +24,14 @@ class Ownership:
     error tells at once what memory says, as in Kafka; a crash may take that back, even while it is under way."""
     given_on: int | None = None
     """When another member got the partition, in response to a request that was sent after this had begun."""
+    is_abandoned: bool = False
+    """Whether its member has given it up, while the partition may still be the member's for the broker: until it is
+    another member's, commits of it are right (KIP-1251)."""
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether a commit of it would be a delayed one."""
+        return self.ended is not None or self.is_abandoned
 
 
 @dataclass(eq=False, slots=True)
@@ -102,6 +110,9 @@ class GroupHistory:
     def given(self, member_id: str, partitions: Iterable[TopicPartition], sent: int) -> list[Ownership]:
         """A heartbeat gave a member of a consumer group more partitions.
 
+        A member that has joined again under its id goes on with those that it had abandoned: for the broker they may
+        have been its own all the time.
+
         Args:
             member_id: its id.
             partitions: what it got.
@@ -112,10 +123,19 @@ class GroupHistory:
             for former in self._given[partition]:
                 if former.began < sent and former.member_id != member_id:
                     former.given_on = former.given_on or now
-            ownership = Ownership(member_id, partition, now)
-            self._given[partition].append(ownership)
+            ownership = self._open_one(member_id, partition)
+            ownership.began, ownership.is_abandoned = now, False
             got.append(ownership)
         return got
+
+    def _open_one(self, member_id: str, partition: TopicPartition) -> Ownership:
+        """The member's ownership of a partition of which no end is known, or a new one."""
+        for former in self._given[partition]:
+            if former.member_id == member_id and former.ended is former.given_on is None:
+                return former
+        ownership = Ownership(member_id, partition)
+        self._given[partition].append(ownership)
+        return ownership
 
     def end(self, ownership: Ownership, error_after: int | None = None) -> None:
         """Note that the broker has confirmed that it is over.

@@ -162,7 +162,7 @@ class SimulatedMember(ABC):
 
     async def _commit_late(self) -> None:
         """Send a commit for a partition that it no longer owns, as a delayed request would arrive."""
-        late = [each for each in self._former if each[0].ended is not None]
+        late = [each for each in self._former if each[0].may_be_late]
         if late:
             ownership, epoch, offset = late[-1]
             self._former.remove(late[-1])

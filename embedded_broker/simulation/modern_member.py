@@ -13,7 +13,10 @@ from embedded_broker.simulation.member import DISK_FULL, NONE, REBALANCE_MS, RET
 from embedded_broker.simulation.wire import SimulatedClient
 
 JOIN, LEAVE = 0, -1
-FENCED = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
+MISTAKE_CHANCE, MISTAKE_STEP = 0.02, 7
+"""Of a heartbeat with an epoch that the member doesn't have: no lost response is needed for it to be fenced."""
+WRONG_EPOCH = ErrorCode.fenced_member_epoch
+FENCED = frozenset({WRONG_EPOCH, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
 STALE = frozenset({ErrorCode.stale_member_epoch})
 
 
@@ -26,6 +29,7 @@ class ModernMember(SimulatedMember):
         self._says_all = True
         self._has_changed = False
         self._given_back: list[Ownership] = []
+        self._keeps_id = False
 
     @property
     def instance_id(self) -> str | None:
@@ -38,18 +42,24 @@ class ModernMember(SimulatedMember):
         if self.epoch > JOIN:
             return
         self.release_all()
-        self.member_id = str(UUID(int=self.random.getrandbits(128), version=4))
+        if self._keeps_id:
+            # Its delayed commits would be its own.
+            self._former = [each for each in self._former if each[0].member_id != self.member_id]
+        else:
+            self.member_id = str(UUID(int=self.random.getrandbits(128), version=4))
+        self._keeps_id = False
         self.epoch = JOIN
         while self.epoch == JOIN:
-            try:
-                await self.heartbeat()
-            except MembershipLost:
-                await self.client.pause()
+            await self.heartbeat()
 
     async def heartbeat(self) -> None:
         """See Member."""
         sent, self.crashes_at_send = self.group_history.tick(), self.history.crashes
-        answer = await self.client.call("consumer_group_heartbeat", 1, **self._heartbeat())
+        fields = self._heartbeat()
+        is_mistaken = not self.fault_free and self.epoch > JOIN and self.random.random() < MISTAKE_CHANCE
+        if is_mistaken:
+            fields["member_epoch"] += MISTAKE_STEP
+        answer = await self.client.call("consumer_group_heartbeat", 1, **fields)
         if answer.error_code is NONE:
             if answer.member_epoch > self.epoch:
                 # Not before: who has to give back more still has the epoch, and may commit whatever it names (as in
@@ -61,15 +71,24 @@ class ModernMember(SimulatedMember):
                 await self._follow(answer.assignment, sent)
         elif answer.error_code is DISK_FULL:
             self.history.refused(self.client.now_s, f"{self.name}: a heartbeat gave {answer.error_code.name}")
-        elif answer.error_code in FENCED:
-            self._is_fenced()
         elif answer.error_code not in RETRIABLE:
-            self.unexplained("heartbeat", answer.error_code)
-            self._is_fenced()
+            if self.epoch == JOIN or answer.error_code not in FENCED:
+                self.unexplained("heartbeat", answer.error_code)
+            if is_mistaken:
+                self._given_back.clear()  # the error says nothing of them
+            self._is_fenced(answer.error_code)
 
-    def _is_fenced(self) -> None:
-        """Release all partitions, and join again with another id. Raises MembershipLost."""
-        self._given_back += self.release(list(self.held))
+    def _is_fenced(self, error_code: ErrorCode) -> None:
+        """Release all partitions, and join again. Raises MembershipLost."""
+        released = self.release(list(self.held))
+        if error_code is WRONG_EPOCH:
+            # The broker goes on counting it as a member, with an epoch that it has not heard of: what it had given back
+            # is no longer its own, what it held may be. It may join again under its id (KAFKA-19233), or another one.
+            for ownership in released:
+                ownership.is_abandoned = True
+            self._keeps_id = self.random.random() < 0.5
+        else:
+            self._given_back += released
         self._end_given_back(error_after=self.crashes_at_send)
         self.epoch = -1
         raise MembershipLost
@@ -128,7 +147,7 @@ class ModernMember(SimulatedMember):
     def commit_refused(self, error_code: ErrorCode) -> None:
         """See Member."""
         if error_code in FENCED:
-            self._is_fenced()
+            self._is_fenced(error_code)
         elif error_code not in STALE:  # then the next heartbeat tells the epoch
             self.unexplained("a commit", error_code)
 

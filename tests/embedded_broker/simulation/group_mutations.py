@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -12,6 +13,8 @@ from embedded_broker.simulation.history import ViolationKind
 from embedded_broker.simulation.schedule import WorkloadKind
 from embedded_broker.state import consumer_groups, reconciliation
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
+from embedded_broker.state.consumer_members import ConsumerMember
+from embedded_broker.state.consumer_types import JOIN_EPOCH, HeartbeatRejected, TopicIdPartition
 from embedded_broker.state.group_types import AssignmentStored, HeartbeatExpired
 from embedded_broker.state.groups import Group
 from embedded_broker.state.rebalance import Rebalancing
@@ -40,6 +43,31 @@ def take_commits_of_former_epochs(patch: Patch) -> None:
         return ErrorCode.none if self.members.get(member_id) else ErrorCode.unknown_member_id
 
     patch.setattr(ConsumerGroup, "validate_commit", lenient)
+
+
+@mutation(ViolationKind.STALE_COMMIT)
+def forget_since_when_members_have_partitions(patch: Patch) -> None:
+    def lenient(self: ConsumerMember, epoch: int, partitions: Iterable[TopicIdPartition]) -> bool:
+        return all(each in self.assigned | self.revoking for each in partitions)
+
+    patch.setattr(ConsumerMember, "has_since", lenient)
+
+
+@mutation(ViolationKind.TWO_OWNERS)
+def take_commits_of_former_epochs_for_what_others_have(patch: Patch) -> None:
+    patch.setattr(ConsumerMember, "has_since", lambda *args: True)
+
+
+@mutation(ViolationKind.BROKEN)
+def refuse_fenced_members_that_join_again(patch: Patch) -> None:
+    check = consumer_groups._check_epoch
+
+    def strict(member: Any, request: Any) -> None:
+        if request.member_epoch == JOIN_EPOCH and member.epoch > JOIN_EPOCH:
+            raise HeartbeatRejected(ErrorCode.fenced_member_epoch, "planted")
+        check(member, request)
+
+    patch.setattr(consumer_groups, "_check_epoch", strict)
 
 
 @mutation(ViolationKind.TWO_OWNERS)
