@@ -24,7 +24,7 @@ from kafka_records.records import encode
 from tests.embedded_broker import answers
 
 T = TypeVar("T")
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class Client:
