@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from replicator.lane.partition import TRANSITIONS
+from replicator.model import state_table
 
 BEGIN = "<!-- begin: states, written by `python -m replicator.lane.diagram` -->\n"
 END = "<!-- end: states -->\n"
@@ -21,17 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 def table() -> str:
     """Write the transitions as a Markdown table: a row for each state, a column for each event."""
-    events = list(next(iter(TRANSITIONS.values())))
-    titles = [_word(event) for event in events]
-    lines = ["| | " + " | ".join(titles) + " |", "|---" * (len(events) + 1) + "|"]
-    for state, row in TRANSITIONS.items():
-        cells = [row[event] for event in events]
-        said = [
-            ", ".join([_word(kind), *(effect.name.lower().replace("_", " ") for effect in effects)])
-            for kind, effects in cells
-        ]
-        lines.append(f"| **{_word(state)}** | " + " | ".join(said) + " |")
-    return "\n".join(lines) + "\n"
+    return state_table.markdown(TRANSITIONS, _word, _word, lambda effect: effect.name.lower().replace("_", " "))
 
 
 def _word(named: type) -> str:
@@ -40,8 +31,7 @@ def _word(named: type) -> str:
 
 def written(page: str) -> str:
     """Return `page` with the table as it is now. Raises ValueError where its markers are missing."""
-    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-    return f"{page[:begin]}\n{table()}\n{page[end:]}"
+    return state_table.between(page, BEGIN, END, table())
 
 
 if __name__ == "__main__":
