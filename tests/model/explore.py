@@ -85,11 +85,17 @@ class Explored(Generic[State]):
 
 
 def explore(
-    first: State, steps: Callable[[State], Iterator[Step[State]]], *, states_max: int, keep_edges: bool = False
+    first: State,
+    steps: Callable[[State], Iterator[Step[State]]],
+    *,
+    states_max: int,
+    keep_edges: bool = False,
+    counts: Callable[[str], bool] = lambda label: True,
 ) -> Explored[State]:
     """Visit everything that `steps` reaches from `first`, nearest first, until a step raises Bad.
 
-    Raises TooLarge beyond `states_max`: a model that was cut off proves nothing.
+    `counts` says by its label whether a step is one by which a goal may be reached, see `Explored.stuck`. Raises
+    TooLarge beyond `states_max`: a model that was cut off proves nothing.
     """
     seen: dict[State, int] = {first: 0}
     queue: list[State] = [first]
@@ -105,7 +111,7 @@ def explore(
                     explored.labels.append(label)
                     if known >= states_max:
                         raise TooLarge(f"more than {states_max} states")
-                if keep_edges:
+                if keep_edges and counts(label):
                     heads.append(number)
                     tails.append(known)
         except Bad as bad:
