@@ -1,4 +1,4 @@
-"""A records plane by itself, between the two brokers of the session."""
+"""A plane by itself, between the two brokers of the session: each test runs on `records` and on `batches`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from replicator.config.models import Limits
 from replicator.model import names
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition, Seek
+from replicator.planes.batches_io.budget import FetchBudget
+from replicator.planes.batches_io.plane import BatchesPlane, BatchesSettings
 from replicator.planes.contract import Copied, PollResult, ReadPlan
 from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 
 POLL_S_MAX = 40.0
+FETCHED_BYTES_MAX = 64 * 1024 * 1024
 SOON_S = 20.0  # not after a timeout: a busy machine may stop everything for seconds
 
 
@@ -43,7 +46,7 @@ def make_flow(source: str, target: str, **settings: Any) -> Flow:
 class Driven:
     """A plane with what it said by the way. `copied` is what `read` handed over so far."""
 
-    plane: RecordsPlane
+    plane: RecordsPlane | BatchesPlane
     flow: Flow
     routes: Mapping[Partition, Partition]
     said: list[str]
@@ -76,8 +79,20 @@ class Driven:
 MakePlane = Callable[..., Driven]
 
 
+@pytest.fixture(params=["records", "batches"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Which plane a test runs on."""
+    return str(request.param)
+
+
+def only_records(why: str) -> Callable[[Any], Any]:
+    """Mark a test that holds for the records plane alone, and say `why`."""
+    assert why
+    return pytest.mark.parametrize("engine", ["records"], indirect=True)
+
+
 @pytest.fixture
-def make_plane(source: BrokerHandle, target: BrokerHandle) -> Iterator[MakePlane]:
+def make_plane(source: BrokerHandle, target: BrokerHandle, engine: str) -> Iterator[MakePlane]:
     """Makes fenced planes: `make_plane({source topic: (partitions, target topic)}, ...)`; topics exist already."""
     made: list[Driven] = []
 
@@ -88,6 +103,7 @@ def make_plane(source: BrokerHandle, target: BrokerHandle) -> Iterator[MakePlane
         batch_bytes_max: int = 1_000_000,
         record_bytes_max: int = 1_048_588,
         delivery: Delivery = Delivery.EXACTLY_ONCE,
+        other_engine: bool = False,
     ) -> Driven:
         flow = flow or make_flow(source.bootstrap, target.bootstrap, delivery=delivery)
         routes = {
@@ -95,10 +111,14 @@ def make_plane(source: BrokerHandle, target: BrokerHandle) -> Iterator[MakePlane
             for name, (count, copy) in topics.items()
             for number in range(count)
         }
-        settings = PlaneSettings(flow, names.lane_id(flow.name, 1, 0), 0, routes, batch_bytes_max, record_bytes_max)
+        wanted = (flow, names.lane_id(flow.name, 1, 0), 0, routes, batch_bytes_max, record_bytes_max)
         said: list[str] = []
         lost: list[LostRecords] = []
-        plane = RecordsPlane(settings, said.append, lost.append)
+        plane: RecordsPlane | BatchesPlane
+        if (engine == "records") != other_engine:
+            plane = RecordsPlane(PlaneSettings(*wanted), said.append, lost.append)
+        else:
+            plane = BatchesPlane(BatchesSettings(*wanted, FetchBudget(FETCHED_BYTES_MAX)), said.append)
         made.append(Driven(plane, flow, routes, said, lost))
         plane.fence()
         return made[-1]

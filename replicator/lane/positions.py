@@ -109,6 +109,7 @@ class LanePositions:
         changes = self._stamp(entry.position.evidence, now_ms) | {
             "next_target_offset": done.next_target,
             "digest": done.digest,
+            "digest_kind": done.digest_kind,
             "block_first": done.first_target,
             "block_count": done.records,
         }
@@ -178,6 +179,7 @@ def _extend(at: Partition, position: Position, done: Copied) -> dict[str, Any]:
         "next_target_offset": max(done.next_target, position.evidence.next_target_offset),
         "count": position.evidence.count + done.records,
         "digest": done.digest,
+        "digest_kind": done.digest_kind,
         "block_first": done.first_target,
         "block_count": done.records,
     }

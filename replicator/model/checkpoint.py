@@ -21,7 +21,10 @@ FORMAT_VERSION, WITHOUT_MAP = 2, 1
 """Of a position that names its transaction's block of the offset map, which older versions must not move; of others."""
 KIND = "position"
 METADATA_BYTES_MAX = 4095  # offset.metadata.max.bytes is 4,096, and Kafka 4.3 refuses exactly that many
-DIGEST_KIND = "blake2b-128/records-v1"
+DIGEST_KIND, PAYLOAD_DIGEST_KIND = "blake2b-128/records-v1", "blake2b-128/payloads-v1"
+"""Of what a position's digest is: of canonical bytes of records (`planes.records.digest`), or of batches as they stand
+(`planes.batches_io.digest`). It is that of the last block; one of either kind may follow one of the other."""
+DIGEST_KINDS = frozenset({DIGEST_KIND, PAYLOAD_DIGEST_KIND})
 
 NOBODY = ""
 """Owner of a position that its worker has released at a clean stop, or of a partition without one."""
@@ -48,7 +51,7 @@ class Evidence:
     """What is written beside the offset. Offsets are -1 and ids empty where nothing is known.
 
     `count` and `digest` run over all records of the partition since the flow began; `digest` chains blocks:
-    blake2b-128(previous digest + canonical bytes of the block's records), one block a transaction, and
+    blake2b-128(previous digest + bytes of the block, by its `digest_kind`), one block a transaction, and
     `block_first`/`block_count` say where on the target the last block stands, so a reader can check it. What a repair
     copies again is a block too, but isn't counted again. `committed_ms` is when the position was committed last, also
     where it stood, `moved_ms` when its offset last moved, and `owned_ms` when its owner first committed it (0 where a
@@ -79,6 +82,7 @@ class Evidence:
     map_topic_id: str = ""
     map_partition: int = -1
     map_offset: int = -1
+    digest_kind: str = DIGEST_KIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ def encode(evidence: Evidence) -> str:
     mapped = bool(evidence.map_topic_id)
     packed = {short: getattr(evidence, name) for name, short in _SHORT.items() if mapped or name not in _OF_MAP}
     version = FORMAT_VERSION if mapped else WITHOUT_MAP
-    head = {"v": version, "kind": KIND, "must_understand": True, "dk": DIGEST_KIND}
+    head = {"v": version, "kind": KIND, "must_understand": True, "dk": evidence.digest_kind}
     text = _JSON.encode({**head, **packed})
     if len(text.encode()) > METADATA_BYTES_MAX:
         raise ValueError(f"position metadata of {len(text)} characters is over the broker's {METADATA_BYTES_MAX}")
@@ -185,9 +189,10 @@ def decode(metadata: str) -> Evidence:
         raise BadMetadata(f"no version, kind and must_understand: {metadata[:80]!r}")
     if must and (version > FORMAT_VERSION or kind != KIND):
         raise NewerMetadata(f"metadata of kind {kind!r} and format version {version}, not {FORMAT_VERSION}")
-    if packed.get("dk") != DIGEST_KIND:
-        raise BadMetadata(f"digest kind {packed.get('dk')!r}, this program knows {DIGEST_KIND}")
-    values: dict[str, Any] = {}
+    if packed.get("dk") not in DIGEST_KINDS:
+        known = ", ".join(sorted(DIGEST_KINDS))
+        raise BadMetadata(f"digest kind {packed.get('dk')!r}, this program knows {known}")
+    values: dict[str, Any] = {"digest_kind": packed["dk"]}
     for name, short in _SHORT.items():
         kind = int if _TYPES[name] == "int" else str
         value = packed.get(short, _LATER.get(name))

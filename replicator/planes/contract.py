@@ -1,7 +1,7 @@
 """What a lane asks of a data plane: the least that any plane must do, whatever it carries records with.
 
-Implemented by `records` (confluent-kafka), and by a fake one in the tests. What a lane asks of a cluster
-beside its plane stands in `lane.ports`.
+Implemented by `records` (confluent-kafka), by `batches_io`, and by a fake one in the tests. What a lane asks of a
+cluster beside its plane stands in `lane.ports`.
 
 A plane moves bytes and reports facts; it decides nothing about positions, owners or generations. All calls are made by
 the one thread that owns the lane, and all block at most as long as the flow's named limits say.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from replicator.model.checkpoint import Stored
+from replicator.model.checkpoint import DIGEST_KIND, Stored
 from replicator.model.errors import Abortable, Incident, ReplicatorError
 from replicator.model.partition import Committed, Partition, Seek, Span
 
@@ -45,8 +45,8 @@ class Copied:
     `next_offset` is the next source offset to read. `first_target`/`next_target` bound the acknowledged
     records on the target (-1 without records). `blocked` names the record that stops the partition: all before
     it belong to this transaction, it and all behind it do not. `runs`: the source offsets of the records, in
-    exactly_once, and where only some were asked for. `restamped`: an acknowledgement says that the target replaced the
-    records' timestamps.
+    exactly_once, and where only some were asked for. `digest_kind` as of `Evidence`. `restamped`: an acknowledgement
+    says that the target replaced the records' timestamps.
     """
 
     next_offset: int
@@ -59,6 +59,7 @@ class Copied:
     blocked: Incident | None = None
     runs: list[Span] = field(default_factory=list)
     restamped: bool = False
+    digest_kind: str = DIGEST_KIND
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
+def read_uvarint(data: bytes | bytearray, at: int) -> tuple[int, int]:
     """A number, and where it ends. Raises BadResponse, IndexError."""
     value = 0
     for shift in range(0, 35, 7):
@@ -30,7 +30,7 @@ def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
     raise BadResponse("a number of more than 5 bytes")
 
 
-def count(data: bytes, at: int) -> tuple[int, int]:
+def count(data: bytes | bytearray, at: int) -> tuple[int, int]:
     """How many items an array has; each takes a byte at least. Raises BadResponse, IndexError."""
     length, at = read_uvarint(data, at)
     if length - 1 > len(data) - at:
@@ -38,7 +38,7 @@ def count(data: bytes, at: int) -> tuple[int, int]:
     return max(0, length - 1), at
 
 
-def string(data: bytes, at: int) -> tuple[str, int]:
+def string(data: bytes | bytearray, at: int) -> tuple[str, int]:
     """A string, empty where there is none, and where it ends. Raises BadResponse, IndexError, UnicodeDecodeError."""
     length, at = read_uvarint(data, at)
     end = at + max(0, length - 1)
@@ -47,7 +47,7 @@ def string(data: bytes, at: int) -> tuple[str, int]:
     return data[at:end].decode(), end
 
 
-def skip_tagged(data: bytes, at: int) -> int:
+def skip_tagged(data: bytes | bytearray, at: int) -> int:
     """Where tagged fields end; a client ignores those that it doesn't know. Raises BadResponse, IndexError."""
     tags, at = read_uvarint(data, at)
     for _ in range(tags):

@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
 
 from replicator.kafka import failures
 from replicator.model.errors import Incident, Unreachable, Unsupported
@@ -37,17 +39,36 @@ class ConnectionLost(Unreachable):
     """The broker can't be connected to, or closed the connection: another one may lead the partition by now."""
 
 
+class HandedOver(NamedTuple):
+    """A socket on which the login is done: versions that the broker offers, by API key; finalized features of its
+    cluster; the number of the last request; until when the login holds, monotonic."""
+
+    socket: socket.socket
+    offered: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+    requests: int
+    expires_s: float
+
+
 class Connection:
     """A connection that is ready for requests. Used by one thread; `close` it."""
 
     def __init__(
-        self, address: Address, access: Access, client_id: str, *, deadline_s: float, response_bytes_max: int
+        self,
+        address: Address,
+        access: Access,
+        client_id: str,
+        *,
+        deadline_s: float,
+        response_bytes_max: int,
+        features: bool = False,
     ) -> None:
         """Connects and logs in.
 
         Args:
             deadline_s: by when, on the monotonic clock.
             response_bytes_max: larger responses are refused.
+            features: the cluster's finalized features are asked for, too (ApiVersions 3; Kafka 2.7, KIP-584).
 
         Raises:
             ConnectionLost: nobody answers there, in time.
@@ -67,17 +88,50 @@ class Connection:
         self._expires_s = float("inf")
         key, *versions = protocol.SPOKEN["api_versions"]
         self._offered: dict[int, tuple[int, int]] = {key: (versions[0], versions[1])}
+        self._features: dict[str, int] = {}
         self._socket = self._connect(address, deadline_s)
         try:
-            answer = self.ask("api_versions", lambda _: {}, deadline_s)
-            self._check(answer.error_code, "ask for the versions that it speaks")
-            self._offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+            self._ask_versions(deadline_s, features=features)
             if access.mechanism:
                 self._log_in(deadline_s)
         except BaseException:
             self.close()
             raise
         self._response_bytes_max = response_bytes_max
+
+    def _ask_versions(self, deadline_s: float, *, features: bool) -> None:
+        """Ask for versions. A broker that knows no version 3 of the question answers in version 0, with an error."""
+        answer = self._finalized(deadline_s) if features else None
+        if answer is None:
+            answer = self.ask("api_versions", lambda _: {}, deadline_s, highest=0)
+            self._check(answer.error_code, "ask for the versions that it speaks")
+        self._features = {each.name: each.max_version_level for each in getattr(answer, "finalized_features", ())}
+        self._offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    def _finalized(self, deadline_s: float) -> Any:
+        exchange = protocol.exchange("api_versions", 3)
+        self._requests += 1
+        fields = {"client_software_name": "eos-replicate", "client_software_version": "1"}
+        request = exchange.write(self._requests, self._client_id, fields)
+        try:
+            self._send(len(request).to_bytes(4, "big") + request, deadline_s)
+            frame = self._receive_frame("api_versions", deadline_s)
+        except OSError as error:
+            raise _unreachable(error, f"{self.where}: cannot ask for api_versions") from error
+        if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2, "big"):
+            return None
+        try:
+            correlation_id, answer = exchange.read(frame)
+        except BadResponse as error:
+            raise Unreachable(f"{self.where}: answers with {error}") from error
+        if correlation_id != self._requests:
+            raise Unreachable(f"{self.where}: answers request {correlation_id} instead of {self._requests}")
+        self._check(answer.error_code, "ask for the versions that it speaks")
+        return answer
+
+    def handed_over(self) -> HandedOver:
+        """Give the socket to somebody else, who closes it; nothing else of this connection may be used after that."""
+        return HandedOver(self._socket, self._offered, self._features, self._requests, self._expires_s)
 
     @property
     def expired(self) -> bool:

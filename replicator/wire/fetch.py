@@ -75,7 +75,7 @@ def _by_topic(rows: Iterable[tuple[FetchKey, bytes]]) -> list[bytes]:
     return found
 
 
-def read(data: bytes, at: int, throttled_s: float = 0.0) -> FetchAnswer:
+def read(data: bytes | bytearray, at: int, throttled_s: float = 0.0) -> FetchAnswer:
     """Reads a response from its error on, which stands at `at`. Records stay where they are. Raises BadResponse."""
     try:
         return _read(data, at, throttled_s)
@@ -83,12 +83,12 @@ def read(data: bytes, at: int, throttled_s: float = 0.0) -> FetchAnswer:
         raise BadResponse(f"no FetchResponse: {type(error).__name__}: {error}") from error
 
 
-def _read(data: bytes, at: int, throttled_s: float) -> FetchAnswer:
+def _read(data: bytes | bytearray, at: int, throttled_s: float) -> FetchAnswer:
     code, session_id = _ANSWER.unpack_from(data, at)
     topics, at = count(data, at + _ANSWER.size)
     view, found = memoryview(data), list[FetchedPart]()
     for _ in range(topics):
-        topic_id = data[at : at + _ID_BYTES]
+        topic_id = bytes(data[at : at + _ID_BYTES])
         partitions, at = count(data, at + _ID_BYTES)
         for _ in range(partitions):
             part, at = _part(data, view, topic_id, at)
@@ -100,7 +100,7 @@ def _read(data: bytes, at: int, throttled_s: float) -> FetchAnswer:
     return FetchAnswer(code, session_id, tuple(found), throttled_s)
 
 
-def _part(data: bytes, view: memoryview, topic_id: bytes, at: int) -> tuple[FetchedPart, int]:
+def _part(data: bytes | bytearray, view: memoryview, topic_id: bytes, at: int) -> tuple[FetchedPart, int]:
     index, code, high_watermark, last_stable, log_start = _ANSWERED.unpack_from(data, at)
     aborted, at = count(data, at + _ANSWERED.size)
     ended = list[tuple[int, int]]()
@@ -119,7 +119,7 @@ def _part(data: bytes, view: memoryview, topic_id: bytes, at: int) -> tuple[Fetc
     return part, at
 
 
-def _leader(data: bytes, at: int) -> tuple[int, int, int]:
+def _leader(data: bytes | bytearray, at: int) -> tuple[int, int, int]:
     """What the tagged fields of a partition say of its leader, its epoch, and where they end."""
     leader = epoch = _NONE
     tags, at = read_uvarint(data, at)

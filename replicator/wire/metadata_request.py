@@ -8,14 +8,13 @@ from typing import Any
 
 from replicator.model.errors import Unsupported
 from replicator.wire import metadata_response, protocol
-from replicator.wire.connection import Connection
-from replicator.wire.protocol import made
+from replicator.wire.protocol import Speaks, made
 
 KEPT_TOPICS_MAX = 100
 
 
 def metadata_request(
-    connection: Connection, client_id: str, topics: Sequence[str] | None, *, rights: bool = False
+    connection: Speaks, client_id: str, topics: Sequence[str] | None, *, rights: bool = False
 ) -> bytes:
     """A question for brokers and these topics, or all (None); `rights`: also for what the user may do with them.
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
@@ -27,6 +27,7 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "fetch": (1, 4, 17),  # 4: record batches of format v2; 13: topic ids instead of names
     "list_offsets": (2, 1, 10),
     "metadata": (3, 4, 13),  # 4: a request can leave topics uncreated; 10: topic ids
+    "offset_fetch": (9, 7, 7),  # 7: stable offsets; 8: several groups at a time
     "find_coordinator": (10, 3, 3),  # 4: several keys at a time
     "sasl_handshake": (17, 1, 1),  # 1: tokens travel in SaslAuthenticate
     "api_versions": (18, 0, 0),
@@ -44,6 +45,16 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "describe_transactions": (65, 0, 0),  # Kafka 3.0
 }
 """API key, lowest and highest version, by the API's name in kio."""
+
+
+class Speaks(Protocol):
+    """A connection, as far as those need it who write a request for it."""
+
+    where: str
+    """The broker, for messages."""
+
+    def version(self, api: str, highest: int | None = None) -> int:
+        """The version of `api` that both sides speak, `highest` at most. Raises Unsupported."""
 
 
 _UNREADABLE = (SerialError, struct.error, ArithmeticError, LookupError, TypeError, ValueError)

@@ -14,6 +14,10 @@ from replicator.model.partition import Committed, Partition
 from replicator.wire import protocol
 from replicator.wire.protocol import Exchange, made
 
+METADATA_END = "\0"
+"""Behind the metadata of a committed offset: confluent-kafka (2.16) commits it so, and reads up to it. Without it, what
+is read goes on with whatever stands behind in memory."""
+
 
 class TransactionOf(NamedTuple):
     """Whose transaction it is: -1 for the producer id and epoch before they are given."""
@@ -79,7 +83,7 @@ def _offset(exchange: Exchange, at: Partition, committed: Committed) -> Any:
         exchange.types.TxnOffsetCommitRequestPartition,
         partition_index=at.partition,
         committed_offset=committed.offset,
-        committed_metadata=committed.metadata,
+        committed_metadata=committed.metadata + METADATA_END,
     )
 
 

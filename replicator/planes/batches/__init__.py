@@ -1,1 +1,1 @@
-"""The sans-I/O core of a plane that passes record batches on as they are. Nothing uses it yet."""
+"""The sans-I/O core of the plane that passes record batches on as they are; `planes.batches_io` connects it."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafka_records.batch import MAGIC, BatchHeader, Buffer, CorruptBatch, read_header
-from kafka_records.compression import DecodedTooLarge
+from kafka_records.compression import ZSTD, DecodedTooLarge
 from kafka_records.fetched import OldMessage
 from kafka_records.rebuild import rebuild
 from kafka_records.records import Record, decode
@@ -26,12 +26,13 @@ _TIMES_APART_MAX = 2**63
 class WritableBatch(NamedTuple):
     """A batch as it goes to the target, once `rewrite.rewritten` has given it a producer.
 
-    `runs` are the source offsets of its records, ranges in order.
+    `runs` are the source offsets of its records, ranges in order, and `leader_epoch` is theirs there (-1: unknown).
     """
 
     header: BatchHeader
     data: Buffer
     runs: tuple[Span, ...]
+    leader_epoch: int = -1
 
     @property
     def records(self) -> int:
@@ -42,6 +43,11 @@ class WritableBatch(NamedTuple):
     def next_offset(self) -> int:
         """One past the source offset of its last record."""
         return self.runs[-1][1]
+
+
+def epoch_of(selected: SelectedBatch) -> int:
+    """Return the leader epoch under which a batch was written; -1: its format has none."""
+    return -1 if isinstance(selected.batch, OldMessage) else selected.batch.header.leader_epoch
 
 
 class DecodedRecords(NamedTuple):
@@ -94,36 +100,43 @@ def _within(records: list[Record], spans: Sequence[Span]) -> list[Record]:
     return found
 
 
-def encoded(at: Partition, records: Sequence[Record], codec: int, batch_bytes_max: int) -> list[WritableBatch]:
+def encoded(
+    at: Partition, records: Sequence[Record], codec: int, batch_bytes_max: int, leader_epoch: int = -1
+) -> list[WritableBatch]:
     """Make batches of records with source offsets, of at most `batch_bytes_max` each, by halves where one is larger.
 
-    Raises RecordTooLarge for a record that is larger in a batch of its own.
+    All of them were written under the same leader epoch.
+
+    One that is too large by itself is compressed. Raises RecordTooLarge where it is larger in a batch of its own.
     """
     if not records:
         return []
     times = [record.timestamp_ms for record in records]
     if max(times) - min(times) < _TIMES_APART_MAX:  # else the difference has no room in a record
-        batch = _encoded(records, codec)
+        batch = _encoded(records, codec, leader_epoch)
         if len(batch.data) <= batch_bytes_max:
             return [batch]
+    if len(records) == 1 and not codec:  # the broker counts what is sent
+        return encoded(at, records, ZSTD, batch_bytes_max, leader_epoch)
     if len(records) == 1:
         raise RecordTooLarge(at, records[0].offset, len(batch.data), batch_bytes_max)
     middle, found = len(records) // 2, list[WritableBatch]()
     for half in (records[:middle], records[middle:]):
         try:
-            found += encoded(at, half, codec, batch_bytes_max)
+            found += encoded(at, half, codec, batch_bytes_max, leader_epoch)
         except RecordTooLarge as error:
             error.before[:0] = found
             raise
     return found
 
 
-def _encoded(records: Sequence[Record], codec: int) -> WritableBatch:
+def _encoded(records: Sequence[Record], codec: int, leader_epoch: int) -> WritableBatch:
     numbered = [record._replace(offset=number) for number, record in enumerate(records)]
     first_ms = records[0].timestamp_ms
     plain = BatchHeader(0, 0, -1, MAGIC, 0, codec, len(records) - 1, first_ms, first_ms, -1, -1, -1, len(records))
     data = rebuild(plain, numbered)
-    return WritableBatch(read_header(data), data, tuple(runs_of([record.offset for record in records])))
+    runs = tuple(runs_of([record.offset for record in records]))
+    return WritableBatch(read_header(data), data, runs, leader_epoch)
 
 
 class RecordTooLarge(Exception):

@@ -1,7 +1,7 @@
 """Reads source partitions: whom to ask for what next, and what the answers mean. Sans-I/O, without a clock.
 
 Whoever does the I/O calls `topics` and `looked_up`, `next_check` and `checked`, `next_fetch` and `fetched`, or
-`broker_lost` for a connection, and `take`s what is new before the next fetch. Invariants:
+`broker_lost` for a connection and `too_large` for an answer, and `take`s what is new before the next fetch. Invariants:
 - An offset that isn't there is told, never skipped (invariant 8).
 - Topics are read by the id that the first look-up has given: one that is created again under the name answers nothing.
 - A partition is read under the leader epoch that the client knows, and only once the position's own epoch was found to
@@ -44,10 +44,11 @@ class FetcherSettings:
 
 
 class NumberedFetch(NamedTuple):
-    """A request to one broker. There is one at a time."""
+    """A request to one broker. There is one at a time. `patient`: the broker may wait for something to come."""
 
     number: int
     ask: FetchAsk
+    patient: bool = True
 
 
 @dataclass(slots=True)
@@ -129,6 +130,14 @@ class BatchFetcher:
         found = {number for number, broker in self._brokers.items() if broker.flight is not None or broker.checks}
         found |= {read.leader for _, read in self._due(ReadState.CHECK, now_s)}
         return found | {read.source(now_s) for _, read in self._due(ReadState.READ, now_s)}
+
+    @property
+    def behind(self) -> bool:
+        """Whether there may be more of any partition than was read: its last answer didn't reach its end."""
+        return any(
+            read.state is not ReadState.DONE and not read.at_end and read.failing_since_s is None
+            for read in self._parts.values()
+        )
 
     def wake_s(self, now_s: float) -> float | None:
         """Say when there will be something to ask without an answer coming first; None: never."""
@@ -223,16 +232,33 @@ class BatchFetcher:
         if state.flight is not None or now_s < state.quiet_until_s:
             return None
         parts, wanted = dict[FetchKey, tuple[PartRead, int]](), dict[FetchKey, FetchFrom]()
-        for at, read in self._due(ReadState.READ, now_s):
-            if read.source(now_s) == broker:
-                key = self._ids[at.topic], at.partition
-                parts[key] = read, read.offset
-                wanted[key] = FetchFrom(read.offset, read.leader_epoch, self._settings.part_bytes_max)
+        due = [read for _, read in self._due(ReadState.READ, now_s) if read.source(now_s) == broker]
+        alone = next((read for read in due if read.alone), None)
+        bytes_max = self._settings.part_bytes_max if alone is None else 1  # one batch comes, however large it is
+        for read in due if alone is None else [alone]:
+            key = self._ids[read.at.topic], read.at.partition
+            parts[key] = read, read.offset
+            wanted[key] = FetchFrom(read.offset, read.leader_epoch, bytes_max)
         if not wanted:
             return None
         self._number += 1
         state.flight = _Flight(self._number, parts)
-        return NumberedFetch(self._number, state.session.next_request(wanted))
+        return NumberedFetch(self._number, state.session.next_request(wanted), alone is None)
+
+    def too_large(self, broker: int, why: str, now_s: float) -> None:
+        """Take note that an answer is larger than is taken, which only a batch of that size can make it: its partition
+        is found by asking for one after the other, those with more to read first."""
+        state = self._broker(broker)
+        flight, state.flight = state.flight, None
+        if flight is None:
+            self.broker_lost(broker, why, now_s)
+            return
+        suspects = [read for read, _ in flight.parts.values() if self._parts.get(read.at) is read]
+        state.session.lost()
+        for read in suspects:
+            read.alone = True
+        if len(suspects) == len(flight.parts) == 1:
+            self._fail(suspects[0], self._incident("record_too_large", why, suspects[0]))
 
     def fetched(self, broker: int, number: int, answer: FetchAnswer, now_s: float) -> None:
         """Take the answer to a request. One that isn't waited for any more changes nothing."""
@@ -248,6 +274,8 @@ class BatchFetcher:
                 self._all_again(flight, f"broker {broker} answers no fetch session: {code_name(answer.code)}", now_s)
             return
         state.session_faults = 0
+        if len(flight.parts) == 1:  # a session tells nothing of a partition of which there is nothing new
+            next(iter(flight.parts.values()))[0].alone = False
         for part in answer.parts:
             read, offset = flight.parts[part.key]
             if self._parts.get(read.at) is read and read.state is ReadState.READ and read.offset == offset:
@@ -281,7 +309,7 @@ class BatchFetcher:
         if found.refused is not None:
             self._fail(read, found.refused)
             return
-        at_end = 0 <= part.last_stable <= read.offset
+        at_end = read.at_end = 0 <= part.last_stable <= read.offset
         if at_end or read.reached:
             news.ends[at] = read.stands
         if read.reached:

@@ -2,7 +2,8 @@
 
 A produce request has one batch of a partition, so small batches one by one cost a request each. They are collected
 until there is enough for a request, or the source is drained, and encoded as one. Invariant: a batch is merged only
-with neighbours of the same codec and kind of timestamps, so nothing of a record depends on what it was merged with.
+with neighbours of the same codec, kind of timestamps and leader epoch, so nothing of a record depends on what it was
+merged with.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kafka_records.records import Record
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.planes.batches.committed import SelectedBatch, corrupt
-from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, wanted_records
+from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, epoch_of, wanted_records
 from replicator.planes.batches.old_messages import RECORD_OBJECT_BYTES
 from replicator.planes.batches.rewrite import why_decoded
 
@@ -91,6 +92,7 @@ class BatchMerger:
             merged.batches.append(passed)
             return
         collected, codec, size, stop = list[Record](), 0, 0, None
+        epoch = epoch_of(waiting[0]) if waiting else -1
         for selected in waiting:
             try:
                 codec, records = wanted_records(selected, self._limits.decoded_bytes_max)
@@ -99,21 +101,20 @@ class BatchMerger:
                 break
             further = sum(RECORD_OBJECT_BYTES + len(each.key or b"") + len(each.value or b"") for each in records)
             if size + further > self._limits.decoded_bytes_max:
-                self._encode_into(merged, collected, codec)
+                self._encode_into(merged, collected, codec, epoch)
                 collected, size = [], 0
             collected += records
             size += further
-        self._encode_into(merged, collected, codec)
+        self._encode_into(merged, collected, codec, epoch)
         merged.refused = merged.refused or stop
 
-    def _encode_into(self, merged: Merged, records: list[Record], codec: int) -> None:
+    def _encode_into(self, merged: Merged, records: list[Record], codec: int, epoch: int) -> None:
         if merged.refused is not None:
             return
         limits = self._limits
         try:
-            merged.batches += encoded(
-                self._at, records, codec if limits.codec is None else limits.codec, limits.batch_bytes_max
-            )
+            codec = codec if limits.codec is None else limits.codec
+            merged.batches += encoded(self._at, records, codec, limits.batch_bytes_max, epoch)
         except RecordTooLarge as error:
             merged.batches += error.before
             merged.refused = error.incident
@@ -125,12 +126,12 @@ class BatchMerger:
         return corrupt(at, error, offset)
 
 
-def _kind(selected: SelectedBatch) -> tuple[int, int, bool]:
-    """Tell batches apart that aren't merged with each other: format, codec, kind of timestamps."""
+def _kind(selected: SelectedBatch) -> tuple[int, int, bool, int]:
+    """Tell batches apart that aren't merged with each other: format, codec, kind of timestamps, leader epoch."""
     batch = selected.batch
     if isinstance(batch, OldMessage):
-        return batch.data[16], batch.data[17] & 0x07, bool(batch.data[17] & 0x08)
-    return 2, batch.header.compression, batch.header.is_log_append_time
+        return batch.data[16], batch.data[17] & 0x07, bool(batch.data[17] & 0x08), -1
+    return 2, batch.header.compression, batch.header.is_log_append_time, batch.header.leader_epoch
 
 
 def _passed(selected: SelectedBatch, batch_bytes_max: int) -> WritableBatch | None:
@@ -140,4 +141,5 @@ def _passed(selected: SelectedBatch, batch_bytes_max: int) -> WritableBatch | No
         return None
     if why_decoded(batch.header, batch_bytes_max) is not None:
         return None
-    return WritableBatch(batch.header, batch.data, ((batch.first_offset, batch.last_offset + 1),))
+    runs = ((batch.first_offset, batch.last_offset + 1),)
+    return WritableBatch(batch.header, batch.data, runs, batch.header.leader_epoch)

@@ -28,7 +28,9 @@ class ReadState(Enum):
 @dataclass(slots=True)
 class PartRead:
     """`epoch`: leader epoch of the last batch before `offset` (-1: unknown). `nearer`: the replica that the leader has
-    named (KIP-392; -1: none), until `nearer_until_s`; none is taken before `leader_only_until_s`."""
+    named (KIP-392; -1: none), until `nearer_until_s`; none is taken before `leader_only_until_s`. `at_end`: its last
+    answer left nothing committed behind. `alone`: it is asked for by itself, because an answer was too large.
+    """
 
     at: Partition
     plan: ReadPlan
@@ -43,6 +45,8 @@ class PartRead:
     leader_only_until_s: float = 0.0
     not_before_s: float = 0.0
     failing_since_s: float | None = None
+    at_end: bool = False
+    alone: bool = False
     _again_s: float = _AGAIN_S
 
     def __post_init__(self) -> None:

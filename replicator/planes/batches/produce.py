@@ -5,7 +5,7 @@ Used by `session`. A produce request has one batch of each partition at most. In
 - At most five requests are in flight to a broker: it remembers so many batches of a producer, to tell a repeated one.
 - What is sent again goes behind nothing that came after it: a partition with a batch to repeat sends nothing until all
   its requests under way are answered or lost.
-- Acknowledged batches of a transaction stand one behind the other on the target.
+- Acknowledged batches of a transaction stand one behind the other on the target, but where others write, too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_records.batch import SEQUENCES
 from replicator.model.partition import Partition, Span
+from replicator.offset_map.runs import add_runs
 from replicator.planes.batches.answer_classes import AnswerClass, TxnApi, classify_answer
 from replicator.planes.batches.decoding import WritableBatch
 from replicator.planes.batches.rewrite import ProducerIdentity, rewritten
@@ -46,21 +47,26 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceAnswer(NamedTuple):
-    """What a broker says of one partition; `append_time_ms` is -1 where the records keep their times."""
+    """What a broker says of one partition; `append_time_ms` is -1 where the records keep their times. `bad_records`:
+    places of refused records in the batch, where it names them (KIP-467); `detail`: its text."""
 
     code: int
     base_offset: int = -1
     append_time_ms: int = -1
+    bad_records: tuple[int, ...] = ()
+    detail: str = ""
 
 
 class ProduceVerdict(NamedTuple):
-    """What an answer means for one partition: anything but DONE. `offset` is the first source offset of the batch."""
+    """What an answer means for one partition: anything but DONE. `offset` is the first source offset of the batch.
+    `suspects`: source offsets of the records of which one at least was refused."""
 
     at: Partition
     answer_class: AnswerClass
     code: int
     offset: int
     detail: str = ""
+    suspects: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -97,6 +103,7 @@ class _Lane:
     next_sequence: int = 0
     order: deque[_Entry] = field(default_factory=deque)
     broker: int = -1
+    shared: bool = False
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
 
     def sendable(self, broker: int) -> _Entry | None:
@@ -120,9 +127,10 @@ class ProduceQueue:
         self._producer = ProducerIdentity(-1, -1)
         self._number = 0
 
-    def add(self, at: Partition, batch: WritableBatch) -> None:
-        """Add the next batch of a partition."""
+    def add(self, at: Partition, batch: WritableBatch, *, shared: bool = False) -> None:
+        """Add the next batch of a partition. `shared`: others write there, too, so its batches may stand apart."""
         lane = self._lanes.setdefault(at, _Lane())
+        lane.shared = lane.shared or shared
         lane.order.append(_Entry(batch, lane.next_sequence))
         lane.next_sequence = (lane.next_sequence + batch.records) % SEQUENCES
 
@@ -137,7 +145,7 @@ class ProduceQueue:
             bytes_min: nothing is sent below; 0 where nothing more is to come.
             bytes_max: nothing is added above.
         """
-        if sum(1 for each in self._in_flight.values() if each.broker == broker) >= self._in_flight_max:
+        if self.in_flight(broker) >= self._in_flight_max:
             return None
         chosen: list[tuple[Partition, _Entry]] = []
         size = 0
@@ -201,7 +209,8 @@ class ProduceQueue:
             entry.uncertain = True
         if answer.code == ErrorCode.out_of_order_sequence_number and _follows_another(lane, place):
             class_ = AnswerClass.RETRY  # the one before it isn't there yet
-        return ProduceVerdict(at, class_, answer.code, first)
+        suspects = _suspects(entry.batch, answer) if class_ is AnswerClass.REFUSED else ()
+        return ProduceVerdict(at, class_, answer.code, first, answer.detail, suspects)
 
     def _advance(self, at: Partition, lane: _Lane) -> ProduceVerdict | None:
         """Count what is acknowledged up to the first that isn't."""
@@ -210,7 +219,7 @@ class ProduceQueue:
             entry = lane.order[0]
             answer, batch = entry.answer, entry.batch
             assert answer is not None
-            if found.next_target not in (-1, answer.base_offset):
+            if not lane.shared and found.next_target not in (-1, answer.base_offset):
                 entry.uncertain = True
                 detail = f"acknowledged at offset {answer.base_offset}, and {found.next_target} comes next"
                 return ProduceVerdict(at, AnswerClass.REWIND, answer.code, batch.runs[0][0], detail)
@@ -219,13 +228,24 @@ class ProduceQueue:
             found.next_target = answer.base_offset + batch.records
             found.records += batch.records
             found.restamped = found.restamped or answer.append_time_ms >= 0
-            found.runs += batch.runs
+            add_runs(found.runs, batch.runs)
         return None
 
     @property
     def acknowledged(self) -> dict[Partition, Acknowledged]:
         """What the target has in this transaction."""
         return {at: lane.acknowledged for at, lane in self._lanes.items() if lane.acknowledged.records}
+
+    @property
+    def unacknowledged(self) -> dict[Partition, int]:
+        """Bytes that aren't acknowledged, by partition."""
+        return {
+            at: sum(len(entry.batch.data) for entry in lane.order) for at, lane in self._lanes.items() if lane.order
+        }
+
+    def in_flight(self, broker: int) -> int:
+        """Count the requests to a broker that aren't answered."""
+        return sum(1 for each in self._in_flight.values() if each.broker == broker)
 
     @property
     def waiting(self) -> bool:
@@ -256,3 +276,14 @@ class ProduceQueue:
 
 def _follows_another(lane: _Lane, place: int) -> bool:
     return any(lane.order[before].stage is not _Stage.DONE for before in range(place))
+
+
+def _suspects(batch: WritableBatch, answer: ProduceAnswer) -> tuple[int, ...]:
+    """Return the source offset of the first record that was named, or of all of them."""
+    named = min((place for place in answer.bad_records if 0 <= place < batch.records), default=-1)
+    left = named
+    for first, end in batch.runs if named >= 0 else ():
+        if left < end - first:
+            return (first + left,)
+        left -= end - first
+    return tuple(offset for first, end in batch.runs for offset in range(first, end))

@@ -59,7 +59,8 @@ class SendTxn(NamedTuple):
 
 
 class TxnFailure(NamedTuple):
-    """What went wrong, by which answer; `at` is the target partition and `offset` the source offset, where known."""
+    """What went wrong, by which answer; `at` are target partitions and `offset` is the source offset, where known.
+    `suspects` as of `ProduceVerdict`."""
 
     answer_class: AnswerClass
     api: TxnApi
@@ -67,6 +68,7 @@ class TxnFailure(NamedTuple):
     at: frozenset[Partition] = frozenset()
     offset: int = -1
     detail: str = ""
+    suspects: tuple[int, ...] = ()
 
 
 class MustAbort(NamedTuple):
@@ -113,6 +115,15 @@ class TransactionalSession:
         return not self._queue.waiting
 
     @property
+    def unacknowledged(self) -> dict[Partition, int]:
+        """Bytes that aren't acknowledged, by target partition."""
+        return self._queue.unacknowledged
+
+    def in_flight(self, broker: int) -> int:
+        """Count the produce requests to a broker that aren't answered."""
+        return self._queue.in_flight(broker)
+
+    @property
     def settled(self) -> bool:
         """Whether nothing is under way that may still be written. In V1 an abort before that ends the session: the
         batch would come behind the marker, under an epoch that goes on."""
@@ -122,10 +133,10 @@ class TransactionalSession:
         """Begin with InitProducerId. The plane has read nothing yet (invariant 1)."""
         return self._happen(TxnEvent.START)
 
-    def write(self, at: Partition, batch: WritableBatch) -> list[TxnEffect]:
-        """Take the next batch of a target partition into the transaction."""
+    def write(self, at: Partition, batch: WritableBatch, *, shared: bool = False) -> list[TxnEffect]:
+        """Take the next batch of a target partition into the transaction; `shared` as of `ProduceQueue.add`."""
         effects = self._happen(TxnEvent.WRITE)
-        self._queue.add(at, batch)
+        self._queue.add(at, batch, shared=shared)
         return effects + self._announce({at})
 
     def next_produce(
@@ -174,6 +185,7 @@ class TransactionalSession:
                 frozenset({verdict.at}),
                 verdict.offset,
                 verdict.detail,
+                verdict.suspects,
             )
             effects += self._failed(failure)
         return effects

@@ -40,6 +40,7 @@ def sample(api: str, version: int) -> bytes:
             ]
         },
         "api_versions": leader.answer_api_versions(None),
+        "offset_fetch": {"topics": [{"name": "t", "partitions": [one | {"committed_offset": 3, "metadata": "m"}]}]},
         "find_coordinator": {"error_code": 0, "error_message": None, "node_id": 1, "host": "h", "port": 9092},
         "describe_cluster": {"cluster_id": "c", "brokers": [{"broker_id": 1, "host": "h", "port": 9092, "rack": None}]},
         "describe_producers": {"topics": [{"name": "t", "partitions": [one | {"active_producers": [{}]}]}]},

@@ -72,7 +72,7 @@ def test_offsets_are_committed_for_a_group_without_members(api: str, version: in
         for topic in found.topics
         for each in topic.partitions
     }
-    assert rows == OFFSETS
+    assert rows == {at: (offset, f"{metadata}\0") for at, (offset, metadata) in OFFSETS.items()}
     assert (getattr(found, "generation_id", -1), getattr(found, "member_id", "")) == (-1, "")
 
 

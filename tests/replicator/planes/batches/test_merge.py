@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import resource
 from collections.abc import Sequence
 
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.tier("default")
 
 AT = Partition("orders", 3)
 MIB = 2**20
+NOISE = random.Random(1).randbytes(5_000)
 
 
 def merged(
@@ -128,7 +130,7 @@ def test_batches_of_other_kinds_are_not_merged(first: bytes, second: bytes) -> N
 
 
 def test_a_large_batch_is_split_and_a_single_record_over_the_limit_is_named() -> None:
-    values = [b"x" * 100] * 5 + [b"y" * 5_000] + [b"z"] * 3
+    values = [b"x" * 100] * 5 + [NOISE[:5_000]] + [b"z"] * 3
     made = by_aiokafka([Record(0, 5, None, value) for value in values])
     stamp(made, 40, EPOCH)
     batches, refused = merged(selected(made, at(49)), MergeLimits(1_000))
@@ -137,6 +139,13 @@ def test_a_large_batch_is_split_and_a_single_record_over_the_limit_is_named() ->
     assert (refused.name, refused.offset, refused.topic, refused.partition) == ("record_too_large", 45, *AT)
     batches, refused = merged(selected(made), MergeLimits(5_200))
     assert (written(batches), refused) == (decode(made), None)
+
+
+def test_a_record_that_is_too_large_by_itself_is_compressed() -> None:
+    made = by_aiokafka([Record(0, 5, None, value) for value in (b"x", b"y" * 5_000, b"z")])
+    batches, refused = merged(selected(made), MergeLimits(1_000))
+    assert (written(batches), refused) == (decode(made), None)
+    assert [batch.header.compression for batch in batches] == [0, ZSTD, 0]
 
 
 def test_times_that_are_too_far_apart_for_one_batch_stay() -> None:
@@ -152,7 +161,7 @@ def test_times_that_are_too_far_apart_for_one_batch_stay() -> None:
 
 def test_after_a_refusal_nothing_else_is_taken() -> None:
     merger = BatchMerger(AT, MergeLimits(120, enough_bytes=1))
-    (too_large, next_) = selected(at(0, 1, value=b"x" * 200), at(1))
+    (too_large, next_) = selected(at(0, 1, value=NOISE[:200]), at(1))
     refused = merger.take(too_large).refused
     assert refused is not None
     assert merger.take(next_) == merger.drain()

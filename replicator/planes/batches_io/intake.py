@@ -1,0 +1,217 @@
+"""From what was fetched to what is written, for the partitions of one lane: in order, as much as is wanted. No I/O.
+
+Used by `plane`. Invariant: the end of a partition is told only once all that stands before it was handed over, and what
+stops a partition only once all before that was: a position may go as far and no further.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kafka_records.batch import CorruptBatch
+from kafka_records.compression import DecodedTooLarge
+from kafka_records.fetched import OldMessage
+from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.partition import Partition, Seek
+from replicator.model.timestamps import UNBOUNDED, TimestampBounds
+from replicator.planes.batches.committed import SelectedBatch, corrupt
+from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, epoch_of, wanted_records
+from replicator.planes.batches.fetcher import FetchedNews
+from replicator.planes.batches.merge import BatchMerger, Merged, MergeLimits
+from replicator.planes.contract import ReadPlan
+
+_BLOCKING = frozenset({"source_corrupt"})
+"""Incidents of what was read: all before that goes on its way first."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """`waiting`: what was fetched, and what stops the partition behind that."""
+
+    merger: BatchMerger
+    flush_every: int
+    waiting: deque[SelectedBatch | Incident] = field(default_factory=deque)
+    end: Seek | None = None
+    blocked: Incident | None = None
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was handed over in one call: records at most, fetched bytes."""
+
+    records: int = 0
+    bytes: int = 0
+    failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
+
+
+Write = Callable[[Partition, WritableBatch], None]
+
+
+class Intake:
+    """Of one lane, from one seek to the next."""
+
+    def __init__(
+        self,
+        limits: MergeLimits,
+        timestamps: Mapping[Partition, TimestampBounds],
+        targets: Mapping[Partition, Partition],
+    ) -> None:
+        """`timestamps`: which the target takes; `targets`: where records of each source partition go."""
+        self._limits, self._timestamps, self._targets = limits, timestamps, targets
+        self._parts: dict[Partition, _Part] = {}
+        self.ends: dict[Partition, Seek] = {}
+        """Partition ends that were reached since the last seek."""
+
+    def seek(self, plans: Mapping[Partition, ReadPlan]) -> None:
+        """Forget all, and expect these partitions."""
+        self._parts = {at: _Part(BatchMerger(at, self._limits), plan.flush_every) for at, plan in plans.items()}
+        self.ends = {}
+
+    def add(self, news: FetchedNews) -> dict[Partition, ReplicatorError]:
+        """Take what was fetched; return the partitions that can't be read, for causes that aren't in the log."""
+        for at, batches in news.selected.items():
+            self._parts[at].waiting.extend(batches)
+        for at, end in news.ends.items():
+            self._parts[at].end = end
+        failed: dict[Partition, ReplicatorError] = {}
+        for at, error in news.failed.items():
+            if isinstance(error, Incident) and error.name in _BLOCKING:
+                self._parts[at].waiting.append(error)
+            else:
+                failed[at] = error
+        return failed
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything was fetched that isn't handed over."""
+        return any(part.waiting for part in self._parts.values())
+
+    @property
+    def merging(self) -> bool:
+        """Whether small batches wait for others."""
+        return any(part.merger.waiting_bytes for part in self._parts.values())
+
+    def blocked(self) -> dict[Partition, Incident]:
+        """Return what stops partitions, behind all that was handed over."""
+        return {at: part.blocked for at, part in self._parts.items() if part.blocked is not None}
+
+    def take(self, records_max: int, write: Write, flush: Callable[[], None], full: Callable[[], bool]) -> Taken:
+        """Hand over batches until so many records are reached, a batch of each partition in turn, or it is `full`.
+
+        A batch is not divided, so there may be more; one is taken at least. `flush` waits for acknowledgements.
+        """
+        taken = Taken()
+        turn = deque((at, part) for at, part in self._parts.items() if part.waiting)
+        while turn and taken.records < records_max and not full():
+            at, part = turn.popleft()
+            first = part.waiting.popleft()
+            if isinstance(first, Incident):
+                self._block(at, part, first, write)
+            else:
+                taken.records += _records(first)
+                taken.bytes += len(first.batch.data)
+                self._hand_over(at, part, first, write, flush)
+            if part.blocked is not None:
+                taken.bytes += sum(len(each.batch.data) for each in part.waiting if isinstance(each, SelectedBatch))
+                part.waiting.clear()
+            elif part.waiting:
+                turn.append((at, part))
+        for at, part in self._parts.items():
+            if part.end is not None and not part.waiting:
+                self._reach(at, part, write)
+        return taken
+
+    def _hand_over(
+        self, at: Partition, part: _Part, selected: SelectedBatch, write: Write, flush: Callable[[], None]
+    ) -> None:
+        within, refused = self._within_bounds(at, selected)
+        if within is not None and part.flush_every:
+            self._in_portions(at, part, within, write, flush)
+        elif within is not None:
+            self._write(at, part, part.merger.take(within), write)
+        if refused is not None and part.blocked is None:
+            self._block(at, part, refused, write)
+
+    def _write(self, at: Partition, part: _Part, merged: Merged, write: Write) -> None:
+        for batch in merged.batches:
+            write(at, batch)
+        if merged.refused is not None:
+            part.blocked = part.blocked or merged.refused
+
+    def _block(self, at: Partition, part: _Part, incident: Incident, write: Write) -> None:
+        self._write(at, part, part.merger.drain(), write)
+        part.blocked = part.blocked or incident
+
+    def _reach(self, at: Partition, part: _Part, write: Write) -> None:
+        """Tell the end of a partition, of which nothing waits any more."""
+        end, part.end = part.end, None
+        self._write(at, part, part.merger.drain(), write)
+        if part.blocked is None and end is not None:
+            self.ends[at] = end
+
+    def drain(self, write: Write) -> None:
+        """Hand over the small batches that wait for others."""
+        for at, part in self._parts.items():
+            if part.merger.waiting_bytes:
+                self._write(at, part, part.merger.drain(), write)
+
+    def _in_portions(
+        self, at: Partition, part: _Part, selected: SelectedBatch, write: Write, flush: Callable[[], None]
+    ) -> None:
+        """Write a few records at a time, each acknowledged before the next: see `ReadPlan.flush_every`."""
+        try:
+            codec, records = wanted_records(selected, self._limits.decoded_bytes_max)
+        except CorruptBatch:
+            self._write(at, part, part.merger.take(selected), write)  # tells what is wrong with it
+            self._write(at, part, part.merger.drain(), write)
+            return
+        codec = codec if self._limits.codec is None else self._limits.codec
+        for first in range(0, len(records), part.flush_every):
+            portion = records[first : first + part.flush_every]
+            try:
+                batches = encoded(at, portion, codec, self._limits.batch_bytes_max, epoch_of(selected))
+            except RecordTooLarge as error:
+                self._write(at, part, Merged(error.before, error.incident), write)
+                return
+            self._write(at, part, Merged(batches), write)
+            flush()
+
+    def _within_bounds(self, at: Partition, selected: SelectedBatch) -> tuple[SelectedBatch | None, Incident | None]:
+        """Return what of a batch stands before the first record whose timestamp the target refuses, and why it does.
+
+        Records are looked at one by one only where the header doesn't say enough.
+        """
+        bounds = self._timestamps.get(at, UNBOUNDED)
+        if not bounds.bounded:
+            return selected, None
+        now_ms = time.time_ns() // 1_000_000
+        earliest_ms, latest_ms = bounds.around(now_ms)
+        batch = selected.batch
+        if earliest_ms <= 0 and not isinstance(batch, OldMessage) and batch.header.max_timestamp <= latest_ms:
+            return selected, None
+        try:
+            records = wanted_records(selected, self._limits.decoded_bytes_max).records
+        except DecodedTooLarge:
+            return selected, None  # the merger tells it
+        except CorruptBatch as error:
+            return None, corrupt(at, error, selected.wanted[0][0])
+        for record in records:
+            if record.timestamp_ms >= 0 and (
+                why := bounds.refusal(record.timestamp_ms, now_ms, self._targets[at].topic)
+            ):
+                wanted = tuple(
+                    (first, min(end, record.offset)) for first, end in selected.wanted if first < record.offset
+                )
+                before = SelectedBatch(batch, wanted, whole=False) if wanted else None
+                where = {"topic": at.topic, "partition": at.partition, "offset": record.offset}
+                return before, Incident("target_timestamp_bounds", why, **where)  # type: ignore[arg-type]
+        return selected, None
+
+
+def _records(selected: SelectedBatch) -> int:
+    """Count the records of a batch that are wanted, at most."""
+    spanned = sum(end - first for first, end in selected.wanted)
+    return spanned if isinstance(selected.batch, OldMessage) else min(spanned, selected.batch.header.record_count)

@@ -1,0 +1,152 @@
+"""Reads source partitions over real connections: does what `batches.fetcher` asks for. Used by `plane`.
+
+A broker has one fetch under way, and the next one is sent as soon as that is answered, before its batches are written:
+so the source is read ahead, within the bytes that a lane, and all lanes of the process, may hold.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from replicator.model.errors import ReplicatorError, Unsupported
+from replicator.model.partition import Partition
+from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
+from replicator.planes.batches_io.brokers import DATA, Brokers
+from replicator.planes.batches_io.budget import FetchBudget
+from replicator.planes.batches_io.link import AnswerTooLarge, BrokerLink, Pieces, framed
+from replicator.planes.contract import ReadPlan
+from replicator.wire import epoch_ends, fetch
+from replicator.wire.any_broker import body_at
+from replicator.wire.fetch import FetchLimits
+from replicator.wire.metadata_response import Metadata
+
+_HEADER_BYTES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """`held_bytes_max`: what is fetched and not yet taken, besides one response of each broker. `answer_s`: how long a
+    broker may take to answer, besides the time that it may wait for records."""
+
+    fetcher: FetcherSettings
+    limits: FetchLimits
+    client_id: str
+    held_bytes_max: int
+    answer_s: float
+
+
+class SourceReader:
+    """Of one lane."""
+
+    def __init__(self, settings: ReaderSettings, brokers: Brokers, budget: FetchBudget) -> None:
+        self._settings, self._brokers, self._budget = settings, brokers, budget
+        self._fetcher = BatchFetcher(settings.fetcher)
+        self._looking: set[str] = set()
+        self._held = 0
+
+    def seek(self, plans: Mapping[Partition, ReadPlan]) -> None:
+        """Read exactly these partitions; what was fetched is forgotten."""
+        self._fetcher.seek(plans)
+        self.took(self._held)
+
+    def stop(self, at: Partition) -> None:
+        """Read a partition no further, until it is sought again."""
+        self._fetcher.stop(at)
+
+    def take(self) -> FetchedNews:
+        """Return what is new; `took` says when bytes of it are held no more."""
+        news = self._fetcher.take()
+        self._held += sum(len(each.batch.data) for batches in news.selected.values() for each in batches)
+        self._budget.hold(self, self._held)
+        return news
+
+    def took(self, size: int) -> None:
+        """Note that so many fetched bytes are held no more."""
+        self._held -= size
+        self._budget.hold(self, self._held)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether anything is being asked that may bring records which are there."""
+        return self._fetcher.behind
+
+    def wake_s(self, now_s: float) -> float:
+        """Say in how many seconds there may be something to ask without an answer coming first."""
+        wake_s = self._fetcher.wake_s(now_s)
+        return 1.0 if wake_s is None else max(0.0, min(1.0, wake_s - now_s))
+
+    def pump(self, now_s: float) -> None:
+        """Ask what is to be asked now."""
+        topics = self._fetcher.topics(now_s) - self._looking
+        if topics:
+            self._look_up(topics)
+        full = self._held >= self._settings.held_bytes_max or not self._budget.allows(self)
+        for broker in self._fetcher.brokers(now_s):
+            link = self._brokers.link(broker, DATA)
+            if link is None:
+                self._fetcher.broker_lost(broker, str(self._brokers.last or "it isn't known where it is"), now_s)
+            elif link.ready and now_s >= link.quiet_until_s:
+                self._ask(broker, link, now_s, full=full)
+
+    def _look_up(self, topics: set[str]) -> None:
+        self._looking |= topics
+
+        def answered(found: Metadata) -> None:
+            self._looking.difference_update(topics)
+            now_s = time.monotonic()
+            for topic in found.topics:
+                self._fetcher.looked_up(topic.name, topic.error, bytes(topic.topic_id), topic.leaders, now_s)
+
+        def lost(why: str) -> None:
+            self._looking.difference_update(topics)
+            self._fetcher.look_up_failed(why, time.monotonic())
+
+        self._brokers.ask_topics(topics, answered, lost)
+
+    def _ask(self, broker: int, link: BrokerLink, now_s: float, *, full: bool) -> None:
+        settings = self._settings
+        lost, until_s = partial(self._lost, broker), now_s + settings.answer_s
+        if questions := self._fetcher.next_check(broker, now_s):
+
+            def checked(link: BrokerLink, data: bytes | bytearray) -> None:
+                answers = epoch_ends.read(bytes(data), link.version(epoch_ends.API))
+                self._fetcher.checked(broker, answers, time.monotonic())
+
+            link.ask(
+                lambda link, number: framed(
+                    epoch_ends.request(settings.client_id, link.version(epoch_ends.API), questions), number
+                ),
+                checked,
+                lost,
+                until_s,
+            )
+        if full or (request := self._fetcher.next_fetch(broker, now_s)) is None:
+            return
+
+        def fetched(link: BrokerLink, data: bytes | bytearray) -> None:
+            at, then_s = body_at(bytes(data[:_HEADER_BYTES])), time.monotonic()
+            throttled_s = int.from_bytes(data[1:_HEADER_BYTES], "big") / 1000
+            link.throttle(throttled_s, then_s)
+            self._fetcher.fetched(broker, request.number, fetch.read(data, at, throttled_s), then_s)
+
+        def write(link: BrokerLink, number: int) -> Pieces:
+            version = link.version(fetch.API)
+            if version < fetch.VERSIONS[0]:
+                raise Unsupported(f"{link.where}: it doesn't read topics by id (Kafka 3.1 and later do)")
+            limits = settings.limits if request.patient else settings.limits._replace(wait_ms=0)
+            return framed(fetch.request(settings.client_id, version, request.ask, limits), number)
+
+        link.ask(write, fetched, lost, until_s + settings.limits.wait_ms / 1000)
+
+    def _lost(self, broker: int, error: ReplicatorError) -> None:
+        if isinstance(error, AnswerTooLarge):
+            self._fetcher.too_large(broker, str(error), time.monotonic())
+        else:
+            self._fetcher.broker_lost(broker, str(error), time.monotonic())
+
+    def close(self) -> None:
+        """Hold nothing any more."""
+        self._budget.hold(self, 0)
