@@ -74,6 +74,8 @@ def _show(console: Console, item: FlowPlan) -> None:
     from replicator.model.counting import counted
 
     console.print(f"[bold]{item.flow}[/]: {item.source} → {item.target}")
+    if item.engine:
+        console.print(item.engine, soft_wrap=True, markup=False)
     if item.topics:
         table = Table("action", "source topic", "target topic", "partitions", "with position", box=SIMPLE_HEAD)
         for topic in item.topics:

@@ -62,6 +62,7 @@ EVENTS = {
         "the next interval. It is logged once for an outage, and again when its cause changes."
     ),
     "end_not_noted": "How a flow has ended could not be written to the target, where `status` reads it.",
+    "engine": "How the flow's records are carried, where that isn't `records` as a matter of course.",
     "executors": "Spark has no executor for the tasks yet.",
     "fenced": (
         "Another producer was given this lane's transactional id, or the transaction timed out. The lane reads "
@@ -247,6 +248,7 @@ FIELDS = {
     "delay_ms": "Pause before the next try, in milliseconds.",
     "detail": "What happened, in words.",
     "end": "The source offset behind what the incident is about; -1 where none applies.",
+    "engine": "`records` or `batches`.",
     "exit_code": "The exit code that follows: see [exit codes](exit-codes.md).",
     "first_target": "The target offset of the first record that was written.",
     "flow": "Name of the flow.",
@@ -283,6 +285,7 @@ FIELDS = {
     "range": "Topic and partition of the range.",
     "ranges": "How many ranges the round has.",
     "rates": "How fast is copied at most, by source topic, or (flow) for all of the flow.",
+    "reasons": "What the flow asks for and `batches` can't honour.",
     "reason": "Why, in words. Of `waiting`: one of the reasons under [waiting](../operate/incidents.md#waiting).",
     "records": "How many records.",
     "records_per_s": "How many records a second.",

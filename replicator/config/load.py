@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from replicator.config import librdkafka, metrics, properties, routing
+from replicator.config.engine import not_honoured
 from replicator.config.messages import faults_of, nearest, suggestion
 from replicator.config.models import Cluster, Config, Flow, MetricsSection, SparkSection
 from replicator.config.outside_files import outside_files
@@ -112,7 +113,10 @@ class _Reader:
         good_flows = {
             name: flow
             for name, flow in read_flows.items()
-            if flow is not None and self._rename_tells_apart(flow) and self._commits_in_time(flow)
+            if flow is not None
+            and self._rename_tells_apart(flow)
+            and self._commits_in_time(flow)
+            and self._engine_can(flow)
         }
         for conflict in routing.conflicts(good_flows.values()):
             self._document.fault(("flows", conflict.flow), conflict.message)
@@ -213,6 +217,14 @@ class _Reader:
         message = "needs {topic}: without it all topics of the flow would be written to one"
         self._document.fault(("flows", flow.name, "rename"), message)
         return False
+
+    def _engine_can(self, flow: Flow) -> bool:
+        """`batches` honours all that the flow asks for."""
+        against = not_honoured(flow) if flow.engine == "batches" else ()
+        if against:
+            message = f"batches can't honour {'; '.join(against)}: take records, or auto"
+            self._document.fault(("flows", flow.name, "engine"), message)
+        return not against
 
     def _commits_in_time(self, flow: Flow) -> bool:
         """A transaction ends before the target aborts it."""

@@ -149,6 +149,12 @@ class FlowSettings(Frozen):
         default=Delivery.EXACTLY_ONCE,
         description="exactly_once, at_least_once (may double) or at_most_once (may lose).",
     )
+    engine: Literal["auto", "batches", "records"] = Field(
+        default="records",
+        description="How records are carried. records: one by one, by librdkafka. batches (experimental): record "
+        "batches as they are, for less CPU; exactly_once only. auto: batches, unless the flow asks for something that "
+        "they can't honour; `plan` and `status` say for what. It can be changed at any time.",
+    )
     start: Start = Field(
         default=Start(),
         description="Where the partitions listed when the flow is first opened begin: earliest, latest, or a "

@@ -19,6 +19,7 @@ import structlog
 
 from replicator.clock import RealClock
 from replicator.config import Flow
+from replicator.config.engine import BATCHES, chosen_engine
 from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.settings_watch import watch_settings
@@ -36,6 +37,8 @@ from replicator.lane.policy import LivePolicy, Policy
 from replicator.lane.throttle import FlowThrottle
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, TopicMissing
+from replicator.planes.batches_io.budget import FetchBudget
+from replicator.planes.batches_io.plane import BatchesPlane, BatchesSettings
 from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
@@ -44,6 +47,8 @@ from replicator.state.run_settings import RateLimit
 from replicator.wire.map_log import WireMapLog
 from replicator.wire.open_transactions import WireOpenTransactions
 
+FETCHED_BYTES_MAX = 128 * 1024 * 1024
+"""Of all lanes of a process, with the engine `batches`; librdkafka's queues are bounded for each lane."""
 JITTER_MIN = 0.5
 NOTE_S_MAX = 5.0
 
@@ -58,25 +63,14 @@ class KafkaConnections:
         asked: threading.Event,
         origins: SharedOrigins,
         patience: CoordinatorPatience,
+        budget: FetchBudget,
         log: structlog.stdlib.BoundLogger,
     ) -> None:
         """`asked` is set when the lane shall stop: then no cluster is waited for any longer than a moment."""
         flow, self.origins = plan.flow, origins
-        settings = PlaneSettings(
-            flow=flow,
-            transactional_id=plan.transactional_id,
-            claim_partition=plan.claim_partition,
-            routes={route.source: route.target for route in plan.routes},
-            batch_bytes_max=plan.batch_bytes_max,
-            record_bytes_max=plan.record_bytes_max,
-            bulk=not policy.copies_live,
-            compress=plan.compress,
-            patience=patience,
-            timestamps={route.source: route.timestamps for route in plan.routes},
-        )
         self._open = ExitStack()
         with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
-            self.plane = RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log))
+            self.plane = _plane(plan, policy, patience, budget, log)
             stack.callback(self.plane.close)
             self.source = questions_of(flow, "source", asked)
             stack.callback(self.source.close)
@@ -109,17 +103,48 @@ class KafkaConnections:
         self._open.close()
 
 
+def _plane(
+    plan: LanePlan,
+    policy: Policy,
+    patience: CoordinatorPatience,
+    budget: FetchBudget,
+    log: structlog.stdlib.BoundLogger,
+) -> RecordsPlane | BatchesPlane:
+    """The plane of the flow's engine."""
+    settings: dict[str, Any] = {
+        "flow": plan.flow,
+        "transactional_id": plan.transactional_id,
+        "claim_partition": plan.claim_partition,
+        "routes": {route.source: route.target for route in plan.routes},
+        "batch_bytes_max": plan.batch_bytes_max,
+        "record_bytes_max": plan.record_bytes_max,
+        "bulk": not policy.copies_live,
+        "compress": plan.compress,
+        "patience": patience,
+        "timestamps": {route.source: route.timestamps for route in plan.routes},
+    }
+    if chosen_engine(plan.flow).name == BATCHES:
+        return BatchesPlane(BatchesSettings(**settings, budget=budget), partial(_client_error, log))
+    return RecordsPlane(PlaneSettings(**settings), partial(_client_error, log), partial(_lost_records, log))
+
+
 def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Services:
     """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`."""
 
     origins: dict[str, SharedOrigins] = {}  # by flow
     patience: dict[str, CoordinatorPatience] = {}  # by flow
+    budget = FetchBudget(FETCHED_BYTES_MAX)
+    told: set[str] = set()
 
     def connect(plan: LanePlan, policy: Policy, asked: threading.Event) -> KafkaConnections:
         flow = plan.flow
         shared = origins.setdefault(flow.name, SharedOrigins(flow))
         of_flow = patience.setdefault(flow.name, CoordinatorPatience(flow.limits.transaction_timeout_ms / 1000))
-        return KafkaConnections(plan, policy, asked, shared, of_flow, log)
+        engine = chosen_engine(flow)
+        if engine.told() and engine.told() not in told:
+            told.add(engine.told())
+            log.info("engine", engine=engine.name, reasons=list(engine.reasons))
+        return KafkaConnections(plan, policy, asked, shared, of_flow, budget, log)
 
     return Services(
         connect=connect,

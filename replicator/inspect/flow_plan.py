@@ -50,7 +50,8 @@ class TopicPlan:
 
 @dataclass(slots=True)
 class FlowPlan:
-    """The plan of one flow. `unchecked` names rights that no read-only request can prove."""
+    """The plan of one flow. `unchecked` names rights that no read-only request can prove. `engine`: by what it is
+    copied, where that isn't `records` as a matter of course."""
 
     flow: str
     source: str
@@ -61,6 +62,7 @@ class FlowPlan:
     """ACLs that are to be created on target topics (`sync_acls`)."""
     findings: list[PlanFinding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    engine: str = ""
 
     def exit_code(self) -> int:
         """0, or the code with which `run` would end."""

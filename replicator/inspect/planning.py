@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from replicator.config import Config, Flow, routing
+from replicator.config.engine import chosen_engine
 from replicator.flow.acl_rules import lockouts, wanted_acls
 from replicator.flow.acl_sync import principal
 from replicator.flow.first_start import is_first_start
@@ -41,7 +42,7 @@ GROUP_RIGHTS = ("Describe", "Read")
 
 def plan(flow: Flow, config: Config, *, connect_timeout_ms: int) -> FlowPlan:
     """Asks both clusters. Errors become findings, so that one missing right hides no other."""
-    result = FlowPlan(flow.name, flow.source.name, flow.target.name)
+    result = FlowPlan(flow.name, flow.source.name, flow.target.name, engine=chosen_engine(flow).told())
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
         planner = _Planner(flow, config, clusters, result)
         planner.attempt(planner.run, "cluster")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from replicator.config import Config, Flow, routing
+from replicator.config.engine import chosen_engine
 from replicator.flow.listing import Listing
 from replicator.flow.offsets_topic import map_note
 from replicator.flow.topics import ControlPlane
@@ -192,7 +193,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     rows.sort(key=lambda row: (row.source_topic, row.partition))
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
     shown = incident if has_run else ""
-    notes = tuple(note for note in ("" if rows else no_topic(flow), no_map) if note)
+    notes = tuple(note for note in ("" if rows else no_topic(flow), chosen_engine(flow).told(), no_map) if note)
     run_by = runners(evidence)
     return FlowStatus(
         flow.name,
