@@ -99,7 +99,7 @@ class BatchesPlane:
                 self._loop,
                 on_client_error,
             )
-            for cluster, role in ((flow.source, "source"), (flow.target, "target"))
+            for cluster, role in ((flow.source, "source"), (flow.target, "lane"))
         )  # fmt: skip
         part_bytes = properties.FETCH_BULK_BYTES if settings.bulk else properties.FETCH_BYTES
         reader = ReaderSettings(
@@ -113,7 +113,7 @@ class BatchesPlane:
         merging = MergeLimits(settings.batch_bytes_max, codec=_ZSTD if settings.compress else None)
         self._intake = Intake(merging, settings.timestamps, settings.routes)
         group = names.position_group(flow.name)
-        terms = TransactionTerms(settings.transactional_id, group, f"{client_id}.target", limits.transaction_timeout_ms)
+        terms = TransactionTerms(settings.transactional_id, group, f"{client_id}.lane", limits.transaction_timeout_ms)
         producing = Producing(
             self._target_brokers, terms.client_id, settings.transactional_id, limits.request_timeout_ms,
             lambda effects: self._writer.take(effects),

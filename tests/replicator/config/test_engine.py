@@ -54,6 +54,6 @@ def test_what_batches_cannot_honour_is_named_and_refused_or_left_to_records(east
     found = chosen_engine(flow_of(east, f"{flow}, engine: auto"))
     assert (found.name, found.reasons[0]) == ("records", reason)
     assert found.told().startswith(f"engine records, because batches can't honour {reason}")
-    with pytest.raises(FlowFileError, match="flows.orders.engine") as refused:
+    with pytest.raises(FlowFileError, match=r"flows\.orders\.engine") as refused:
         flow_of(east, f"{flow}, engine: batches")
     assert reason in str(refused.value)
