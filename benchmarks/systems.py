@@ -109,8 +109,10 @@ class Eos:
         lanes: int = 1,
         options: Sequence[str] = (),
         module: str = "cli.main",
+        engine: str = "records",
     ) -> None:
-        """`tree`: the checkout that is run; `options`: more of `run`; `module`: what is started in its place."""
+        """`tree`: the checkout that is run; `options`: more of `run`; `module`: what is started in its place. `engine`
+        as in the flow file."""
         self.options, self._module = options, module
         tag = uuid.uuid4().hex[:8]
         self.copy, self.flow = f"{tag}.{topic}", f"bench-{tag}"
@@ -129,6 +131,7 @@ flows:
     delivery: {delivery}
     lanes: {lanes}
 """
+            + (f"    engine: {engine}\n" if engine != "records" else "")  # a `tree` may be older than the key
         )
         self._process: subprocess.Popen[bytes] | None = None
 
