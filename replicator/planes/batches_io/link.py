@@ -97,7 +97,8 @@ class BrokerLink:
         return bool(self._out)
 
     def expired(self, now_s: float) -> bool:
-        """Tell whether the login should be renewed, which another connection does (KIP-368)."""
+        """Tell whether the login should be renewed, which another connection does (KIP-368): nothing more is asked here
+        then, and once all is answered, the next one is made."""
         return now_s >= self._expires_s
 
     @property

@@ -124,7 +124,7 @@ class Producing:
             self.why = str(self._brokers.last or f"it isn't known where broker {broker} is")
             self._forget(leads)
             return
-        if not link.ready or now_s < link.quiet_until_s:
+        if not link.ready or now_s < link.quiet_until_s or link.expired(now_s):
             self._changed = True
             return
         while link.error is None:

@@ -88,7 +88,7 @@ class SourceReader:
             link = self._brokers.link(broker, DATA)
             if link is None:
                 self._fetcher.broker_lost(broker, str(self._brokers.last or "it isn't known where it is"), now_s)
-            elif link.ready and now_s >= link.quiet_until_s:
+            elif link.ready and now_s >= link.quiet_until_s and not link.expired(now_s):
                 self._ask(broker, link, now_s, full=full)
 
     def _look_up(self, topics: set[str]) -> None:
