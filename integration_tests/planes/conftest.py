@@ -91,6 +91,22 @@ def only_records(why: str) -> Callable[[Any], Any]:
     return pytest.mark.parametrize("engine", ["records"], indirect=True)
 
 
+def made_plane(
+    engine: str,
+    flow: Flow,
+    transactional_id: str,
+    routes: Mapping[Partition, Partition],
+    said: list[str],
+    lost: list[LostRecords] | None = None,
+    limits: tuple[int, int] = (1_000_000, 1_048_588),
+) -> RecordsPlane | BatchesPlane:
+    """A plane of this engine; `limits` are `batch_bytes_max` and `record_bytes_max`."""
+    wanted = (flow, transactional_id, 0, routes, *limits)
+    if engine == "records":
+        return RecordsPlane(PlaneSettings(*wanted), said.append, ([] if lost is None else lost).append)
+    return BatchesPlane(BatchesSettings(*wanted, FetchBudget(FETCHED_BYTES_MAX)), said.append)
+
+
 @pytest.fixture
 def make_plane(source: BrokerHandle, target: BrokerHandle, engine: str) -> Iterator[MakePlane]:
     """Makes fenced planes: `make_plane({source topic: (partitions, target topic)}, ...)`; topics exist already."""
@@ -111,14 +127,11 @@ def make_plane(source: BrokerHandle, target: BrokerHandle, engine: str) -> Itera
             for name, (count, copy) in topics.items()
             for number in range(count)
         }
-        wanted = (flow, names.lane_id(flow.name, 1, 0), 0, routes, batch_bytes_max, record_bytes_max)
         said: list[str] = []
         lost: list[LostRecords] = []
-        plane: RecordsPlane | BatchesPlane
-        if (engine == "records") != other_engine:
-            plane = RecordsPlane(PlaneSettings(*wanted), said.append, lost.append)
-        else:
-            plane = BatchesPlane(BatchesSettings(*wanted, FetchBudget(FETCHED_BYTES_MAX)), said.append)
+        used = {"records": "batches", "batches": "records"}[engine] if other_engine else engine
+        lane = names.lane_id(flow.name, 1, 0)
+        plane = made_plane(used, flow, lane, routes, said, lost, (batch_bytes_max, record_bytes_max))
         made.append(Driven(plane, flow, routes, said, lost))
         plane.fence()
         return made[-1]

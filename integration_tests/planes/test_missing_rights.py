@@ -21,13 +21,12 @@ from confluent_kafka.admin import (
 from integration_tests.harness import acls
 from integration_tests.harness.broker import Kind
 from integration_tests.harness.secured import Secured, secured_broker
-from integration_tests.planes.conftest import SOON_S, Driven, make_flow
+from integration_tests.planes.conftest import SOON_S, Driven, made_plane, make_flow, only_records
 from replicator.config import Flow
 from replicator.flow.topics import questions_of
 from replicator.model import names
 from replicator.model.errors import NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition
-from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 
 TIMEOUT_S = 60.0
 LOGIN = ("security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
@@ -43,8 +42,8 @@ def secured(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 class Scene:
     """A flow of alice's from two topics to two copies on one broker, with three records in each source partition."""
 
-    def __init__(self, broker: Secured) -> None:
-        self._broker = broker
+    def __init__(self, broker: Secured, engine: str) -> None:
+        self._broker, self._engine = broker, engine
         config = broker.config("alice")
         login = {name: config[name] for name in LOGIN}
         self.flow: Flow = make_flow(config["bootstrap.servers"], config["bootstrap.servers"], login=login)
@@ -87,15 +86,14 @@ class Scene:
             for number in range(2)
         }
         said: list[str] = []
-        settings = PlaneSettings(self.flow, names.lane_id(self.flow.name, 1, 0), 0, routes, 1_000_000, 1_048_588)
-        plane = RecordsPlane(settings, said.append, lambda lost: None)
+        plane = made_plane(self._engine, self.flow, names.lane_id(self.flow.name, 1, 0), routes, said)
         plane.fence()
         return Driven(plane, self.flow, routes, said, [])
 
 
 @pytest.fixture
-def scene(secured: Secured) -> Scene:
-    return Scene(secured)
+def scene(secured: Secured, engine: str) -> Scene:
+    return Scene(secured, engine)
 
 
 def denied(call: Callable[[], object]) -> NotAllowed:
@@ -179,16 +177,17 @@ def test_read_and_describe_on_a_source_topic(scene: Scene) -> None:
         assert all(isinstance(error, ReplicatorError) for error in driven.failed.values())
 
 
-def test_the_transactional_id(secured: Secured) -> None:
+def test_the_transactional_id(secured: Secured, engine: str) -> None:
     config = secured.config("bob")
     login = {name: config[name] for name in LOGIN}
     flow = make_flow(config["bootstrap.servers"], config["bootstrap.servers"], login=login)
-    plane = RecordsPlane(PlaneSettings(flow, "mine", 0, {}, 1_000_000, 1_000_000), print, lambda lost: None)
+    plane = made_plane(engine, flow, "mine", {}, [])
     with closing(plane):
         error = denied(plane.fence)
     assert "the user needs Write and Describe on transactional id 'mine'" in str(error)
 
 
+@only_records("it has nothing to do with the plane")
 def test_a_cluster_tells_what_is_missing_on_each_side(scene: Scene) -> None:
     scene.all_but(scene.second, AclOperation.DESCRIBE)
     topics = [scene.first, scene.second, f"{scene.first}.copy", f"{scene.second}.copy", "not-there"]

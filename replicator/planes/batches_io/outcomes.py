@@ -70,8 +70,12 @@ class Outcomes:
             doing = f"write to {', '.join(map(str, sorted(failure.at)))}"
         text, class_ = self._text(failure, doing), failure.answer_class
         if class_ is AnswerClass.NOT_ALLOWED:
+            doing = _DOING[failure.api]
             denied = failures.classify_code(failure.code, self._cluster, doing, self._right(failure))
-            return NotAllowed(str(denied), [self._sources[at] for at in failure.at if at in self._sources])
+            topics = {
+                at.topic for at in failure.at
+            }  # a right is one of a topic, whichever partition was answered first
+            return NotAllowed(str(denied), [source for at, source in self._sources.items() if at.topic in topics])
         if class_ is AnswerClass.FENCED:
             return Fenced(text)
         if class_ is AnswerClass.BUG:

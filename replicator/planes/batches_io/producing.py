@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from kio.schema.errors import ErrorCode
+
 from replicator.model.errors import ReplicatorError, Unsupported
 from replicator.model.partition import Partition
 from replicator.planes.batches.answer_classes import AnswerClass, TxnApi
 from replicator.planes.batches.fetch_classes import code_name
 from replicator.planes.batches.produce import ProduceAnswer, ProduceRequest, ProduceVerdict
-from replicator.planes.batches.session import TransactionalSession, TxnEffect
+from replicator.planes.batches.session import TransactionalSession, TxnEffect, TxnFailure
 from replicator.planes.batches.txn_protocol import TxnProtocol, version_of
 from replicator.planes.batches_io.brokers import DATA, Brokers
 from replicator.planes.batches_io.link import BrokerLink
@@ -45,6 +47,8 @@ class Producing:
         self.protocol = TxnProtocol.V1
         self.why = "no answer"
         """Why the last batch that has to be sent again has to."""
+        self.denied: TxnFailure | None = None
+        """A right that is missing for partitions of the open transaction: nobody says even who leads them."""
         self._leaders: dict[Partition, int] = {}
         self._active: set[Partition] = set()  # with batches in the open transaction
         self._paused: dict[Partition, tuple[float, float]] = {}  # until when, and for how long next time
@@ -56,11 +60,12 @@ class Producing:
 
     def begin(self) -> None:
         """Begin a transaction."""
-        self._looked_again_s = time.monotonic()
+        self._looked_again_s, self.denied = time.monotonic(), None
         self._paused.clear()
 
     def ended(self) -> None:
         """Take note that the transaction has ended."""
+        self.denied = None
         self._active.clear()
         self._paused.clear()
 
@@ -197,6 +202,11 @@ class Producing:
                 for index, (_, leader, _) in topic.leaders.items():
                     self._lead(Partition(topic.name, index), leader)
             missing = [at for at in self._active if at.topic in topics and at not in self._leaders]
+            hidden = {topic.name for topic in found.topics if topic.error == ErrorCode.topic_authorization_failed}
+            denied = frozenset(at for at in missing if at.topic in hidden)
+            if denied:
+                code = int(ErrorCode.topic_authorization_failed)
+                self.denied = TxnFailure(AnswerClass.NOT_ALLOWED, TxnApi.PRODUCE, code, denied)
             if missing:
                 codes = {topic.name: code_name(topic.error) for topic in found.topics if topic.error}
                 self.why = f"{missing[0]} has no leader ({codes.get(missing[0].topic, 'so a broker says')})"

@@ -161,6 +161,8 @@ class TransactionWriter:
             raise self._outcomes.of([*self._session.failures, self._over])
         if self._session.failures:
             raise self._outcomes.of(self._session.failures)
+        if self._producing.denied is not None and self._session.phase in IN_TRANSACTION:
+            raise self._outcomes.of([self._producing.denied])
 
     def check(self) -> None:
         """Raise what has failed. Raises as `contract.Plane.poll`."""
