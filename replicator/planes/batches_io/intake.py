@@ -1,7 +1,7 @@
 """From what was fetched to what is written, for the partitions of one lane: in order, as much as is wanted. No I/O.
 
 Used by `plane`. Invariant: the end of a partition is told only once all that stands before it was handed over, and what
-stops a partition only once all before that was: a position may go as far and no further.
+stops a partition only once all before that was: a position may go as far and no further. Nothing behind that follows.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ class _Part:
     waiting: deque[SelectedBatch | Incident] = field(default_factory=deque)
     end: Seek | None = None
     blocked: Incident | None = None
+
+    def drop(self) -> int:
+        """Forget what stands behind that which stops the partition; return how many bytes it had."""
+        size = sum(len(each.batch.data) for each in self.waiting if isinstance(each, SelectedBatch))
+        self.waiting.clear()
+        return size
 
 
 @dataclass(slots=True)
@@ -104,6 +110,9 @@ class Intake:
         A batch is not divided, so there may be more; one is taken at least. `flush` waits for acknowledgements.
         """
         taken = Taken()
+        for part in self._parts.values():
+            if part.blocked is not None:
+                taken.bytes += part.drop()
         turn = deque((at, part) for at, part in self._parts.items() if part.waiting)
         while turn and taken.records < records_max and not full():
             at, part = turn.popleft()
@@ -115,13 +124,12 @@ class Intake:
                 taken.bytes += len(first.batch.data)
                 self._hand_over(at, part, first, write, flush)
             if part.blocked is not None:
-                taken.bytes += sum(len(each.batch.data) for each in part.waiting if isinstance(each, SelectedBatch))
-                part.waiting.clear()
+                taken.bytes += part.drop()
             elif part.waiting:
                 turn.append((at, part))
         for at, part in self._parts.items():
             if part.end is not None and not part.waiting:
-                self._reach(at, part, write)
+                self._tell_end(at, part, write)
         return taken
 
     def _hand_over(
@@ -145,7 +153,7 @@ class Intake:
         self._write(at, part, part.merger.drain(), write)
         part.blocked = part.blocked or incident
 
-    def _reach(self, at: Partition, part: _Part, write: Write) -> None:
+    def _tell_end(self, at: Partition, part: _Part, write: Write) -> None:
         """Tell the end of a partition, of which nothing waits any more."""
         end, part.end = part.end, None
         self._write(at, part, part.merger.drain(), write)

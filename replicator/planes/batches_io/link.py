@@ -246,7 +246,7 @@ class BrokerLink:
             self.ended_requests += 1
 
     def throttle(self, throttled_s: float, now_s: float) -> None:
-        """Be quiet for so long; what has been asked is given that time besides."""
+        """Note that the broker wants quiet for so long; what has been asked is given that time besides."""
         if throttled_s > 0:
             self.quiet_until_s = max(self.quiet_until_s, now_s + throttled_s)
             self._asked = deque(each._replace(until_s=each.until_s + throttled_s) for each in self._asked)

@@ -108,7 +108,7 @@ class LinkLoop:
             self._links[link] = wanted
 
     def _forget(self, there: socket.socket) -> None:
-        """Unregister a socket, which may be closed: the selector finds it by itself then."""
+        """Forget a socket, which may be closed: the selector finds it by itself then."""
         with suppress(KeyError, ValueError):
             self._selector.unregister(there)
 

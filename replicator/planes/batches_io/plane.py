@@ -301,7 +301,7 @@ class BatchesPlane:
         self._write_own(aside, [Record(0, 0, record.key, record.value, headers)])
 
     def deliver(self) -> Collection[Partition]:
-        """Nothing is delivered behind a commit: this plane has exactly_once only."""
+        """Do nothing: there is nothing to deliver behind a commit, with exactly_once only."""
         return ()
 
     def abort(self) -> None:

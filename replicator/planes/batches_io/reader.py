@@ -148,5 +148,5 @@ class SourceReader:
             self._fetcher.broker_lost(broker, str(error), time.monotonic())
 
     def close(self) -> None:
-        """Hold nothing any more."""
+        """Let go of what is held."""
         self._budget.hold(self, 0)

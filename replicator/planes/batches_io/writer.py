@@ -171,7 +171,7 @@ class TransactionWriter:
     def _wait(
         self, done: Callable[[], bool], limit_s: float, late: Callable[[], ReplicatorError], *, failed: bool = True
     ) -> None:
-        """Turn the loop until something is `done`. `failed`: a transaction that has failed is told."""
+        """Wait, turning the loop, until something is `done`. `failed`: a transaction that has failed is told."""
         began_s = asked_s = time.monotonic()
         while not done():
             if failed or self._over is not None:

@@ -9,7 +9,7 @@ import pytest
 from replicator.config import FlowFileError, load_text
 from replicator.config.engine import EngineChoice, chosen_engine
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tier("unit")
 
 TEXT = """
 clusters:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.tier("default")
 
 AT = Partition("orders", 3)
 MIB = 2**20
-NOISE = random.Random(1).randbytes(5_000)
+INCOMPRESSIBLE = random.Random(1).randbytes(5_000)
 
 
 def merged(
@@ -130,7 +130,7 @@ def test_batches_of_other_kinds_are_not_merged(first: bytes, second: bytes) -> N
 
 
 def test_a_large_batch_is_split_and_a_single_record_over_the_limit_is_named() -> None:
-    values = [b"x" * 100] * 5 + [NOISE[:5_000]] + [b"z"] * 3
+    values = [b"x" * 100] * 5 + [INCOMPRESSIBLE[:5_000]] + [b"z"] * 3
     made = by_aiokafka([Record(0, 5, None, value) for value in values])
     stamp(made, 40, EPOCH)
     batches, refused = merged(selected(made, at(49)), MergeLimits(1_000))
@@ -161,7 +161,7 @@ def test_times_that_are_too_far_apart_for_one_batch_stay() -> None:
 
 def test_after_a_refusal_nothing_else_is_taken() -> None:
     merger = BatchMerger(AT, MergeLimits(120, enough_bytes=1))
-    (too_large, next_) = selected(at(0, 1, value=NOISE[:200]), at(1))
+    (too_large, next_) = selected(at(0, 1, value=INCOMPRESSIBLE[:200]), at(1))
     refused = merger.take(too_large).refused
     assert refused is not None
     assert merger.take(next_) == merger.drain()

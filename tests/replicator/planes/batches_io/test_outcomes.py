@@ -20,7 +20,7 @@ from replicator.planes.batches.session import TxnFailure
 from replicator.planes.batches_io.outcomes import Outcomes
 from replicator.planes.contract import RecordsRefused
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tier("unit")
 
 A, B, OTHER = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 ROUTES = {Partition("in", 0): A, Partition("in", 1): B, Partition("else", 0): OTHER}
