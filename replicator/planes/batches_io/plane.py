@@ -85,14 +85,13 @@ class BatchesPlane:
         be reached from here as its properties say."""
         flow = settings.flow
         self._settings, self._flow, self._routes = settings, flow, settings.routes
-        self._sources = {target: source for source, target in settings.routes.items()}
         self._loop = LinkLoop()
         client_id = f"eos-replicate.{flow.name}"
         fetched = properties.fetch_bytes_max(flow, settings.record_bytes_max)
         limits = flow.limits
         connect_s, request_s = limits.connect_timeout_ms / 1000, limits.request_timeout_ms / 1000
         self._transaction_s = limits.transaction_timeout_ms / 1000
-        self._sources_brokers, self._target_brokers = (
+        self._source_brokers, self._target_brokers = (
             Brokers(
                 BrokerSettings(cluster, access(cluster), f"{client_id}.{role}", fetched + RESPONSE_OVERHEAD_BYTES,
                                min(connect_s, 10.0)),
@@ -109,7 +108,7 @@ class BatchesPlane:
             limits.fetch_queue_bytes_max,
             request_s,
         )
-        self._reader = SourceReader(reader, self._sources_brokers, settings.budget)
+        self._reader = SourceReader(reader, self._source_brokers, settings.budget)
         merging = MergeLimits(settings.batch_bytes_max, codec=_ZSTD if settings.compress else None)
         self._intake = Intake(merging, settings.timestamps, settings.routes)
         group = names.position_group(flow.name)
@@ -135,7 +134,6 @@ class BatchesPlane:
         self._sent: dict[Partition, _Sent] = {}
         self._own: dict[Partition, int] = {}  # records of the flow's own topics in the open transaction
         self._first_s = 0.0  # when the first record of the transaction was handed over, monotonic
-        self._failed: dict[Partition, ReplicatorError] = {}
         self._queued = 0
 
     def connections(self) -> Iterator[Callable[[], None]]:
@@ -167,7 +165,7 @@ class BatchesPlane:
     def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
         """Read exactly these source partitions; forgets everything of the transaction that was open."""
         self._forget()
-        self._plans, self._failed = dict(read_plans), {}
+        self._plans = dict(read_plans)
         self._digests = {at: plan.digest for at, plan in read_plans.items()}
         self._intake.seek(self._plans)
         self._reader.seek(self._plans)
@@ -202,6 +200,8 @@ class BatchesPlane:
         before = {at: sent.records for at, sent in self._sent.items()}
         taken = self._intake.take(max(1, records_max - result.records), self._write, self._writer.flush, self._full)
         self._reader.took(taken.bytes)
+        for at in self._intake.blocked():
+            self._reader.stop(at)
         result.records += taken.records
         result.bytes += taken.bytes
         result.runs += sum(sent.records != before.get(at, 0) for at, sent in self._sent.items())

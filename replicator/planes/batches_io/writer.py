@@ -238,16 +238,6 @@ class TransactionWriter:
         with self._producing.flushing():
             self._wait(lambda: self.flushed, limit_s, late)
 
-    def wait_for_space(self, bytes_max: int) -> None:
-        """Wait until fewer bytes are unacknowledged. Raises as `flush`."""
-
-        def late() -> ReplicatorError:
-            return UnknownOutcome(
-                f"cluster {self._cluster!r}: the queue has not moved for {self._limits.transaction_s:g} s"
-            )
-
-        self._wait(lambda: sum(self.unacknowledged.values()) < bytes_max, self._limits.transaction_s, late)
-
     def store(self, group: str, offsets: Mapping[Partition, Committed]) -> None:
         """Commit positions in the transaction, and wait for all that was written before. Raises as `flush`, and
         UnknownOutcome when coordinators haven't answered in time."""
