@@ -44,13 +44,18 @@ RESULTS = report.RESULTS / "proof"
 CASES = ((1, 1), (200_000, 1), (2_000_000, 100), (2_000_000, 1_000))
 """Records, and how many of them a block of the map has."""
 VALUE = b"x" * 400
+OTHER = b"y" * 400
 COMMANDS = {"verify": ("verify",), "reconcile --local": ("reconcile", "--local")}
 SAMPLE_S = 0.02
 QUEUE = {"queue_buffering_max_messages": 500_000, "linger_ms": 50, "batch_size": 500_000}
 
 
-def written(kafka: Kafka, directory: Path, name: str, records: int, each: int) -> FlowFile:
-    """A flow of one partition that has copied all its records, with a section of the map for each `each` of them."""
+def written(kafka: Kafka, directory: Path, name: str, records: int, each: int, *, differing: int = 0) -> FlowFile:
+    """A flow of one partition that has copied all its records, with a section of the map for each `each` of them.
+
+    Args:
+        differing: so many copies have another value, evenly spread.
+    """
     topic = f"{name}.in"
     for one in (topic, f"{topic}.copy"):
         clients.create_topic(kafka.bootstrap, one)
@@ -60,7 +65,8 @@ def written(kafka: Kafka, directory: Path, name: str, records: int, each: int) -
     open_flow(flow, kafka.bootstrap, {topic: 1})
     evidence = _evidence(flow, topic, records)
     _produce(kafka, topic, (VALUE for _ in range(records)))
-    _produce(kafka, f"{topic}.copy", (VALUE for _ in range(records)))
+    step = records // differing if differing else records + 1
+    _produce(kafka, f"{topic}.copy", (OTHER if number % step == step - 1 else VALUE for number in range(records)))
     _produce(kafka, names.offsets_topic(name), _blocks(evidence, records, each))
     position = TopicPartition(f"{topic}.copy", 0, records, metadata=checkpoint.encode(evidence))
     client = clients.consumer(kafka.bootstrap, group_id=names.position_group(name))

@@ -93,7 +93,7 @@ def quick_pass(spark: SparkSession, flow: Flow, records: int) -> float:
     """Seconds for the quick pass; both sides must agree."""
     began = time.monotonic()
     taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-    outcome, _ = reconcile(spark, flow, taken, "quick", lambda *_: None)
+    outcome = reconcile(spark, flow, taken, "quick", lambda *_: None).outcome
     elapsed = time.monotonic() - began
     if not outcome.agrees or outcome.totals() != {"same": records}:
         raise RuntimeError(f"the sides differ: {outcome.totals()}")

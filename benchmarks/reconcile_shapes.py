@@ -127,7 +127,7 @@ def _full_pass(flow: Flow, expected: Counter[str]) -> float:
     with session(SparkSettings(MASTER)) as spark:
         began = time.monotonic()
         taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-        outcome, _ = reconcile(spark, flow, taken, "full", lambda *_: None)
+        outcome = reconcile(spark, flow, taken, "full", lambda *_: None).outcome
         elapsed = time.monotonic() - began
     found = Counter({name: count for name, count in outcome.totals().items() if name != "same"})
     if found != expected:

@@ -29,7 +29,8 @@ from cli.options import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cli.commands.reconcile_repair import Repairing, Wanted
+    from cli.commands.reconcile_map_repair import Wanted
+    from cli.commands.reconcile_repair import Repairing
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
     from replicator.proof.outcome import Mode, Outcome
@@ -132,7 +133,7 @@ def reconcile(
     It may run while the flow runs: what is in flight is not compared. Nothing is changed on either side, unless by
     --repair apply. Needs Java 17 or later and eos-replicate[spark], but with --local.
     """
-    from cli.commands import reconcile_local, reconcile_local_repair, reconcile_repair
+    from cli.commands import reconcile_local, reconcile_map_repair, reconcile_repair
     from replicator import config
     from replicator.model.errors import ConfigError
 
@@ -151,7 +152,7 @@ def reconcile(
     mode: Mode = "quick" if quick else "deep" if deep else "full"
     reconcile_repair.refuse(wanted, mode, window, take_over)
     if local:
-        repair = reconcile_local_repair.LocalRepair(loaded, flow, wanted, take_over) if wanted else None
+        repair = reconcile_map_repair.MapRepairing(loaded, flow, wanted, take_over) if wanted else None
         scope = reconcile_local.LocalScope(split(topics), set(partitions), not no_values)
         code = _shown(reconcile_local.run(flow, scope, out, repair), out, accept, as_json)
         return repair.code if repair is not None and repair.code else code
@@ -238,16 +239,16 @@ def _run(
                 failures.explained(flow, taken, connect_timeout_ms=patience),
                 status.watching(spark),
             ):
-                outcome, findings = compare(spark, flow, taken, mode, status.update, values=values)
-                outcome = replace(outcome, tool_version=__version__)
+                found = compare(spark, flow, taken, mode, status.update, values=values, for_repair=bool(repairing))
+                outcome = replace(found.outcome, tool_version=__version__)
                 if repairing is not None:
-                    repairing.find(findings)
+                    repairing.find(found)
             if repairing is not None:
                 outcome = repairing.finish(outcome, taken, stopping, status.update)
             if out is not None:
                 status.update(f"writing {out}")
                 with _interruptible(stopping, spark), failures.explained(flow, taken, connect_timeout_ms=patience):
-                    report.write(outcome, findings, out)
+                    report.write(outcome, found.findings, out)
     return outcome
 
 

@@ -11,7 +11,7 @@ from cli import __version__
 from cli.options import patience_ms
 
 if TYPE_CHECKING:
-    from cli.commands.reconcile_local_repair import LocalRepair
+    from cli.commands.reconcile_map_repair import MapRepairing
     from replicator.config import Flow
     from replicator.proof.outcome import Outcome
     from replicator.proof.snapshot import Snapshot
@@ -36,7 +36,7 @@ class LocalScope:
     values: bool = True
 
 
-def run(flow: Flow, scope: LocalScope, out: str | None, repair: LocalRepair | None) -> Outcome:
+def run(flow: Flow, scope: LocalScope, out: str | None, repair: MapRepairing | None) -> Outcome:
     """Compare, repair if that is asked for, write the report, and return the outcome.
 
     Raises ConfigError, what `reconcile_local` does, and what a repair does.

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from rich.console import Console
 
+    from cli.commands.reconcile_map_repair import Wanted
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
-    from replicator.jobs.repair import RepairSummary
-    from replicator.jobs.repair_by_map import RepairByMap
     from replicator.jobs.repair_plan import PlannedPartition
-    from replicator.jobs.repair_spans import Missing, RepairRequest
+    from replicator.jobs.repair_spans import Missing
     from replicator.model.partition import Partition
     from replicator.proof.outcome import Mode, Outcome
+    from replicator.proof.repair_report import RepairFacts
     from replicator.proof.snapshot import Snapshot
+    from replicator.spark.reconcile.by_map.judged_pairs import JudgedPair
+    from replicator.spark.reconcile.reconcile import Reconciled
     from replicator.state.claims import Repair as Repaired
 
-Wanted = Literal["plan", "apply"]
 SPANS_SHOWN = 5
 
 
@@ -34,6 +33,7 @@ class Repairing:
         self._loaded, self._flow, self._wanted, self._take_over = loaded, flow, wanted, take_over
         self._known: frozenset[Repaired] = frozenset()
         self._found: dict[Partition, tuple[Missing, ...]] = {}
+        self._judged: dict[Partition, JudgedPair] = {}
         self.code = 0
 
     def begin(self) -> None:
@@ -47,15 +47,34 @@ class Repairing:
             repair.check(self._flow, take_over=self._take_over)
             self._known = repair.known(self._flow)
 
-    def find(self, findings: DataFrame) -> None:
-        """With Spark: which spans are missing. Raises Incident when they are too many."""
+    def find(self, found: Reconciled) -> None:
+        """With Spark: what is missing. Raises Incident when there are too many spans of it."""
         from replicator.spark.reconcile import missing
 
-        self._found = missing.spans(findings)
+        self._judged = found.by_map.judged
+        if found.by_map.by_content:
+            self._found = missing.spans(found.findings)
 
     def finish(self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
         """After the comparison: with `plan` what would be copied, with `apply` the repair; `code` is then 4 where
         incidents stopped it. Raises KeyboardInterrupt where a plan was stopped: it would leave out partitions."""
+        from cli.commands.reconcile_map_repair import MapRepairing
+        from replicator.proof.repair_report import both, repair_report
+
+        by_map = MapRepairing(self._loaded, self._flow, self._wanted, self._take_over)
+        spans = {at: one.missing for at, one in self._judged.items()}
+        plans = {at: one.planned for at, one in self._judged.items() if one.planned is not None}
+        facts = by_map.facts(spans, plans, stopping, say)
+        self.code = by_map.code
+        if self.code != 130:
+            facts = both(facts, self._by_content(outcome, taken, stopping, say))
+        return replace(outcome, repair=repair_report(outcome, facts))
+
+    def _by_content(
+        self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]
+    ) -> RepairFacts:
+        """Of partitions that were compared by content."""
+        from cli.commands.reconcile_map_repair import run_repair
         from replicator.jobs.repair_plan import planned
         from replicator.jobs.repair_spans import RepairRequest
         from replicator.spark.reconcile import missing
@@ -66,7 +85,7 @@ class Repairing:
         if self._wanted == "apply" and wanted:
             request = RepairRequest(wanted, self._known, self._take_over)
             summary = run_repair(self._loaded, self._flow, request, stopping, say)
-            self.code = 4 if summary.incident is not None else 0
+            self.code = 4 if summary.incident is not None else self.code
         elif wanted:
             say("asking both sides about missing records")
             asked = threading.Event()
@@ -74,34 +93,7 @@ class Repairing:
                 plans = planned(self._flow, wanted, asked, say)
             if asked.is_set():
                 raise KeyboardInterrupt
-        return replace(outcome, repair=missing.repair_report(outcome, self._found, summary, plans))
-
-
-def run_repair(
-    loaded: Config,
-    flow: Flow,
-    request: RepairRequest | RepairByMap,
-    stopping: Stopping,
-    say: Callable[[str], None],
-    stop: Callable[[], object] = lambda: None,
-) -> RepairSummary:
-    """Copy again what is missing. `stop` is called besides when it is asked to stop. Raises as `RepairJob.run`."""
-    import structlog
-
-    from replicator import failpoints, logs
-    from replicator.jobs.repair import RepairJob
-
-    say("copying missing records again")
-    logs.configure("text", "warning")
-    failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
-    job = RepairJob(flow, loaded, request, structlog.get_logger(), failpoint, say)
-
-    def stop_all() -> None:
-        stop()
-        job.stop()
-
-    with stopping.asks(stop_all):
-        return job.run()
+        return missing.repair_facts(outcome, self._found, summary, plans)
 
 
 def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None], take_over: bool) -> None:

@@ -88,22 +88,7 @@ def test_what_a_cleaner_took_is_compacted_and_what_it_may_not_take_is_missing(
 ) -> None:
     acts = ("keyed", "skipped")
     flow = MappedFlow(source, target, tmp_path, unique("local"), range(4), acts, configs=CLEANABLE)
-    late_ms = int(time.time() * 1000) + 600_000
-    late = clients.put(clients.producer(flow.target), flow.copy, b"late", key=b"late", timestamp=late_ms)  # a segment
-    assert late
-    for number in range(1, 4):
-        clients.put(clients.producer(flow.target), flow.copy, b"late", key=b"late", timestamp=late_ms, partition=number)
-    expected = []
-    for truth in flow.truths:
-        last = {content.key: at for at, content in truth.target.items()}
-        expected.append({at for at, content in truth.target.items() if last[content.key] == at})
-    set_compacted(flow.target, flow.copy)
-
-    def left() -> list[set[int]]:
-        found = read_offsets(flow.target, {Partition(flow.copy, number): 0 for number in range(4)})
-        return [found[Partition(flow.copy, number)] & truth.target.keys() for number, truth in enumerate(flow.truths)]
-
-    wait_until(lambda: left() == expected, "the cleaner is through", lambda: str(left()))
+    expected = cleaned(flow)
     result = compared(flow)
     for outcome in result.outcome.partitions:
         truth, kept = flow.truths[outcome.source.partition], expected[outcome.source.partition]
@@ -116,3 +101,24 @@ def test_what_a_cleaner_took_is_compacted_and_what_it_may_not_take_is_missing(
         truth = flow.truths[one.source.partition]
         assert one.emptied == len(truth.places) - len(expected[one.source.partition])
         assert one.empty_offsets == 0
+
+
+def cleaned(flow: MappedFlow) -> list[set[int]]:
+    """Have the target cleaned; return which offsets are left, by partition."""
+    late_ms = int(time.time() * 1000) + 600_000
+    late = clients.put(clients.producer(flow.target), flow.copy, b"late", key=b"late", timestamp=late_ms)  # a segment
+    assert late
+    for number in range(1, len(flow.truths)):
+        clients.put(clients.producer(flow.target), flow.copy, b"late", key=b"late", timestamp=late_ms, partition=number)
+    expected = []
+    for truth in flow.truths:
+        last = {content.key: at for at, content in truth.target.items()}
+        expected.append({at for at, content in truth.target.items() if last[content.key] == at})
+    set_compacted(flow.target, flow.copy)
+
+    def left() -> list[set[int]]:
+        found = read_offsets(flow.target, {Partition(flow.copy, number): 0 for number in range(len(flow.truths))})
+        return [found[Partition(flow.copy, number)] & truth.target.keys() for number, truth in enumerate(flow.truths)]
+
+    wait_until(lambda: left() == expected, "the cleaner is through", lambda: str(left()))
+    return expected

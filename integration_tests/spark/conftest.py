@@ -19,6 +19,7 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.processes import alive, wait_until
 from integration_tests.harness.spark_cluster import SparkCluster
 from integration_tests.harness.spark_jobs import SparkProcess
+from integration_tests.proof.mapped_logs import MappedFlow
 from integration_tests.spark.planted import Planted
 from integration_tests.spark.seeded_logs import SeededFlow
 from replicator.model.errors import ConfigError
@@ -68,7 +69,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
     monkeypatch.setattr("replicator.spark.session.session", running)
 
-    def invoke(planted: Planted | Copying | SeededFlow, *arguments: str) -> tuple[int, str]:
+    def invoke(planted: Planted | Copying | SeededFlow | MappedFlow, *arguments: str) -> tuple[int, str]:
         code = main.invoke(["reconcile", "-c", str(planted.file.path), *arguments])
         said = capsys.readouterr()
         return code, said.out + said.err

@@ -17,5 +17,5 @@ COLUMNS = ("verdict", "partition", "source_offset", "target_offset", "fields")
 def run(spark: SparkSession, flow: Flow, mode: Mode = "full", window: Window = Window()) -> tuple[Outcome, set[tuple]]:  # type: ignore[type-arg]  # noqa: B008
     """Reconciles; findings as (verdict, partition, source offset, target offset, fields)."""
     taken = snapshot.take(flow, (), window, connect_timeout_ms=PATIENCE_MS)
-    outcome, found = reconcile(spark, flow, taken, mode, print)
-    return outcome, {tuple(row[name] for name in COLUMNS) for row in found.collect()}
+    found = reconcile(spark, flow, taken, mode, print)
+    return found.outcome, {tuple(row[name] for name in COLUMNS) for row in found.findings.collect()}

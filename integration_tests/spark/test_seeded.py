@@ -61,10 +61,11 @@ def test_no_verdict_is_wrong(
     repairing = Repairing(config.load(flow.file.path), flow.flow, "apply", take_over=False)
     repairing.begin()
     taken = snapshot.take(flow.flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-    outcome, found = reconcile.reconcile(spark, flow.flow, taken, "full", lambda *_: None)
+    found = reconcile.reconcile(spark, flow.flow, taken, "full", lambda *_: None)
+    outcome = found.outcome
     repairing.find(found)
-    wrong = differences(flow, outcome, found.collect())
-    found.unpersist()
+    wrong = differences(flow, outcome, found.findings.collect())
+    found.findings.unpersist()
     with Stopping() as stopping:
         repairing.finish(outcome, taken, stopping, lambda _: None)
     after = flow.read_target()

@@ -63,6 +63,11 @@ class RunIndex(Sequence[MappedRun]):
         return map(MappedRun._make, zip(self._firsts, self._lengths, self._places, strict=True))
 
     @property
+    def columns(self) -> tuple[array[int], array[int], array[int]]:
+        """First offsets, lengths and places of the runs. They are not to be changed."""
+        return self._firsts, self._lengths, self._places
+
+    @property
     def ascending(self) -> bool:
         """Whether no run stands behind one of higher offsets."""
         return self._smallest is self._places

@@ -12,7 +12,7 @@ What the map doesn't cover is counted and left unproven: contents are compared o
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from replicator.config import Flow
@@ -20,14 +20,13 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.repair_rule import RepairChoice
 from replicator.offset_map.section import topic_id_bytes
-from replicator.proof.altered_fields import altered_fields
-from replicator.proof.local_findings import Reported, ReportedRecord, reported
-from replicator.proof.local_outcome import partition_outcome
+from replicator.proof.local_findings import Reported, ReportedRecord
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import place_of_map, refuse_delivery, stable_offsets
 from replicator.proof.map_reader import read_sections
 from replicator.proof.outcome import ClusterFacts, Outcome, PartitionOutcome
 from replicator.proof.pair_comparison import compare_pair
+from replicator.proof.pair_report import pair_report
 from replicator.proof.pairs import Pair
 from replicator.proof.partition_side import PartitionSide
 from replicator.proof.snapshot import Snapshot
@@ -120,23 +119,13 @@ def _partition(
     values: bool,
     for_repair: bool,
 ) -> tuple[PartitionOutcome, Reported, RepairChoice]:
-    notes = []
     with (
         PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
         PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
     ):
         one = compare_pair(pair, taken, stable, (source, target), told.passed, for_repair=for_repair)
-        if taken.unordered:
-            notes.append(f"the map's sections are out of order from here on: {taken.unordered}")
-        if one.mapped is None:
-            outcome = partition_outcome(pair, None, one.found, Reported(), one.coverage, notes)
-            return outcome, Reported(), RepairChoice()
-        altered = altered_fields(one.found, source, target)
-        said = reported(one.mapped, one.found, altered.differing, one.unproven)
-        outcome = partition_outcome(pair, one.mapped, one.found, said, one.coverage, notes, taken.since)
-    if values:
-        outcome = replace(outcome, ranges=altered.shown(outcome.ranges))
-    return outcome, said, one.choice() if for_repair else RepairChoice()
+        outcome, said = pair_report(pair, taken, one, (source, target), values=values)
+    return outcome, said, one.choice() if for_repair and one.mapped is not None else RepairChoice()
 
 
 def _length(span: Span) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.order import out_of_order
+from replicator.offset_map.runs import runs_of
 from replicator.offset_map.verdicts import MapComparison, MapFinding, MapVerdict
 from replicator.proof import verdicts
 from replicator.proof.outcome import OffsetRange
@@ -34,6 +35,8 @@ _GONE = {
     "truncation": (verdicts.EXTRA, "the source has lost it by truncation"),
     "unknown": (verdicts.EXTRA, "the map names a source record that isn't there, and nothing says why"),
 }
+MissingSpans = list[tuple[int, int, int]]
+"""Source offsets [first, end), and how many records are missing there; see `repair_report`."""
 SOURCE_CHANGED = "what was copied fits the map's digest: the source's record is another one since"
 
 
@@ -113,6 +116,12 @@ def _named(
         row.timestamp_ms if row is not None else None,
         row.key[:KEY_BYTES_MAX] if row is not None and row.key is not None else None,
     )
+
+
+def missing_spans(records: Iterable[ReportedRecord]) -> MissingSpans:
+    """Return the source offsets of missing records, as spans of consecutive ones."""
+    lost = sorted(one.source for one in records if one.verdict == verdicts.MISSING and one.source is not None)
+    return [(first, end, end - first) for first, end in runs_of(lost)]
 
 
 def ranges_of(records: Iterable[ReportedRecord], mapped: PartitionMap | None) -> Iterator[OffsetRange]:

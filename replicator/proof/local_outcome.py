@@ -37,8 +37,10 @@ def partition_outcome(
     coverage: Coverage,
     notes: Sequence[str] = (),
     provable: tuple[int, int] | None = None,
+    *,
+    whole: bool = True,
 ) -> PartitionOutcome:
-    """Sum up one partition. `provable`: see `PartitionOutcome`."""
+    """Sum up one partition. `provable`: see `PartitionOutcome`; `whole`: whether `said` has all that was found."""
     totals: dict[str, int] = {verdicts.SAME: said.same}
     reasons: dict[str, int] = {}
     places: dict[str, list[int]] = {}
@@ -58,7 +60,7 @@ def partition_outcome(
         notes.append(CONTENT)
         notes += [WHOLE.format(provable[0], _utc(provable[1]))] if provable is not None else []
     source_records = coverage.source_records - sum(said.left_out.values())
-    for counted_, compared in _compared(said, coverage, source_records):
+    for counted_, compared in _compared(said, coverage, source_records) if whole else ():
         changed = CHANGED.format(counted_, compared)
         notes.append(changed)
         totals[verdicts.UNPROVEN] = totals.get(verdicts.UNPROVEN, 0) + abs(counted_ - compared)

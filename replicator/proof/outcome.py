@@ -21,6 +21,7 @@ retention or compaction removed them, an operator has decided to leave them out,
 were none at all."""
 DIFFERS = "differs"
 """Records of the source in chunks that differ; the quick pass does not say which of them."""
+BY_CONTENT = "compared by content, not by the offset map: {}"
 BUCKETS = 100
 """Parts of a partition that the report's chart tells apart."""
 
@@ -64,7 +65,8 @@ class PartitionOutcome:
     one by one. `reasons` counts unproven records by why they are. `places` counts findings by verdict in BUCKETS parts
     of the partition. `ranges` are the first findings of each verdict, `ranges_found` says how many there are.
     `signed_gaps`: what was not compared, because an operator has decided to leave it out. `provable`: the source offset
-    from which on the offset map is whole, and since when (ms since 1970), where it was compared by that.
+    from which on the offset map is whole, and since when (ms since 1970), where it was compared by that. `by_content`:
+    why it wasn't, on Spark: there contents say which records belong together.
     """
 
     source: Partition
@@ -89,6 +91,7 @@ class PartitionOutcome:
     signed_gaps: tuple[SignedGap, ...] = ()
     notes: tuple[str, ...] = ()
     provable: tuple[int, int] | None = None
+    by_content: str = ""
 
     @property
     def same(self) -> int:
@@ -229,6 +232,8 @@ class Outcome:
         for partition in self.partitions:
             for note in partition.notes:
                 found.setdefault(note, []).append(partition.source)
+            if partition.by_content:
+                found.setdefault(BY_CONTENT.format(partition.by_content), []).append(partition.source)
         return [(note, [] if len(of) == len(self.partitions) else of) for note, of in found.items()]
 
 

@@ -68,6 +68,7 @@ def _partition(partition: PartitionOutcome) -> dict[str, Any]:
         "signed_gaps": [asdict(gap) for gap in partition.signed_gaps],
         "notes": list(partition.notes),
         "provable": _provable(partition.provable),
+        "by_content": partition.by_content or None,
     }
 
 

@@ -68,6 +68,19 @@ def compare_pair(
     if mapped is None:
         rows.count()
         return PairComparison(coverage=coverage)
+    return compare_rows(pair, mapped, rows, coverage, for_repair=for_repair)
+
+
+def compare_rows(
+    pair: Pair, mapped: PartitionMap, rows: PairRows, coverage: Coverage, *, for_repair: bool = False
+) -> PairComparison:
+    """Compare what `rows` gives of both sides, and count it in `coverage` if `rows` does.
+
+    Args:
+        mapped: see `judged_map`.
+
+    Raises as `compare_pair`.
+    """
     rows.mapped = mapped
     whole = not coverage.uncovered and not mapped.others.spans and not mapped.ahead.spans
     try:

@@ -8,7 +8,7 @@ need not write them so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from struct import Struct
 
 from kafka_records.batch import BatchHeader, CorruptBatch
@@ -18,7 +18,7 @@ from replicator.offset_map.verdicts import ComparedRecord
 
 DIGEST_BYTES = 16
 KEY_BYTES_MAX = 64
-"""Of a key that is kept; of a longer one its beginning is, and its digest."""
+"""Of a key that is kept; of a longer one its beginning is, and its SHA-256, which Spark's JVM has as well."""
 _TIME = Struct(">q").pack
 _SHORT = [byte >> 1 if byte < 0x80 and not byte & 1 else -1 for byte in range(256)]
 """Numbers of one byte that aren't negative: nearly all are such, and a call for each would double the time."""
@@ -88,4 +88,4 @@ def _canonical(cursor: Cursor, begin: int, end: int) -> bytes:
 
 
 def _kept(key: bytes) -> bytes:
-    return key[:KEY_BYTES_MAX] + blake2b(key, digest_size=DIGEST_BYTES).digest()
+    return key[:KEY_BYTES_MAX] + sha256(key).digest()

@@ -67,6 +67,18 @@ class RepairFacts:
         return self.generation is not None
 
 
+def both(one: RepairFacts, other: RepairFacts) -> RepairFacts:
+    """Return what is known of partitions that were repaired in two ways, each in one of them."""
+    generations = [facts.generation for facts in (one, other) if facts.generation is not None]
+    return RepairFacts(
+        {**one.missing, **other.missing},
+        {**one.asked, **other.asked},
+        max(generations, default=None),
+        {**one.copied_before, **other.copied_before},
+        {**one.refused, **other.refused},
+    )
+
+
 def repair_report(outcome: Outcome, facts: RepairFacts) -> dict[str, Any]:
     """The plan, with what became of it when it was applied."""
     rows = [_row(partition, facts) for partition in outcome.partitions if _worth_a_row(partition, facts)]

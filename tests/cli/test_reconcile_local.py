@@ -10,9 +10,8 @@ import pytest
 from rich.console import Console
 
 from cli import main
-from cli.commands.reconcile_local_repair import missing_spans
 from cli.commands.reconcile_progress import LocalProgress, offsets_done
-from replicator.proof.local_findings import ReportedRecord
+from replicator.proof.local_findings import ReportedRecord, missing_spans
 
 pytestmark = pytest.mark.tier("default")
 

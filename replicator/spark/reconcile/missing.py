@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -15,7 +14,6 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.proof.outcome import Outcome
 from replicator.proof.repair_report import RepairFacts
-from replicator.proof.repair_report import repair_report as repair_report_of
 from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.outcome.partitions import GUESSED, PAIRED_BY_GUESS
@@ -26,13 +24,14 @@ REFUSED = "which records are missing was partly guessed here (see the notes): co
 
 
 def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
-    """Missing records by source partition. Those that follow one another on the source are one span.
+    """Missing records by source partition, of those that were compared by content. Those that follow one another on the
+    source are one span.
 
     Raises Incident when there are too many spans for one repair.
     """
     order = Window.partitionBy("topic", "partition").orderBy("source_rank")
     rows = (
-        findings.where(F.col("verdict") == verdicts.MISSING)
+        findings.where((F.col("verdict") == verdicts.MISSING) & F.isnotnull("source_rank"))
         .withColumn("island", F.col("source_rank") - F.row_number().over(order))
         .groupBy("topic", "partition", "island")
         .agg(
@@ -76,23 +75,22 @@ def unsure(outcome: Outcome) -> set[Partition]:
     return {one.source for one in outcome.partitions if {GUESSED, PAIRED_BY_GUESS} & {*one.notes}}
 
 
-def repair_report(
+def repair_facts(
     outcome: Outcome,
     found: Mapping[Partition, tuple[Missing, ...]],
     summary: RepairSummary | None,
     planned: Mapping[Partition, PlannedPartition],
-) -> dict[str, Any]:
-    """The plan for machines and reports, with what became of it when it was applied.
+) -> RepairFacts:
+    """The plan, with what became of it when it was applied.
 
     Args:
         planned: what a plan was told by both sides; empty when it was applied.
     """
     done = summary.partitions if summary is not None else {}
-    facts = RepairFacts(
+    return RepairFacts(
         missing={at: [(span.first, span.end, span.records) for span in spans] for at, spans in found.items()},
         asked=done or planned,
         generation=summary.generation if summary is not None else None,
         copied_before={at: one.done_before for at, one in done.items()},
         refused=dict.fromkeys(unsure(outcome), REFUSED),
     )
-    return repair_report_of(outcome, facts)

@@ -80,7 +80,7 @@ class Passes:
     def __init__(self, spark: SparkSession, flow: Flow, pairs: Sequence[Pair], *, deep: bool) -> None:
         """`deep`: records are told apart by 128 bits, not 64."""
         self.spark, self._flow, self._pairs, self.deep = spark, flow, pairs, deep
-        self._columns = ["digest", *(["second_digest"] if deep else [])]
+        self.digest_columns = ["digest", *(["second_digest"] if deep else [])]
         sides = ([pair.source_range for pair in pairs], [pair.target_range for pair in pairs])
         self._mean = alignment.mean_size(max(sum(end - first for first, end in side) for side in sides))
 
@@ -120,7 +120,7 @@ class Passes:
     def _alike(self, pairs: Sequence[Pair]) -> dict[Partition, Aligned]:
         """Those of `pairs` whose sides are equal."""
         found = self._both(
-            pairs, lambda read, of_source: whole_partitions.ranges(read, self._columns, of_source=of_source)
+            pairs, lambda read, of_source: whole_partitions.ranges(read, self.digest_columns, of_source=of_source)
         )
         here, there = (_side_of(whole_partitions.pieces(found, of_source=of)) for of in (True, False))
         sides = {pair.source: (here.get(pair.source, _NOTHING), there.get(pair.target, _NOTHING)) for pair in pairs}
@@ -132,9 +132,9 @@ class Passes:
         found = self._both(
             pairs,
             lambda read, of_source: read.select(
-                "topic", "partition", "offset", "timestamp_ms", transforms.size().alias("size"), *self._columns
+                "topic", "partition", "offset", "timestamp_ms", transforms.size().alias("size"), *self.digest_columns
             ).mapInArrow(
-                _cut(self._mean, self._columns, of_source),  # type: ignore[arg-type]
+                _cut(self._mean, self.digest_columns, of_source),  # type: ignore[arg-type]
                 _PIECES,
             ),
         )

@@ -1,5 +1,7 @@
 """Reconciliation of one flow: both sides read by Spark's own reader, compared, and every difference named.
 
+What the flow's offset map covers is compared by that (`by_map`), whatever it doesn't cover by content:
+
 1 read      whole partitions; of those that differ, chunks cut by content     (whole_partitions, cutting, passes)
 2 align     equal chunks correspond; what lies between is a gap                             (alignment)
 3 open      records of the gaps, compared one by one                          (opened_chunks, verdicts)
@@ -12,16 +14,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import Flow
 from replicator.model.counting import counted
-from replicator.proof.outcome import ClusterFacts, Mode, Outcome
+from replicator.proof.outcome import ClusterFacts, Mode, Outcome, PartitionOutcome
 from replicator.proof.pairs import Pair
 from replicator.proof.snapshot import Snapshot, after_reading
-from replicator.spark.reconcile import altered, arrow, opened_chunks, verdicts
+from replicator.spark.reconcile import altered, arrow, kafka, opened_chunks, verdicts
+from replicator.spark.reconcile.by_map.compare import ByMap, compare_by_map
 from replicator.spark.reconcile.explain import explain
 from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
 from replicator.spark.reconcile.outcome.partitions import outcomes
@@ -40,9 +44,26 @@ class Say(Protocol):
         """A step begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """The outcome; all findings besides the records that are the same, persisted until Spark stops; and what was found
+    by the offset map."""
+
+    outcome: Outcome
+    findings: DataFrame
+    by_map: ByMap
+
+
 def reconcile(
-    spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, say: Say, *, values: bool = True
-) -> tuple[Outcome, DataFrame]:
+    spark: SparkSession,
+    flow: Flow,
+    snapshot: Snapshot,
+    mode: Mode,
+    say: Say,
+    *,
+    values: bool = True,
+    for_repair: bool = False,
+) -> Reconciled:
     """Compares both sides of `snapshot`.
 
     Args:
@@ -51,15 +72,49 @@ def reconcile(
             digest.
         say: told in a few words what begins.
         values: whether the outcome may hold parts of the fields of altered records.
+        for_repair: whether `by_map` is asked what a repair would copy.
 
-    Returns:
-        The outcome, and all findings besides the records that are the same (persisted until Spark stops).
+    Raises as `compare_by_map`.
     """
-    passes = Passes(spark, flow, snapshot.pairs, deep=mode == "deep")
-    offsets = iter([_offsets_of_first_read(snapshot.pairs)])
+    mapped = compare_by_map(spark, flow, snapshot, mode, say, values=values, for_repair=for_repair)
+    found = mapped.outcomes
+    frames = [mapped.findings] if mapped.findings is not None else []
+    pairs = [pair for pair in snapshot.pairs if pair.source in mapped.by_content]
+    if pairs:
+        by_content, findings = _by_content(spark, flow, pairs, mode, say, values=values)
+        frames += [findings] if findings is not None else []
+        for one in by_content:
+            found[one.source] = replace(one, by_content=mapped.by_content[one.source])
+    outcome = Outcome(
+        flow=flow.name,
+        source=ClusterFacts(flow.source.name, snapshot.cluster_ids[0], flow.source.bootstrap_servers),
+        target=ClusterFacts(flow.target.name, snapshot.cluster_ids[1], flow.target.bootstrap_servers),
+        mode=mode,
+        snapshot_ms=snapshot.taken_ms,
+        finished_ms=time.time_ns() // 1_000_000,
+        partitions=tuple(found[pair.source] for pair in snapshot.pairs if pair.source in found),
+        waiting=snapshot.waiting,
+        not_compared=(*snapshot.not_compared, *mapped.stopped),
+        window=(snapshot.window.from_ms, snapshot.window.to_ms),
+        spark_version=spark.version,
+        values=values,
+        notes=tuple(mapped.notes),
+    )
+    kept = [frame.drop(*verdicts.ONLY_ALTERATIONS) for frame in frames] or [arrow.frame(spark, (), FOUND)]
+    both = kafka.union(kept)
+    assert both is not None, "there is a frame"
+    return Reconciled(outcome, both, mapped)
+
+
+def _by_content(
+    spark: SparkSession, flow: Flow, pairs: Sequence[Pair], mode: Mode, say: Say, *, values: bool
+) -> tuple[Sequence[PartitionOutcome], DataFrame | None]:
+    """Compares pairs by what their records hold; findings are None where nothing was opened."""
+    passes = Passes(spark, flow, pairs, deep=mode == "deep")
+    offsets = iter([_offsets_of_first_read(pairs)])
     aligned = passes.digests(lambda step: say(step, next(offsets, 0)))
-    pairs = after_reading(flow, snapshot.pairs)
-    compared = [Compared(pair, found) for pair, found in zip(pairs, aligned, strict=True)]
+    after = after_reading(flow, pairs)
+    compared = [Compared(pair, found) for pair, found in zip(after, aligned, strict=True)]
     wanted = {item.pair.source: _to_open(item, mode) for item in compared}
     differ = [item for item in wanted.values() if item.gaps]
     firsts: Firsts = {}
@@ -80,21 +135,7 @@ def reconcile(
     if values and any(verdicts.ALTERED in partition.verdicts for partition in partitions):
         say("reading some of the altered records again")
         partitions = altered.with_fields(spark, flow, compared, partitions)
-    outcome = Outcome(
-        flow=flow.name,
-        source=ClusterFacts(flow.source.name, snapshot.cluster_ids[0], flow.source.bootstrap_servers),
-        target=ClusterFacts(flow.target.name, snapshot.cluster_ids[1], flow.target.bootstrap_servers),
-        mode=mode,
-        snapshot_ms=snapshot.taken_ms,
-        finished_ms=time.time_ns() // 1_000_000,
-        partitions=partitions,
-        waiting=snapshot.waiting,
-        not_compared=snapshot.not_compared,
-        window=(snapshot.window.from_ms, snapshot.window.to_ms),
-        spark_version=spark.version,
-        values=values,
-    )
-    return outcome, arrow.frame(spark, (), FOUND) if findings is None else findings
+    return partitions, findings
 
 
 def _offsets_of_first_read(pairs: Sequence[Pair]) -> int:

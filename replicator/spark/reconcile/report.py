@@ -60,7 +60,9 @@ def _write(outcome: Outcome, findings: DataFrame, directory: Path) -> None:
 def write_findings(findings: DataFrame, path: Path) -> None:
     """Writes one Parquet file on the driver, a few thousand rows at a time: executors need not share a disk with it."""
     told = FOUND_TYPES.empty_table().select([name for name in FOUND_TYPES.names if name in findings.columns]).schema
-    rows = findings.orderBy("topic", "partition", F.coalesce("source_rank", "target_rank")).select(told.names)
+    rows = findings.orderBy(
+        "topic", "partition", F.coalesce("source_rank", "target_rank", "source_offset", "target_offset")
+    ).select(told.names)
     found = rows.toLocalIterator()
     with parquet.ParquetWriter(path, told) as file:
         for some in iter(lambda: list(itertools.islice(found, ROWS_AT_ONCE)), []):

@@ -15,6 +15,7 @@ from replicator.proof.outcome import Outcome
 from replicator.proof.pairs import Offsets
 from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile import kafka, reconcile
+from replicator.spark.reconcile.by_map.compare import ByMap
 from tests.replicator.spark.frames import KAFKA, record
 from tests.replicator.spark.reconcile.drawn import Drawn, Entry
 
@@ -38,7 +39,9 @@ def found(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, drawn: Iterable[
     monkeypatch.setattr(kafka, "read", reader(spark, by_partition))
     monkeypatch.setattr(reconcile, "after_reading", lambda flow, pairs: list(pairs))
     taken = Snapshot(tuple(each.pair for each in by_partition.values()), (), 0)
-    return reconcile.reconcile(spark, FLOW, taken, "full", lambda *_: None)
+    monkeypatch.setattr(reconcile, "compare_by_map", lambda *_, **__: ByMap(by_content=dict.fromkeys(by_partition, "")))
+    made = reconcile.reconcile(spark, FLOW, taken, "full", lambda *_: None)
+    return made.outcome, made.findings
 
 
 def reader(spark: SparkSession, drawn: Mapping[Partition, Drawn]) -> Callable[..., DataFrame | None]:

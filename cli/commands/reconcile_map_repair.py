@@ -1,28 +1,31 @@
-"""What `reconcile --local --repair` adds: the plan, and the repair by the offset map."""
+"""What `reconcile --repair` adds where partitions were compared by the offset map, with Spark and without."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from cli.commands.reconcile_repair import run_repair
 from cli.options import patience_ms
 
 if TYPE_CHECKING:
-    from cli.commands.reconcile_repair import Wanted
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
-    from replicator.jobs.repair import RepairedPartition
+    from replicator.jobs.repair import RepairedPartition, RepairSummary
+    from replicator.jobs.repair_by_map import RepairByMap
+    from replicator.jobs.repair_plan import PlannedPartition
+    from replicator.jobs.repair_spans import RepairRequest
     from replicator.model.partition import Partition
     from replicator.proof.local import LocalResult
-    from replicator.proof.local_findings import ReportedRecord
     from replicator.proof.outcome import Outcome
     from replicator.proof.repair_report import MissingSpan, RepairFacts
 
+Wanted = Literal["plan", "apply"]
 
-class LocalRepair:
+
+class MapRepairing:
     """`--repair plan` or `apply` of one run of the command. `code`: 4 where incidents stopped it, 130 where somebody
     did."""
 
@@ -41,20 +44,30 @@ class LocalRepair:
             repair.check(self._flow, take_over=self._take_over)
 
     def finish(self, outcome: Outcome, result: LocalResult, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
-        """After the comparison: with `plan` what would be copied, with `apply` the repair.
-
-        Apply goes by what it finds after its fence: the comparison says only which partitions it looks at.
-        """
+        """After a comparison without Spark: see `facts`."""
         from replicator.jobs.repair_by_map import planned_by_map
-        from replicator.proof.repair_report import RepairFacts, repair_report
+        from replicator.proof.local_findings import missing_spans
+        from replicator.proof.repair_report import repair_report
 
         missing = {at: missing_spans(records) for at, records in result.records.items()}
-        wanted = [at for at, choice in result.choices.items() if choice.copied or missing[at]]
+        planned = {at: planned_by_map(choice) for at, choice in result.choices.items()}
+        return replace(outcome, repair=repair_report(outcome, self.facts(missing, planned, stopping, say)))
+
+    def facts(
+        self,
+        missing: dict[Partition, list[MissingSpan]],
+        planned: dict[Partition, PlannedPartition],
+        stopping: Stopping,
+        say: Callable[[str], None],
+    ) -> RepairFacts:
+        """With `plan` what would be copied, with `apply` the repair, which goes by what it finds after its fence: the
+        comparison says only which partitions it looks at."""
+        from replicator.proof.repair_report import RepairFacts
+
+        wanted = [at for at, plan in planned.items() if plan.copied or missing[at]]
         if self._wanted == "plan" or not wanted:
-            facts = RepairFacts(missing, {at: planned_by_map(choice) for at, choice in result.choices.items()})
-        else:
-            facts = self._applied(missing, wanted, stopping, say)
-        return replace(outcome, repair=repair_report(outcome, facts))
+            return RepairFacts(missing, planned)
+        return self._applied(missing, wanted, stopping, say)
 
     def _applied(
         self,
@@ -79,13 +92,31 @@ class LocalRepair:
         return RepairFacts(missing, done, summary.generation, before)
 
 
-def missing_spans(records: list[ReportedRecord]) -> list[MissingSpan]:
-    """The source offsets of missing records, as spans of consecutive ones."""
-    from replicator.jobs.repair_spans import runs_of
-    from replicator.proof import verdicts
+def run_repair(
+    loaded: Config,
+    flow: Flow,
+    request: RepairRequest | RepairByMap,
+    stopping: Stopping,
+    say: Callable[[str], None],
+    stop: Callable[[], object] = lambda: None,
+) -> RepairSummary:
+    """Copy again what is missing. `stop` is called besides when it is asked to stop. Raises as `RepairJob.run`."""
+    import structlog
 
-    lost = [one.source for one in records if one.verdict == verdicts.MISSING and one.source is not None]
-    return [(first, end, end - first) for first, end in runs_of(sorted(lost))]
+    from replicator import failpoints, logs
+    from replicator.jobs.repair import RepairJob
+
+    say("copying missing records again")
+    logs.configure("text", "warning")
+    failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+    job = RepairJob(flow, loaded, request, structlog.get_logger(), failpoint, say)
+
+    def stop_all() -> None:
+        stop()
+        job.stop()
+
+    with stopping.asks(stop_all):
+        return job.run()
 
 
 def _settled(done: RepairedPartition, missing: list[MissingSpan]) -> RepairedPartition:

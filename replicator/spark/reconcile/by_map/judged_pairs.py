@@ -1,0 +1,160 @@
+"""Judges what is left over of a pair, in a task: by the functions that `reconcile --local` judges by."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from replicator.jobs.repair_by_map import planned_by_map
+from replicator.jobs.repair_plan import PlannedPartition
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Partition
+from replicator.offset_map.verdicts import ComparedRecord, MapVerdict
+from replicator.proof.coverage import Coverage, SideCount
+from replicator.proof.local_findings import MissingSpans, ReportedRecord, missing_spans
+from replicator.proof.outcome import PartitionOutcome
+from replicator.proof.pair_comparison import compare_rows
+from replicator.proof.pair_report import pair_report
+from replicator.proof.pair_rows import PairRows
+from replicator.proof.pairs import Pair
+from replicator.proof.partition_side import PartitionSide
+from replicator.spark.reconcile import arrow
+from replicator.spark.reconcile.by_map.task_map import MapFacts, map_of
+from replicator.spark.reconcile.opened_chunks import FOUND
+from replicator.spark.reconcile.verdicts import Finding
+
+JUDGED = f"{FOUND}, judged binary"
+"""Findings; `judged`: of one row besides for each pair, a `JudgedPair` or the error that there was."""
+_JUDGED_TYPES = arrow.types(JUDGED)
+_DIGEST = Struct(">qq").pack
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """Records of a pair by the first pass: all of either side; `others`, `ahead`: see `Coverage`; `placed`: those of
+    the source that have a place; `opened`: those of both sides in chunks that are opened."""
+
+    source: int
+    target: int
+    others: SideCount
+    ahead: SideCount
+    placed: int
+    opened: int
+
+    def coverage(self, pair: Pair) -> Coverage:
+        """As a comparison that has read all records would have counted them; nothing is uncovered."""
+        found = Coverage(pair, None)
+        found.uncovered = []
+        found.source_records, found.target_records = self.source, self.target
+        found.others, found.ahead = self.others, self.ahead
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPair:
+    """What became of a pair: its outcome, which source records are missing, and what a repair would copy of it."""
+
+    outcome: PartitionOutcome
+    missing: MissingSpans
+    planned: PlannedPartition | None
+
+
+class OpenedRows(PairRows):
+    """Rows that Spark has read: those that are left over, then those that say what else there is."""
+
+    def __init__(self, pair: Pair, sides: tuple[PartitionSide, PartitionSide], coverage: Coverage) -> None:
+        super().__init__(pair, *sides, coverage, lambda offsets: None)
+        self.opened: tuple[list[ComparedRecord], list[ComparedRecord]] = [], []
+        self.known: tuple[list[ComparedRecord], list[ComparedRecord]] = [], []
+        self._asked = [False, False]
+
+    def source(self) -> Iterable[ComparedRecord]:
+        """See `PairRows`."""
+        return self._next(0)
+
+    def target(self) -> Iterable[ComparedRecord]:
+        """See `PairRows`."""
+        return self._next(1)
+
+    def _next(self, side: int) -> list[ComparedRecord]:
+        again, self._asked[side] = self._asked[side], True
+        return sorted((self.known if again else self.opened)[side])
+
+
+def judged(
+    left: DataFrame, facts: MapFacts, counts: Mapping[Partition, PairCounts], *, values: bool, for_repair: bool
+) -> DataFrame:
+    """Findings and outcomes, see JUDGED.
+
+    Args:
+        left: what is left over, see `opened_rows.OPENED`, and what else is known, with `known` true.
+    """
+
+    def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        at = Partition(*(value.as_py() for value in key))
+        try:
+            found, records = _judged(facts, at, counts[at], table, values=values, for_repair=for_repair)
+        except ReplicatorError as error:
+            return arrow.table([_last_row(at, error)], _JUDGED_TYPES)
+        return arrow.table([*(_row(at, one) for one in records), _last_row(at, found)], _JUDGED_TYPES)
+
+    return left.groupBy("topic", "partition").applyInArrow(judge, JUDGED)
+
+
+def _judged(
+    facts: MapFacts, at: Partition, counts: PairCounts, table: pa.Table, *, values: bool, for_repair: bool
+) -> tuple[JudgedPair, list[ReportedRecord]]:
+    known = map_of(facts, at)
+    pair, flow, mapped = known.pair, facts.flow, known.mapped
+    assert mapped is not None, f"{at} has a map"
+    with (
+        PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
+        PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
+    ):
+        coverage = counts.coverage(pair)
+        rows = OpenedRows(pair, (source, target), coverage)
+        equal = counts.placed
+        for of_source, is_known, has_place, record in _records(table):
+            (rows.known if is_known else rows.opened)[not of_source].append(record)
+            equal -= of_source and has_place and not is_known
+        one = compare_rows(pair, mapped, rows, coverage, for_repair=for_repair)
+        one.found.counts[MapVerdict.SAME] += equal
+        outcome, said = pair_report(pair, known.taken, one, (source, target), values=values)
+    outcome = replace(outcome, opened=counts.opened)
+    planned = planned_by_map(one.choice()) if for_repair else None
+    return JudgedPair(outcome, missing_spans(said.records), planned), said.records
+
+
+def _records(table: pa.Table) -> Iterator[tuple[bool, bool, bool, ComparedRecord]]:
+    names = (
+        *("of_source", "known", "place", "offset", "digest", "second_digest", "kept_key", "tombstone", "timestamp_ms"),
+    )
+    for batch in table.to_batches():
+        columns = (batch.column(name).to_pylist() for name in names)
+        for of_source, known, place, offset, digest, second, key, tombstone, time_ms in zip(*columns, strict=True):
+            record = ComparedRecord(offset, _DIGEST(digest, second), key, tombstone, time_ms)
+            yield of_source, known, place is not None, record
+
+
+def _row(at: Partition, one: ReportedRecord) -> tuple[object, ...]:
+    finding = Finding(
+        one.verdict,
+        1,
+        one.fields,
+        one.source,
+        one.target,
+        timestamp_ms=one.timestamp_ms,
+        key=one.key,
+        reason=one.reason,
+    )
+    return (*at, *finding, None)
+
+
+def _last_row(at: Partition, found: JudgedPair | ReplicatorError) -> tuple[object, ...]:
+    return (*at, *(None for _ in Finding._fields), pickle.dumps(found))
