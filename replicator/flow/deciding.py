@@ -11,10 +11,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from replicator.backoff import Backoff
 from replicator.config import Flow
-from replicator.flow.position_by_map import position_by_map
+from replicator.flow.position_by_map import indexed_copy, position_by_map
 from replicator.flow.topics import ControlPlane, aside_topic
 from replicator.kafka.topic_questions import raised
 from replicator.model import names
@@ -135,7 +136,8 @@ def _adopted(
         topic = names.offsets_topic(plane.flow.name)
         earlier = [(one.generation, one.at_ms) for one in occurrences if one.target == it.target and one.moved]
         moved, route = max(earlier, default=(-1, -1)), (it.source, it.target)
-        offset = position_by_map(plane.target_reader, plane.target_logs, topic, it.topic_id, route, moved)
+        indexed = partial(indexed_copy, plane.flow, it.topic_id, it.source.partition)
+        offset = position_by_map(plane.target_reader, plane.target_logs, topic, it.topic_id, route, moved, indexed)
     ends = raised(plane.source_logs.log_ends([it.source])[it.source])
     if ends.topic_id != it.topic_id:
         why = f"{it.source.topic} is not the topic any more that the flow has found"

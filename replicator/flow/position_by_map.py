@@ -8,19 +8,22 @@ nothing behind it was copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from replicator.config import Flow
 from replicator.kafka.topic_questions import raised
 from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.ports import ClusterQuestions
+from replicator.model import names
 from replicator.model.errors import TopicMissing
 from replicator.model.partition import Partition
 from replicator.offset_map.block import MapBlock, decode_block
 from replicator.offset_map.section import MapSection, topic_id_bytes
-from replicator.offset_map.topic import MAP_PARTITIONS
+from replicator.offset_map.topic import MAP_PARTITIONS, index_partition
 from replicator.offset_map.varints import BadBlock
 from replicator.state.decisions import NotDecided, Objection
+from replicator.wire.map_index import MapIndexLog
 
 WINDOW = 100_000  # offsets that are read at once: reading has a time limit
 
@@ -32,15 +35,16 @@ def position_by_map(
     source_topic_id: str,
     route: tuple[Partition, Partition],
     moved: tuple[int, int] = (-1, -1),
+    indexed: Callable[[], LastCopy | None] = lambda: None,
 ) -> int:
     """Return the source offset at which copying goes on. `route`: source and target partition; `moved`: generation and
-    time (ms) of the last decision that has moved its position.
+    time (ms) of the last decision that has moved its position; `indexed`: asks the map's index for its last copy.
 
     Raises NotDecided where that isn't proven; TopicMissing, Retriable, Unreachable, NotAllowed.
     """
     source, to = route
     try:
-        last = last_copy(reader, offsets_topic, source_topic_id, source.partition)
+        last = last_copy(reader, offsets_topic, source_topic_id, source.partition) or indexed()
     except TopicMissing as error:
         raise _unproven(str(error)) from error
     if last is None:
@@ -59,6 +63,24 @@ class LastCopy(NamedTuple):
     next_target: int
     generation: int = 0
     commit_ms: int = 0
+
+
+def indexed_copy(flow: Flow, source_topic_id: str, partition: int) -> LastCopy | None:
+    """Ask the map's index for the newest section of a source partition that was consolidated; None where it has none.
+
+    Of several that are in one page, the end of the copies is that of the highest one. Raises as `MapIndexLog`.
+    """
+    key = topic_id_bytes(source_topic_id), partition
+    with MapIndexLog(flow, names.offsets_index_topic(flow.name), "") as index:
+        try:
+            root = index.root()
+        except TopicMissing:
+            return None
+        entries = index.directory(index_partition(key), root)[0].entries if root is not None else {}
+    entry = entries.get(key)
+    if entry is None or not entry.pages:
+        return None
+    return LastCopy(entry.after, entry[-1].target_end, entry.generation, entry.commit_ms)
 
 
 def last_copy(reader: TopicReader, offsets_topic: str, source_topic_id: str, partition: int) -> LastCopy | None:

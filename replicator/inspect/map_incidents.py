@@ -7,7 +7,7 @@ what positions name: the topic's id, and where in it the block before theirs end
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
@@ -16,9 +16,11 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.checkpoint import Evidence
 from replicator.model.counting import counted
-from replicator.model.errors import NotAllowed, Retriable, Unreachable
+from replicator.model.errors import Incident, NotAllowed, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Partition, Span
+from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.topic import unfit
+from replicator.wire.map_index import MapIndexLog
 
 OPEN_WAIT_S = 5.0
 
@@ -36,11 +38,13 @@ class MapIncident:
 @dataclass(frozen=True, slots=True)
 class MapTopicFacts:
     """The map's topic as the target has it. `bounds`: where the log of each partition begins and ends; `open_ms`: since
-    when a transaction is open, by partition, where one is and that can be known."""
+    when a transaction is open, by partition, where one is and that can be known; `covered`: below which offset of each
+    partition the map's index has all."""
 
     info: TopicInfo
     bounds: Mapping[int, Span]
     open_ms: Mapping[int, int]
+    covered: Mapping[int, int] = field(default_factory=dict)
 
 
 def map_incidents(flow: Flow, clusters: ControlPlane, evidence: Collection[Evidence], now_ms: int) -> list[MapIncident]:
@@ -69,7 +73,18 @@ def _facts(flow: Flow, clusters: ControlPlane, info: TopicInfo) -> MapTopicFacts
     held = {at: stable[at] for at in ats if stable[at] < ends[at]}
     opened = offset_reader.times_at(flow.target, flow, held, OPEN_WAIT_S, committed=False) if held else {}
     open_ms = {at.partition: time_ms for at, time_ms in opened.items() if time_ms is not None}
-    return MapTopicFacts(info, {at.partition: (starts[at], ends[at]) for at in ats}, open_ms)
+    covered = _covered(flow, info) if any(starts.values()) else {}
+    return MapTopicFacts(info, {at.partition: (starts[at], ends[at]) for at in ats}, open_ms, covered)
+
+
+def _covered(flow: Flow, info: TopicInfo) -> Mapping[int, int]:
+    """Asked after the log starts: blocks are deleted behind the commit that covers them."""
+    try:
+        with MapIndexLog(flow, names.offsets_index_topic(flow.name), "") as index:
+            root = index.root()
+    except (TopicMissing, Incident):
+        return {}
+    return dict(enumerate(root.covered)) if root and root.map_topic_id == topic_id_bytes(info.topic_id) else {}
 
 
 def found(
@@ -98,7 +113,7 @@ def found(
             newest[it.map_partition] = max(newest.get(it.map_partition, 0), it.map_offset)
     for partition, behind in sorted(newest.items()):
         start, end = facts.bounds.get(partition, (0, 0))
-        if not start <= behind < end:
+        if behind >= end or behind < start > facts.covered.get(partition, 0):
             detail = f"it goes from offset {start} to {end}, and the newest block stood at or behind {behind}"
             yield MapIncident("map_lost", topic, partition, detail)
     for partition, since_ms in sorted(facts.open_ms.items()):

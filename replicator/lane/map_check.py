@@ -17,7 +17,7 @@ from replicator.lane.ports import LogEndsByPartition, MapLog
 from replicator.model.checkpoint import Position
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import LogEnds, Partition
-from replicator.offset_map.newest import SectionKey, missing_ends
+from replicator.offset_map.newest import SectionKey, newest_ends
 from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.varints import BadBlock
 
@@ -94,15 +94,22 @@ def _lost(
         for at, it in members.items()
         if it.evidence.map_offset == first
     }
-    if not log_ends.start <= first <= log_ends.end:
-        why = f"{there} goes from offset {log_ends.start} to {log_ends.end}, and the newest block stood behind {first}"
+    if first > log_ends.end:
+        why = f"{there} ends at offset {log_ends.end}, and the newest block stood behind {first}"
         return why, set(covered.values())
     wanted = {key: members[at].offset for key, at in covered.items()}
+    begin = max(first, log_ends.start)
     try:
-        missing = missing_ends(log.items(there, topic_id, first, log_ends.end), wanted)
+        found = newest_ends(log.items(there, topic_id, begin, log_ends.end), wanted)
+        unsaid = wanted.keys() - found.keys()
+        if unsaid and begin > first:  # they were consolidated, and deleted then
+            found |= log.indexed_ends(topic_id, unsaid)
     except BadBlock as error:
-        return f"{there} can't be read behind offset {first}: {error}", set(covered.values())
+        return f"{there} can't be read behind offset {begin}: {error}", set(covered.values())
+    missing = [key for key, end in wanted.items() if found.get(key) != end]
     why = f"{there} has no block behind offset {first} that ends at {len(missing)} positions"
+    if begin > first:
+        why = f"{there} begins at offset {begin}, and neither it nor the map's index ends at {len(missing)} positions"
     return why, {covered[key] for key in missing}
 
 

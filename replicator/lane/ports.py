@@ -14,7 +14,7 @@ from replicator.model.errors import ReplicatorError
 from replicator.model.partition import EndRecords, LogEnds, Partition, TopicShape
 from replicator.model.rights import MissingRights
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
-from replicator.offset_map.newest import MapItem
+from replicator.offset_map.newest import MapItem, SectionKey
 from replicator.planes.contract import Copied, Plane, RecordReader
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
@@ -201,6 +201,13 @@ class MapLog(Protocol):
         where `first` isn't there.
 
         Raises BadBlock; Retriable, Unreachable, NotAllowed, Unsupported, and Incident where it is another topic.
+        """
+
+    def indexed_ends(self, topic_id: str, keys: Collection[SectionKey]) -> Mapping[SectionKey, int]:
+        """Return the positions behind the last sections that the map's index has of source partitions; those of which
+        it has none are left out. `topic_id`: that of the map topic whose blocks it must cover.
+
+        Raises as `items`.
         """
 
 

@@ -40,6 +40,11 @@ def offsets_topic(flow: str) -> str:
     return f"__eos.{flow}.offsets"
 
 
+def offsets_index_topic(flow: str) -> str:
+    """Topic with the offset map's index, see `offset_map.directory`."""
+    return f"__eos.{flow}.offsets-index"
+
+
 def aside_topic(flow: str) -> str:
     """Topic with one partition, made when it is first needed: source records that operators have set aside."""
     return f"__eos.{flow}.aside"
@@ -66,6 +71,11 @@ def lane_id(flow: str, generation: int, lane: int) -> str:
 def control_id(flow: str) -> str:
     """Transactional id under which the control topic is written."""
     return f"{transactional_prefix(flow)}control"
+
+
+def map_index_id(flow: str) -> str:
+    """Transactional id under which the offset map's index is written."""
+    return f"{transactional_prefix(flow)}offsets-index"
 
 
 def process_name() -> str:

@@ -58,6 +58,11 @@ class SectionDelivery:
                 at += count
         self._raw[key] = at
 
+    @property
+    def ahead(self) -> bool:
+        """Whether more was given than the index has."""
+        return any(self._given[key] > raw for key, raw in self._raw.items())
+
     def from_block(self, generation: int, commit_ms: int, section: MapSection) -> None:
         """Take a section of a raw block that the index doesn't cover, in the order of blocks, from where it ends."""
         key = section.source_topic_id, section.partition

@@ -25,6 +25,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from replicator.model.partition import Span
+from replicator.offset_map.directory import PageRef
 from replicator.offset_map.mapped import ExpiredRange, OffsetRanges, PartitionMap, UnmappedRange
 from replicator.offset_map.run_index import MappedRun
 from replicator.offset_map.section import MapSection
@@ -84,6 +85,17 @@ class PartitionFold:
             self._note(section)
             for column, value in zip(self._ends, (self._next_target, section.after, self._begin), strict=True):
                 column.append(value)
+
+    def pass_over(self, page: PageRef) -> None:
+        """Take the sections of a page without reading it, but for the place of its first copy.
+
+        Only of a page that goes on where the last one ended, on both sides: `TURNS` isn't set.
+        """
+        if page.first_source >= 0:
+            self._claims.append(page.first_target, 1, page.first_source)
+        self._position, self._next_target = page.after, max(self._next_target, page.target_end)
+        for column, value in zip(self._ends, (self._next_target, page.after, self._begin), strict=True):
+            column.append(value)
 
     def prune(self, log_start: int) -> None:
         """Forget places below the target's log start, but keep of which source offsets they were."""

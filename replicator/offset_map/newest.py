@@ -32,14 +32,14 @@ class MapMarker(NamedTuple):
 MapItem = MapRecord | MapMarker
 
 
-def missing_ends(items: Iterable[MapItem], wanted: Mapping[SectionKey, int]) -> list[SectionKey]:
-    """Read until the last committed section of each wanted partition ends at the offset that it should; return those
-    of which none does.
+def newest_ends(items: Iterable[MapItem], wanted: Mapping[SectionKey, int]) -> dict[SectionKey, int]:
+    """Read until the last committed section of each wanted partition ends at the offset that it should; return where
+    the last one of each ends, of those that have any.
 
     Raises BadBlock, NewerBlock; and what `items` raises.
     """
     open_: dict[int, dict[SectionKey, int]] = {}
-    left = dict(wanted)
+    found: dict[SectionKey, int] = {}
     for item in items:
         if isinstance(item, MapRecord):
             ends = open_.setdefault(item.producer_id, {})
@@ -48,13 +48,9 @@ def missing_ends(items: Iterable[MapItem], wanted: Mapping[SectionKey, int]) -> 
                 if key in wanted:
                     ends[key] = section.after
             continue
-        for key, after in open_.pop(item.producer_id, {}).items():
-            if not item.commits:
-                continue
-            if after == wanted[key]:
-                left.pop(key, None)
-            else:
-                left[key] = wanted[key]
-        if not left:
-            return []
-    return list(left)
+        ended = open_.pop(item.producer_id, {})
+        if item.commits:
+            found |= ended
+            if ended and found == wanted:
+                break
+    return found

@@ -297,6 +297,14 @@ def _decoded(reader: VarintReader, page: MapPage, last: _Last, runs_max: int) ->
         raise BadBlock(f"flags {flags:#x}, marks {marks:#x}")
     repaired_from = 0 if after == before else before
     runs = ((before, after),) if flags & FILLED else _runs(reader, repaired_from, runs_max)
+    aside = tuple(_aside(reader, repaired_from)) if marks & ASIDE else ()
+    dropped = tuple(_dropped(reader, repaired_from)) if marks & DROPPED else ()
+    pruned = _pruned(reader, first_target) if marks & PRUNED else None
+    if count < 0 and before == after and (runs or marks & (ASIDE | DROPPED | PRUNED)):
+        count = last.count  # of a repair
+    elif count < 0:
+        copies = sum(one[2] for one in pruned.ranges) if pruned is not None else 0
+        count = last.count + sum([end - first for first, end in runs]) + copies
     section = MapSection(
         source_topic_id=page.source_topic_id,
         partition=page.partition,
@@ -305,18 +313,18 @@ def _decoded(reader: VarintReader, page: MapPage, last: _Last, runs_max: int) ->
         leader_epoch=epoch,
         log_start=log_start,
         first_target=first_target,
+        count=count,
         runs=runs,
         digest_kind=GROUPED_DIGEST if flags & DIGEST else NO_DIGEST,
         digest=bytes(DIGEST_BYTES) if flags & DIGEST else b"",
-        aside=tuple(_aside(reader, repaired_from)) if marks & ASIDE else (),
-        dropped=tuple(_dropped(reader, repaired_from)) if marks & DROPPED else (),
-        pruned=_pruned(reader, first_target) if marks & PRUNED else None,
+        aside=aside,
+        dropped=dropped,
+        pruned=pruned,
         base=bool(marks & BASE),
         gap=bool(marks & GAP),
         continued=bool(marks & CONTINUED),
     )
-    count = _count(last.count, section) if count < 0 else count
-    return TimedSection(generation, commit_ms, replace(section, count=count))
+    return TimedSection(generation, commit_ms, section)
 
 
 def _runs(reader: VarintReader, at: int, most: int) -> tuple[Span, ...]:

@@ -52,7 +52,7 @@ class PendingBlocks:
     def __init__(self, covered: Sequence[int], generation: int) -> None:
         """`covered` and `generation`: as the index's root has them."""
         self.read_to = list(covered)
-        self.blocks = self.bytes = 0
+        self.blocks, self.bytes = 0, [0] * len(self.read_to)
         self.oldest_s: float | None = None
         """When the first of them was read."""
         self._generation = self._highest = generation
@@ -74,7 +74,8 @@ class PendingBlocks:
             block = None
         self._pending[partition].append(PendingBlock(offset, len(value), block))
         self.read_to[partition] = offset + 1
-        self.blocks, self.bytes = self.blocks + 1, self.bytes + len(value)
+        self.blocks += 1
+        self.bytes[partition] += len(value)
         if self.oldest_s is None:
             self.oldest_s = now_s
         if block is not None:
@@ -108,7 +109,8 @@ class PendingBlocks:
         return one.block is None or one.block.generation == self._generation
 
     def _move(self, partition: int, one: PendingBlock, ready: ReadyBlocks) -> None:
-        self.blocks, self.bytes = self.blocks - 1, self.bytes - one.bytes
+        self.blocks -= 1
+        self.bytes[partition] -= one.bytes
         ready.blocks += 1
         if one.block is None:
             ready.unreadable.append((partition, one.offset))
@@ -124,7 +126,12 @@ class PendingBlocks:
             return False
         highest, offsets = self._barrier
         following = min(waiting)
-        if following > highest or any(at < barrier for at, barrier in zip(self.read_to, offsets, strict=True)):
+        unread = [
+            number
+            for number, (at, barrier) in enumerate(zip(self.read_to, offsets, strict=True))
+            if at < barrier and not self._pending[number]  # behind one of a later generation none of an earlier stands
+        ]
+        if following > highest or unread:
             return False
         self._generation = following
         if following == highest:

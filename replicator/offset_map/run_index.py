@@ -6,7 +6,7 @@ Used by `mapped`, once for each direction. Three arrays of eight bytes a run, an
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from operator import le
@@ -78,6 +78,17 @@ class RunIndex(Sequence[MappedRun]):
         if at < 0 or offset >= self._firsts[at] + self._lengths[at]:
             return None
         return self._places[at] + offset - self._firsts[at]
+
+    def with_runs(self, runs: Sequence[MappedRun]) -> RunIndex:
+        """Return one with these ascending runs in the place of the one with their first offset. None stands behind a
+        higher offset."""
+        at = bisect_left(self._firsts, runs[0].first)
+        after = at + (at < len(self._firsts) and self._firsts[at] == runs[0].first)
+        firsts, lengths, places = (
+            column[:at] + array("q", (run[number] for run in runs)) + column[after:]
+            for number, column in enumerate((self._firsts, self._lengths, self._places))
+        )
+        return RunIndex(firsts, lengths, places, ())
 
     def nothing_between(self, first: int, end: int) -> bool:
         """Whether no offset in [first, end) is in a run."""

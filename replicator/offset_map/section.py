@@ -92,7 +92,7 @@ class MapSection:
     @property
     def records(self) -> int:
         """How many copies there are."""
-        return sum(end - first for first, end in self.runs)
+        return sum([end - first for first, end in self.runs])
 
     @property
     def pruned_copies(self) -> int:

@@ -11,18 +11,20 @@ from replicator.model import names
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.fold import reached
-from replicator.offset_map.topic import MAP_PARTITIONS
+from replicator.offset_map.topic import INDEX_PARTITIONS, MAP_PARTITIONS
 
 
 @dataclass(frozen=True, slots=True)
 class MapPlace:
     """The topic of a flow's offset map, and from where to where each partition of it is read. `open`: partitions of it
-    in which a transaction stays open, with the last stable offset and the log's end."""
+    in which a transaction stays open, with the last stable offset and the log's end. `index`: name and id of the topic
+    of its index; None: it has none."""
 
     topic: str
     topic_id: str
     bounds: dict[int, Span]
     open: tuple[tuple[int, int, int], ...] = ()
+    index: tuple[str, str] | None = None
 
 
 def refuse_delivery(flow: Flow) -> None:
@@ -66,7 +68,16 @@ def place_of_map(flow: Flow, *, connect_timeout_ms: int | None = None) -> MapPla
         stable = clusters.target.offsets(ats, end=True, committed_only=True)
         bounds = {at.partition: (starts[at], max(starts[at], min(ends[at], stable[at]))) for at in ats}
         open_ = tuple((at.partition, stable[at], ends[at]) for at in ats if stable[at] < ends[at])
-        return MapPlace(info.name, info.topic_id, bounds, open_)
+        return MapPlace(info.name, info.topic_id, bounds, open_, _index_of(clusters))
+
+
+def _index_of(clusters: ControlPlane) -> tuple[str, str] | None:
+    name = names.offsets_index_topic(clusters.flow.name)
+    info = clusters.target.topics((name,)).get(name)
+    if info is not None and info.partitions != INDEX_PARTITIONS:
+        why = f"it has {info.partitions} partitions, not {INDEX_PARTITIONS}"
+        raise Incident("map_topic_unfit", why, topic=name)
+    return (name, info.topic_id) if info is not None else None
 
 
 def stable_offsets(flow: Flow, ats: Sequence[Partition]) -> dict[Partition, int]:

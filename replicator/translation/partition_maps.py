@@ -1,6 +1,10 @@
 """Reads what translating needs of a flow's partitions: positions, claims, the map's sections, log starts. Nothing is
 changed.
 
+Of the map's index directories are read, and of each partition its first page; which of the others an answer needs
+follows from the offset. Then come the blocks that the index doesn't cover. The whole map is read where there is no
+index, and of a partition in which something turns back (`offset_map.looked_up`).
+
 The order makes it safe beside a running flow. First the positions, then the map up to them: whatever one lane had
 committed by then is in it, though the map's partitions are asked for their ends one after the other. Then the target's
 stable offsets, below which copies are visible. At last log starts: what expired meanwhile is named.
@@ -9,7 +13,8 @@ stable offsets, below which copies are visible. At last log starts: what expired
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,15 +25,21 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.contradictions import compare
 from replicator.model.partition import LogEnds, Partition
+from replicator.offset_map.directory import IndexRoot, PageRef
+from replicator.offset_map.fold import PlacedSection
+from replicator.offset_map.looked_up import PassedOver
 from replicator.offset_map.mapped import PartitionMap
+from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.run_index import RunIndex
 from replicator.offset_map.section import topic_id_bytes
+from replicator.offset_map.topic import index_partition
 from replicator.offset_map.translate import ClaimedStart
 from replicator.offset_map.varints import OFFSET_MAX
 from replicator.proof.map_cut import MapUpTo
-from replicator.proof.map_place import place_of_map, refuse_delivery, stable_at
-from replicator.proof.map_reader import read_sections
+from replicator.proof.map_place import MapPlace, place_of_map, refuse_delivery, stable_at
+from replicator.proof.map_reader import TRIES_MAX, BlocksGone, MapRead, covered_of, raw_sections, read_sections
 from replicator.state.claims import Claim
+from replicator.wire.map_index import IndexMoved, MapIndexLog
 
 Side = Literal["source", "target"]
 NOT_COPIED = "not_copied"
@@ -40,6 +51,7 @@ class MappedPartition:
     """A partition of which the map tells.
 
     Attributes:
+        pages: those of the index of which `mapped` has the first copy only.
         position, next_target: up to where the flow has copied, on both sides; `start`: where it began.
         source_start, target_start: where the logs begin.
     """
@@ -47,6 +59,8 @@ class MappedPartition:
     source: Partition
     target: Partition
     mapped: PartitionMap
+    key: SectionKey
+    pages: Sequence[PageRef]
     position: int
     next_target: int
     start: ClaimedStart
@@ -76,7 +90,21 @@ class _Known:
     start: ClaimedStart
 
 
-def read_partitions(flow: Flow, *, connect_timeout_ms: int | None = None) -> dict[Partition, MappedPartition | Untold]:
+@dataclass(frozen=True, slots=True)
+class MappedFlow:
+    """By source partition; and where the map stands."""
+
+    partitions: dict[Partition, MappedPartition | Untold]
+    place: MapPlace | None = None
+
+    def pages(self, flow: Flow) -> MapIndexLog:
+        """Reads pages of the index."""
+        assert self.place is not None
+        assert self.place.index is not None
+        return MapIndexLog(flow, *self.place.index)
+
+
+def read_partitions(flow: Flow, *, connect_timeout_ms: int | None = None) -> MappedFlow:
     """Read the maps of the flow's partitions, by source partition.
 
     Args:
@@ -91,31 +119,76 @@ def read_partitions(flow: Flow, *, connect_timeout_ms: int | None = None) -> dic
     refuse_delivery(flow)
     known, found = _known(flow, connect_timeout_ms)
     if not known:
-        return found
+        return MappedFlow(found)
     place = place_of_map(flow, connect_timeout_ms=connect_timeout_ms)
-    maps = {
-        at: MapUpTo(topic_id_bytes(it.source_id), topic_id_bytes(it.target_id), it.position.offset)
-        for at, it in known.items()
-    }
-    read_sections(flow, place, {(it.source_id, at.partition): maps[at] for at, it in known.items()})
+    maps = _looked_up(flow, place, known)
     routes = {at: _route(flow, at) for at in known}
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
         clusters.connect()
         stable = stable_at(clusters, routes.values())
         source_starts = clusters.source.offsets(known, end=False)
         target_starts = clusters.target.offsets(routes.values(), end=False)
+    mapped = {at: it.finished(stable[routes[at]]) for at, it in maps.items()}
+    whole = {
+        at: MapUpTo(topic_id_bytes(it.source_id), topic_id_bytes(it.target_id), it.position.offset)
+        for at, it in known.items()
+        if at not in maps or maps[at].turns
+    }
+    if whole:
+        read_sections(flow, place, {(known[at].source_id, at.partition): it for at, it in whole.items()})
     for at, it in known.items():
         found[at] = MappedPartition(
             at,
             routes[at],
-            maps[at].finished(stable[routes[at]]) or _without_sections(it),
+            (whole[at].finished(stable[routes[at]]) if at in whole else mapped[at]) or _without_sections(it),
+            (topic_id_bytes(it.source_id), at.partition),
+            [] if at in whole else maps[at].pages,
             it.position.offset,
             max(it.position.evidence.next_target_offset, it.start.target_end),
             it.start,
             source_starts[at],
             target_starts[routes[at]],
         )
-    return found
+    return MappedFlow(found, place)
+
+
+def _looked_up(flow: Flow, place: MapPlace, known: Mapping[Partition, _Known]) -> dict[Partition, PassedOver]:
+    """What is read of partitions by the index; nothing where there is none."""
+    if place.index is None:
+        return {}
+    for _ in range(TRIES_MAX):
+        maps = {
+            at: PassedOver(topic_id_bytes(it.source_id), topic_id_bytes(it.target_id), it.position.offset)
+            for at, it in known.items()
+        }
+        by_key = {(topic_id_bytes(known[at].source_id), at.partition): it for at, it in maps.items()}
+        try:
+            with MapIndexLog(flow, *place.index) as index:
+                if (root := index.root()) is None:
+                    return {}
+                _directories(index, root, by_key)
+            for one in raw_sections(flow, place, (covered_of(root, place), False), MapRead()):
+                section = one.section
+                if (it := by_key.get((section.source_topic_id, section.partition))) is not None:
+                    it.add(PlacedSection(one.generation, 0, 0, b"", section), one.commit_ms)
+        except (IndexMoved, BlocksGone):
+            continue
+        return maps
+    return {}
+
+
+def _directories(index: MapIndexLog, root: IndexRoot, by_key: Mapping[SectionKey, PassedOver]) -> None:
+    wanted: defaultdict[int, list[SectionKey]] = defaultdict(list)
+    for key in by_key:
+        wanted[index_partition(key)].append(key)
+    for number, keys in wanted.items():
+        entries = index.directory(number, root)[0].entries
+        for key in keys:
+            entry, it = entries.get(key), by_key[key]
+            if entry is None:
+                continue
+            for ref, needed in zip(entry, it.needed(entry), strict=True):
+                it.add_page(ref, index.decoded_page(number, ref.offset) if needed and not it.turns else None)
 
 
 def _known(

@@ -6,28 +6,44 @@ map has all of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 
 from replicator.config import Cluster, Flow
 from replicator.config.messages import suggestion
 from replicator.flow.topics import ControlPlane, reading_topics
 from replicator.kafka.group_offsets import committed_offsets
-from replicator.model.errors import ConfigError, ReplicatorError
+from replicator.model.errors import ConfigError, ReplicatorError, Retriable
 from replicator.model.partition import Partition
+from replicator.offset_map.looked_up import page_of_source, page_of_target, with_page
+from replicator.offset_map.mapped import PartitionMap
+from replicator.offset_map.page import MapPage
+from replicator.offset_map.topic import index_partition
 from replicator.offset_map.translate import TranslatedOffset, to_source, to_target
+from replicator.proof.map_reader import TRIES_MAX
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.translation.partition_maps import MappedPartition, Side, Untold, by_target, read_partitions
+from replicator.translation.partition_maps import (
+    MappedFlow,
+    MappedPartition,
+    Side,
+    Untold,
+    by_target,
+    read_partitions,
+)
+from replicator.wire.map_index import IndexMoved
 
+PageKey = tuple[int, int]
+"""Partition of the index and offset of a page."""
 _NOTHING = TranslatedOffset(None)
 
 
 class Translator:
     """The maps of a flow as they stood when they were read."""
 
-    def __init__(self, flow: Flow, found: Mapping[Partition, MappedPartition | Untold], side: Side) -> None:
-        """`found`: by source partition; `side`: the one whose offsets are asked about."""
-        self._flow, self._side = flow, side
-        self._found = dict(found) if side == "source" else by_target(found)
+    def __init__(self, flow: Flow, read: Callable[[], MappedFlow], side: Side) -> None:
+        """`read`: reads the maps, now and where pages of them are gone; `side`: whose offsets are asked about."""
+        self._flow, self._read, self._side = flow, read, side
+        self._take(read())
         self._empty_to: dict[Partition, int] = {}  # from the end of what is copied on there is no record below
 
     def answers(self, asked: Collection[OffsetToTranslate]) -> list[OffsetAnswer]:
@@ -40,6 +56,7 @@ class Translator:
             ConfigError: the flow doesn't have a partition, or an offset is below 0.
             Unreachable, NotAllowed, Retriable: as for other clients.
         """
+        self._read_pages(asked)
         found = [self._answer(one) for one in asked]
         beyond = {it.asked.at for it in found if "ahead" in it.translated.notes} - self._empty_to.keys()
         if not beyond:
@@ -54,6 +71,41 @@ class Translator:
                 raise bound
             self._empty_to[at] = first[at][0] if at in first else bound[1]
         return [self._answer(one) for one in asked]
+
+    def mapped_partitions(self) -> list[MappedPartition]:
+        """The partitions of which the map tells."""
+        return [it for it in self._found.values() if isinstance(it, MappedPartition)]
+
+    def _take(self, read: MappedFlow) -> None:
+        self._flow_read = read
+        self._found = dict(read.partitions) if self._side == "source" else by_target(read.partitions)
+        self._pages: dict[PageKey, MapPage] = {}
+
+    def _read_pages(self, asked: Collection[OffsetToTranslate]) -> None:
+        """Read the pages that answers need; all of it again where they are gone."""
+        for _ in range(TRIES_MAX):
+            wanted = {one for each in asked if (one := self._page_of(each)) is not None} - self._pages.keys()
+            if not wanted:
+                return
+            try:
+                with self._flow_read.pages(self._flow) as index:
+                    for number, offset in sorted(wanted):
+                        self._pages[number, offset] = index.decoded_page(number, offset)
+            except IndexMoved:
+                self._take(self._read())
+        raise Retriable("the offset map is consolidated again and again while it is read: try again")
+
+    def _page_of(self, asked: OffsetToTranslate) -> PageKey | None:
+        it = self._found.get(asked.at)
+        if not isinstance(it, MappedPartition):
+            return None
+        find = page_of_source if self._side == "source" else page_of_target
+        ref = find(it.pages, asked.offset)
+        return (index_partition(it.key), ref.offset) if ref is not None else None
+
+    def _map_for(self, it: MappedPartition, asked: OffsetToTranslate) -> PartitionMap:
+        page = self._page_of(asked)
+        return it.mapped if page is None else with_page(it.mapped, self._pages[page])
 
     def _mapped(self, ats: Iterable[Partition]) -> Iterator[tuple[Partition, MappedPartition]]:
         for at in ats:
@@ -74,14 +126,14 @@ class Translator:
         other = it.target if self._side == "source" else it.source
         if isinstance(it, Untold):
             return OffsetAnswer(asked, other, _NOTHING, it.problem, it.said)
-        offset = asked.offset
+        offset, mapped = asked.offset, self._map_for(it, asked)
         if self._end(it) < offset <= self._empty_to.get(asked.at, 0):
             offset = self._end(it)
         if self._side == "source":
-            found = to_target(it.mapped, offset, target_start=it.target_start, position=it.position, claim=it.start)
+            found = to_target(mapped, offset, target_start=it.target_start, position=it.position, claim=it.start)
         else:
             found = to_source(
-                it.mapped,
+                mapped,
                 offset,
                 source_start=it.source_start,
                 target_start=it.target_start,
@@ -109,7 +161,7 @@ def translator(flow: Flow, side: Side, *, connect_timeout_ms: int | None = None)
     Offsets that move, such as those of a group, are to be read before: what a consumer has passed is copied by then,
     or is said to be ahead.
     """
-    return Translator(flow, read_partitions(flow, connect_timeout_ms=connect_timeout_ms), side)
+    return Translator(flow, partial(read_partitions, flow, connect_timeout_ms=connect_timeout_ms), side)
 
 
 def translate(flow: Flow, offsets: Iterable[OffsetToTranslate], *, reverse: bool = False) -> list[OffsetAnswer]:

@@ -53,6 +53,13 @@ def test_a_map_that_has_lost_its_newest_block_is_lost(bounds: Span, lost: bool) 
     assert incidents(older, evidence(offset=10), bounds=bounds) == ([("map_lost", 0)] if lost else [])
 
 
+@pytest.mark.parametrize(("covered", "lost"), [(0, True), (14, True), (15, False), (18, False)])
+def test_blocks_that_the_index_covers_are_not_lost(covered: int, lost: bool) -> None:
+    facts = MapTopicFacts(INFO, dict.fromkeys(range(MAP_PARTITIONS), (15, 20)), {}, {0: covered})
+    said = [it.name for it in found(TOPIC, facts, [evidence(offset=10)], 1_000)]
+    assert said == (["map_lost"] if lost else [])
+
+
 def test_a_topic_that_is_gone_or_another_one_is_lost() -> None:
     assert incidents(evidence(), info=None) == [("map_lost", -1)]
     assert incidents(evidence(topic_id="other", offset=99), evidence()) == [("map_lost", -1)]

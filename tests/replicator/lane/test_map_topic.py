@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replicator.offset_map.section import topic_id_bytes
 from tests.replicator.lane.fakes.loads import ALL, A, each_poll, filled, more
 from tests.replicator.lane.fakes.map_truth import bases, check_map, stored
 from tests.replicator.lane.fakes.plane import MAP
@@ -33,6 +34,23 @@ def test_a_map_topic_that_is_gone_is_told_and_copying_goes_on() -> None:
     assert world.run("again") is None
     assert [event["name"] for event in world.told("incident")] == ["map_lost"]
     assert [world.position(at) for at in ALL] == [6, 6, 6]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_blocks_that_were_consolidated_are_not_lost(indexed: bool) -> None:
+    world = World(maps=True)
+    filled(world, 3)
+    assert world.run() is None
+    for log in world.target.topics[MAP].logs:
+        log.delete_before(log.end)
+    if indexed:
+        topics = world.source.topics
+        world.target.indexed = {(topic_id_bytes(topics[at.topic].topic_id), at.partition): 3 for at in ALL}
+    more(world)
+    assert world.run("again") is None
+    assert [event["name"] for event in world.told("incident")] == ([] if indexed else ["map_lost"])
+    for at in ALL:
+        assert bases(world, at) == [not indexed]
 
 
 def losing_map(world: World, *, made_again: bool) -> list[float]:

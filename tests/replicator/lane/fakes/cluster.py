@@ -20,7 +20,7 @@ from replicator.model.errors import (
 from replicator.model.partition import Committed, EndRecords, LogEnds, Partition, TopicShape
 from replicator.model.rights import MissingRights
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
-from replicator.offset_map.newest import MapItem, MapMarker, MapRecord
+from replicator.offset_map.newest import MapItem, MapMarker, MapRecord, SectionKey
 from tests.replicator.lane.fakes.log import FakeEntry, FakeLog, FakeTopic, Fate
 
 Fault = Callable[[str], None]  # is told of each call before it happens; may raise
@@ -68,6 +68,7 @@ class FakeCluster:
         self.late_as: type[ReplicatorError] = Abortable  # what a producer is told first whose transaction timed out
         self.no_markers = False  # the user may not write any
         self.producer_ids: dict[str, int] = {}
+        self.indexed: dict[SectionKey, int] = {}  # where the last sections in the map's index end
         self._made = 0
 
     # What tests do with it
@@ -177,6 +178,11 @@ class FakeCluster:
                 yield (
                     MapMarker(producer_id, bool(entry.producer[1])) if marker else MapRecord(producer_id, entry.block)
                 )
+
+    def indexed_ends(self, topic_id: str, keys: Collection[SectionKey]) -> dict[SectionKey, int]:
+        """What a test has put there."""
+        self._check("map_log")
+        return {key: self.indexed[key] for key in keys if key in self.indexed}
 
     # lane.ports.OpenTransactions
 
