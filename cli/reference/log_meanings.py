@@ -96,6 +96,15 @@ EVENTS = {
     "lag_unknown": (
         "A bug in what finds out the lag for metrics, with its traceback. Copying goes on, without lag in the metrics."
     ),
+    "map_consolidated_again": "The blocks of the offset map are put into its index again.",
+    "map_not_consolidated": (
+        "Blocks of the offset map could not be put into its index, and why (`consolidate_map`). They stay, and it is "
+        "tried again, the more often in a row the later. Copying goes on, and the map is whole."
+    ),
+    "map_not_deleted": (
+        "Blocks of the offset map that are in its index could not be deleted: the right is missing "
+        "(`consolidate_map`). It is tried again with the next blocks."
+    ),
     "map_not_checked": (
         "Whether the offset map's newest block is there could not be found out at a lane's start: the map begins again "
         "where it would have gone on. Records are copied as ever."

@@ -186,6 +186,12 @@ class FlowSettings(Frozen):
         "discovery: Read, Describe and DescribeConfigs, allowed or denied, by name or prefix.",
     )
     limits: Limits = Field(default=Limits(), description="Bounds on memory and on waiting.")
+    consolidate_map: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether `run` puts the blocks of the offset map into its index, and deletes them then: the map "
+        "takes a fraction of the space, and offsets are translated without reading all of it.",
+    )
     rate: RateSettings = Field(
         default=RateSettings(), description="How fast `run` may copy, until an operator sets another rate."
     )

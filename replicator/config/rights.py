@@ -45,6 +45,7 @@ class On(StrEnum):
     OTHER_FLOWS = "topics with the prefix `__eos.`"
     COPIES = "the flow's target topics"
     STATE = "topics with the prefix `__eos.<flow>.`"
+    MAP = "topics with the prefix `__eos.<flow>.offsets`"
     POSITIONS = "group `eos-replicate.<flow>`"
     TRANSACTIONS = "transactional ids with the prefix `eos.<flow>.`"
     CLUSTER = "cluster"
@@ -102,6 +103,13 @@ NEEDED = (
         "what the flow keeps: generations, claims, decisions, the offset map; Create at the first start, Alter when "
         "`lanes` grows",
     ),
+    Needed(
+        GrantedBy.TARGET,
+        On.MAP,
+        ("Delete",),
+        "deleting blocks of the offset map that are in its index (`consolidate_map`)",
+        optional=True,
+    ),
     Needed(GrantedBy.TARGET, On.POSITIONS, ("Describe", "Read"), "positions"),
     Needed(GrantedBy.TARGET, On.TRANSACTIONS, ("Describe", "Write"), "transactions"),
     Needed(
@@ -143,6 +151,8 @@ def _resources(flow: Flow, on: On) -> Iterator[tuple[Resource, str, bool]]:
         yield Resource.TOPIC, names.STATE_PREFIX, True
     elif on is On.STATE:
         yield Resource.TOPIC, names.state_prefix(flow.name), True
+    elif on is On.MAP:
+        yield Resource.TOPIC, names.offsets_topic(flow.name), True
     elif on is On.POSITIONS:
         yield Resource.GROUP, names.position_group(flow.name), False
     elif on is On.TRANSACTIONS:

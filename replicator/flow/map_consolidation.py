@@ -5,7 +5,7 @@ One round: read the blocks that are committed → when there are enough, put the
 
 Invariants
 - Fence, then read the index to its end, then write: what is written goes on where the last commit ended.
-- Raw blocks are deleted only where a root covers them that is *certainly committed*, and visible to readers.
+- Invariant M5: raw blocks are deleted only where a root covers them that is *certainly committed*, and visible.
   DeleteRecords isn't fenced: a process that was paused and goes on deletes what its own last commit covers, and nothing
   else.
 - After any failure everything is forgotten, and the next round begins with the fence.
@@ -19,16 +19,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from replicator.model.errors import Incident, NotAllowed
+from replicator.offset_map.block import NewerBlock
 from replicator.offset_map.consolidate import IndexState, IndexTransaction, Written
 from replicator.offset_map.directory import IndexRoot
 from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.pending_blocks import GenerationOrder, PendingBlocks
 from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.topic import MAP_PARTITIONS, ROOTS
+from replicator.offset_map.varints import BadBlock
 
-BLOCKS_MAX, BYTES_MAX, AGE_S_MAX = 256, 8 * 1024 * 1024, 60.0
-"""Readers find no more than so much behind the index, and what was written while it was written."""
-READ_BYTES_MAX = 16 * 1024 * 1024
+BLOCKS_MAX, AGE_S_MAX = 256, 60.0
+"""Readers find no more than so many blocks behind the index, for so long, and what was written while it was written."""
+PARTITION_BYTES_MAX = 256 * 1024
+"""Of blocks of one partition of the map in memory, and a fetch. Each has its own: where the blocks of one wait for
+those of another one, these are read all the same."""
 PRUNE_S = 600.0
 ROOTS_KEPT = 64
 
@@ -47,9 +51,8 @@ class BlocksLog(Protocol):
     def bounds(self) -> BlockBounds | None:
         """None where there is no such topic."""
 
-    def read(self, partition: int, first: int, end: int, bytes_max: int) -> tuple[list[tuple[int, bytes]], int]:
-        """Return committed blocks at or above an offset, with theirs, and up to where was read; no more than so many
-        bytes, or one fetch."""
+    def read(self, partition: int, first: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
+        """Return committed blocks at or above an offset, with theirs, and up to where was read: those of one fetch."""
 
     def delete(self, offsets: Mapping[int, int]) -> None:
         """Delete what is below these offsets, by partition, if it is still the topic whose bounds were asked last."""
@@ -98,13 +101,15 @@ class LogStarts(Protocol):
 
 
 class RoundResult(NamedTuple):
-    """What a round came to. `lost`: what isn't there any more, and was never put into the index, in a sentence."""
+    """What a round came to. `lost`: what isn't there any more, and was never put into the index, in a sentence; `more`:
+    there was more to read."""
 
     blocks: int = 0
     deleted: bool = False
     lost: str = ""
     denied: NotAllowed | None = None
     pruned: int = 0
+    more: bool = False
 
 
 @dataclass(slots=True)
@@ -131,13 +136,15 @@ class MapConsolidation:
     def round(self, *, all_of_it: bool = False) -> RoundResult:
         """Read what is new, and consolidate it if it is enough, or if `all_of_it` is wanted.
 
-        Raises what the clusters raise; Incident `map_lost` where blocks contradict one another.
+        Raises what the clusters raise; Incident `newer_format`, and `map_lost` where blocks contradict one another, or
+        the index can't be read.
         """
         try:
             return self._round(all_of_it=all_of_it)
-        except GenerationOrder as error:
+        except (GenerationOrder, BadBlock) as error:
             self._begun = None
-            raise Incident("map_lost", f"it is not consolidated: {error}") from error
+            name = error.incident if isinstance(error, NewerBlock) else "map_lost"
+            raise Incident(name, f"it is not consolidated: {error}") from error
         except BaseException:
             self._begun = None
             raise
@@ -159,9 +166,11 @@ class MapConsolidation:
         pending, now_s = begun.pending, self._clock.now_s()
         old = pending.oldest_s is not None and now_s - pending.oldest_s >= AGE_S_MAX
         prunes = now_s - self._pruned_s >= PRUNE_S
-        if not (pending.blocks >= BLOCKS_MAX or pending.bytes >= BYTES_MAX or old or prunes or all_of_it):
+        full = max(pending.bytes) >= PARTITION_BYTES_MAX
+        more = any(to < stable for to, stable in zip(pending.read_to, bounds.stable, strict=True))
+        if not (pending.blocks >= BLOCKS_MAX or full or old or prunes or all_of_it):
             return self._deleted(begun, RoundResult(lost=lost))
-        return self._deleted(begun, self._commit(begun, lost, prunes=prunes))
+        return self._deleted(begun, self._commit(begun, lost, prunes=prunes))._replace(more=more)
 
     def _begin(self, bounds: BlockBounds) -> str:
         """Shut others out and read the index; say what of the raw blocks is in neither."""
@@ -187,16 +196,19 @@ class MapConsolidation:
         pending, from_ = begun.pending, list(begun.pending.read_to)
         pending.stable(bounds.stable)
         for number in range(MAP_PARTITIONS):
-            while pending.read_to[number] < bounds.stable[number] and pending.bytes < READ_BYTES_MAX:
+            while pending.read_to[number] < bounds.stable[number] and pending.bytes[number] < PARTITION_BYTES_MAX:
                 first = pending.read_to[number]
-                blocks, to = self._blocks.read(number, first, bounds.stable[number], READ_BYTES_MAX - pending.bytes)
+                blocks, to = self._blocks.read(number, first, bounds.stable[number])
                 for offset, value in blocks:
                     pending.add(number, offset, value, self._clock.now_s())
                 pending.passed(number, to)
         if pending.read_to == from_:
             return True
         again = self._blocks.bounds()
-        return again is not None and again.topic_id == begun.topic_id and not _below(from_, again.starts)
+        if again is None or again.topic_id != begun.topic_id or _below(from_, again.starts):
+            return False
+        pending.stable(again.stable)
+        return True
 
     def _commit(self, begun: _Begun, lost: str, *, prunes: bool) -> RoundResult:
         ready = begun.pending.take()

@@ -8,6 +8,7 @@ says so.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -18,7 +19,10 @@ from replicator.kafka.admin import TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
-from replicator.offset_map.topic import CONFIGS, MAP_PARTITIONS, unfit
+from replicator.offset_map.topic import CONFIGS, INDEX_PARTITIONS, MAP_PARTITIONS, index_unfit, unfit
+
+SEGMENT_BYTES = str(50 * 1024 * 1024)
+"""Of the index: what was deleted of a log leaves the disk by whole segments. Some services allow no smaller ones."""
 
 
 class MapTopics(Protocol):
@@ -26,6 +30,9 @@ class MapTopics(Protocol):
 
     def offsets_topic(self) -> TopicInfo | None:
         """The map topic as it stands, with its configs; None where there is none."""
+
+    def offsets_index_topic(self) -> TopicInfo | None:
+        """The same of its index."""
 
     def create_map_topic(self, spec: TopicSpec) -> ReplicatorError | None:
         """Create it; the error of a cluster that refuses."""
@@ -37,6 +44,21 @@ def map_topic_of(flow: Flow) -> TopicSpec | None:
         return None
     replication = flow.topic_configs.replication_factor
     return TopicSpec(names.offsets_topic(flow.name), MAP_PARTITIONS, replication, CONFIGS)
+
+
+def index_topic_of(flow: Flow) -> TopicSpec | None:
+    """The topic of the map's index; None where nothing is put into one."""
+    spec = map_topic_of(flow)
+    if spec is None or not flow.consolidate_map:
+        return None
+    name, configs = names.offsets_index_topic(flow.name), {**CONFIGS, "segment.bytes": SEGMENT_BYTES}
+    return replace(spec, name=name, partitions=INDEX_PARTITIONS, configs=configs)
+
+
+def check_index_topic(info: TopicInfo) -> None:
+    """Raise Incident `map_topic_unfit` where the index's topic would lose pages, or not take them."""
+    if why := index_unfit(info.partitions, info.configs):
+        raise Incident("map_topic_unfit", why, topic=info.name)
 
 
 def check_map_topic(info: TopicInfo) -> None:
@@ -97,4 +119,12 @@ def map_note(flow: Flow, plane: MapTopics) -> str:
         check_map_topic(found)
     except (Incident, NotAllowed, Retriable, Unreachable) as error:
         return f"no offset map is written: {error}"
+    if index_topic_of(flow) is None:
+        return ""
+    try:
+        index = plane.offsets_index_topic()
+        if index is not None:
+            check_index_topic(index)
+    except (Incident, NotAllowed, Retriable, Unreachable) as error:
+        return f"the offset map isn't consolidated: {error}"
     return ""

@@ -206,6 +206,11 @@ class ControlPlane:
         name = names.offsets_topic(self.flow.name)
         return self.target.topics((name,), configs=True).get(name)
 
+    def offsets_index_topic(self) -> TopicInfo | None:
+        """The topic of the map's index with configs; None where there is none."""
+        name = names.offsets_index_topic(self.flow.name)
+        return self.target.topics((name,), configs=True).get(name)
+
     def create_map_topic(self, spec: TopicSpec) -> ReplicatorError | None:
         """Create the map topic, and wait until the target shows it; the error of a target that refuses."""
         answer = self.create([spec])[spec.name]

@@ -22,6 +22,7 @@ from replicator.config import Flow
 from replicator.config.engine import BATCHES, chosen_engine
 from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
+from replicator.flow.map_index_writer import watch_map_index
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
@@ -172,6 +173,7 @@ def parts(failpoint: Failpoint, observe: Observe = unobserved) -> Callable[[stru
 
         def watch(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
             watch_clusters(flow, topics_of, away, ended, log, failed)
+            watch_map_index(flow, ended, log, failed)
             watch_settings(flow, partial(topics_of, flow, flow.target, "settings"), throttle(flow), ended, log, failed)
 
         return Parts(plane=ControlPlane, lane=lane, watch=watch, note=write_flow_note)

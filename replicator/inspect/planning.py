@@ -18,7 +18,7 @@ from replicator.flow.acl_rules import lockouts, wanted_acls
 from replicator.flow.acl_sync import principal
 from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import Listing, config_changes, decide_topics
-from replicator.flow.offsets_topic import check_map_topic, map_topic_of
+from replicator.flow.offsets_topic import check_index_topic, check_map_topic, index_topic_of, map_topic_of
 from replicator.flow.topic_rules import ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
@@ -162,9 +162,12 @@ class _Planner:
 
     def _map(self) -> None:
         """The map topic: whatever is wrong with it, the flow is copied all the same."""
-        flow, spec = self._flow, map_topic_of(self._flow)
-        if spec is None:
-            return
+        for spec in (map_topic_of(self._flow), index_topic_of(self._flow)):
+            if spec is not None:
+                self._plan_map(spec)
+
+    def _plan_map(self, spec: TopicSpec) -> None:
+        flow, index = self._flow, spec.name == names.offsets_index_topic(self._flow.name)
         refused: ReplicatorError | bool | None = None
         try:
             found = listed(self._clusters.target, (spec.name,), rights=True)[spec.name]
@@ -176,7 +179,7 @@ class _Planner:
             elif found.denied is not None:
                 refused = found.denied
             elif found.info is not None:
-                check_map_topic(found.info)
+                (check_index_topic if index else check_map_topic)(found.info)
             else:
                 refused = self._clusters.target.create_topics([spec], dry=True)[spec.name]
                 self._result.internal += [spec] if not isinstance(refused, ReplicatorError) else []
@@ -184,7 +187,8 @@ class _Planner:
             refused = error
         if isinstance(refused, ReplicatorError):
             kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
-            self._result.note(PlanFinding("warning", kind, f"{refused}; until then no offset map is written"))
+            what = "the offset map isn't consolidated" if index else "no offset map is written"
+            self._result.note(PlanFinding("warning", kind, f"{refused}; until then {what}"))
 
     def _state(self, listing: Listing, positions_readable: bool) -> None:
         """Whether the flow has run, and what it has claimed. Raises Incident, see `first_start`."""

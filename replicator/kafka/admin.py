@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -193,6 +193,17 @@ class ClusterAdmin:
             )
             for resource, future in futures.items()
         }
+
+    def delete_records(self, before: Mapping[Partition, int]) -> None:
+        """Drop the records of partitions below these offsets (DeleteRecords, KIP-107). Raises the first error."""
+        wanted = [TopicPartition(at.topic, at.partition, offset) for at, offset in before.items()]
+        if not wanted:
+            return
+        futures = self._client.delete_records(
+            wanted, request_timeout=self._request_s, operation_timeout=self._request_s
+        )
+        for at, future in futures.items():
+            self._result(future, f"delete records of topic {at.topic!r}", f"Delete on topic {at.topic!r}")
 
     def topic_acls(self) -> list[TopicAcl]:
         """Return all ACLs of topics."""

@@ -224,6 +224,11 @@ def control_producer(flow: Flow) -> Properties:
     return lane_producer(flow, names.control_id(flow.name))
 
 
+def map_index_producer(flow: Flow) -> Properties:
+    """Configure the writer of the offset map's index, under its own transactional id."""
+    return lane_producer(flow, names.map_index_id(flow.name), compress=True)
+
+
 DECISION_TIMEOUT_MS = 10_000
 
 

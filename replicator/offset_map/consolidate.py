@@ -2,8 +2,8 @@
 
 Called by whoever consolidates, with the index as it is committed, and with what was read of the raw blocks behind it.
 The order of the records is that in which they are known: pages, whose offsets the changes of the directories name; the
-changes, whose offsets the root names. What may be deleted follows from a root that is *committed*, and from nothing
-else.
+changes, whose offsets the root names. Invariant M5: what may be deleted follows from a root that is *committed*, and
+from nothing else.
 
 - A small page is written again with the sections that follow, if it isn't more than twice as large as they are: so a
   source partition has few small pages, and a section is written again a dozen times at most, until its page is full.

@@ -123,7 +123,7 @@ class Process:
     def __init__(self, logs: MapLogs, steps: int | None = None, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.logs, self.steps, self.meanwhile = logs, steps, meanwhile
         self.epoch, self.txn = -1, -1
-        self._now_s = 0.0
+        self._now_s, self.topic_id = 0.0, MAP_ID
         self.consolidation = MapConsolidation(_Blocks(self), _Index(self), self, self)
 
     def step(self) -> None:
@@ -148,7 +148,7 @@ class Process:
             if self.logs.drawn.random() < 0.1:
                 self.logs.reveal(self.logs.drawn.randrange(3))
             stable[number] = self.logs.visible[number]
-        return BlockBounds(topic_id_text(MAP_ID), starts, stable)
+        return BlockBounds(topic_id_text(self.topic_id), starts, stable)
 
     def fence(self) -> None:
         self.step()
@@ -170,7 +170,7 @@ class Process:
             return None
         return IndexState(root, [self.logs.directory(number, root) for number in range(PAGE_PARTITIONS)])
 
-    def read_blocks(self, partition: int, first: int, end: int, bytes_max: int) -> tuple[list[tuple[int, bytes]], int]:
+    def read_blocks(self, partition: int, first: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
         self.step()
         log = self.logs.raw[partition]
         to = min(end, first + self.logs.drawn.randrange(1, 8))

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from replicator.flow import map_consolidation
 from replicator.offset_map import consolidate, directory
 from replicator.offset_map.compare import compare
 from replicator.offset_map.fold import PlacedSection, fold, reached
@@ -30,6 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages and directories of a few sections."""
     monkeypatch.setattr(consolidate, "PAGE_BYTES", 300)
     monkeypatch.setattr(consolidate, "CHECKPOINT_RECORDS", 4)
+    monkeypatch.setattr(map_consolidation, "PARTITION_BYTES_MAX", 150)
     monkeypatch.setattr(consolidate, "USELESS_BYTES_MIN", 200)
     monkeypatch.setattr(consolidate, "REWRITE_BYTES", 150)
     monkeypatch.setattr(directory, "PAGES_TOGETHER", 2)

@@ -63,6 +63,7 @@ def test_names_and_prefixes_of_both_sides() -> None:
         ("x.orders.copy", False),
         ("x.events", True),
         ("__eos.f.", True),
+        ("__eos.f.offsets", True),
     }
     assert named(rights, Resource.GROUP, GrantedBy.TARGET) == {("eos-replicate.f", False)}
     assert named(rights, Resource.TRANSACTIONAL_ID, GrantedBy.TARGET) == {("eos.f.", True)}

@@ -238,6 +238,9 @@ class FakePlane:
             raise self.denied[MAP]
         return self.target.get(MAP)
 
+    def offsets_index_topic(self) -> TopicInfo | None:
+        return self.target.get(names.offsets_index_topic("f"))
+
     def create_map_topic(self, spec: TopicSpec) -> ReplicatorError | None:
         answer = self._create(spec)
         if answer is True:
