@@ -3,8 +3,8 @@
 *size*: blocks of transactions of one record are written by hand, with the flow's encoder, each a batch of its own, and
 consolidated by what `run` consolidates with; then half of the target's log is gone, and it is pruned. Sizes are those
 of the topics' directories on a real Kafka broker.
-*translate*: pages are written by hand for as many transactions as would take so many bytes in blocks, with the last 256
-blocks behind them; the command runs in a process of its own, and the function in this one.
+*translate*: pages are written by hand for as many transactions as would take so many bytes in blocks, eight drawn
+ones in turns, with the last 256 blocks behind them; the command runs in a process of its own, the function in this one.
 Times between transactions and gaps between source offsets are drawn. Figures go to benchmarks/results/map_index.
 """
 
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -48,13 +49,21 @@ from replicator.model import checkpoint, names
 from replicator.model.checkpoint import NOBODY, Evidence
 from replicator.model.partition import Partition
 from replicator.offset_map.block import encode_blocks
-from replicator.offset_map.consolidate import IndexState, IndexTransaction
-from replicator.offset_map.directory import IndexRoot
+from replicator.offset_map.consolidate import ref_of
+from replicator.offset_map.directory import (
+    EntryChange,
+    IndexRoot,
+    PagePartition,
+    PageRef,
+    PartitionEntry,
+    encode_changes,
+    encode_root,
+)
 from replicator.offset_map.newest import SectionKey
-from replicator.offset_map.page import TimedSection
-from replicator.offset_map.pending_blocks import ReadyBlocks
+from replicator.offset_map.page import PAGE_BYTES, MapPage, TimedSection, encode_page
 from replicator.offset_map.section import MapSection, topic_id_bytes
-from replicator.offset_map.topic import CONFIGS, MAP_PARTITIONS, ROOTS
+from replicator.offset_map.topic import CONFIGS, MAP_PARTITIONS, ROOTS, index_partition
+from replicator.offset_map.varints import put
 from replicator.translation.answers import OffsetToTranslate
 from replicator.translation.translate import translate
 
@@ -63,14 +72,14 @@ MIB = 1024 * 1024
 RAW_BYTES = 275
 """Of a transaction of one record in the log of blocks, with its batch and its marker."""
 ONE_EACH = {"batch_num_messages": 1, "linger_ms": 0, "queue_buffering_max_messages": 500_000}
-ROUND_SECTIONS = 20_000
+TEMPLATES, PAGES_AT_ONCE = 8, 64
 
 
 class Transactions:
     """Transactions of one record, as they follow one another."""
 
     def __init__(self, topic_id: bytes, seed: int = 1) -> None:
-        self._topic_id, self._drawn = topic_id, random.Random(seed)
+        self.topic_id, self._drawn = topic_id, random.Random(seed)
         self.position = self.copied = 0
         self.commit_ms = EPOCH_MS
 
@@ -81,7 +90,7 @@ class Transactions:
         self.copied += 1
         self.commit_ms += self._drawn.randrange(80, 130)
         section = MapSection(
-            source_topic_id=self._topic_id,
+            source_topic_id=self.topic_id,
             partition=0,
             before=before,
             after=self.position,
@@ -130,8 +139,8 @@ def written_blocks(kafka: Kafka, flow: Flow, sections: Iterator[TimedSection]) -
                 break
             except BufferError:
                 producer.poll(0.05)
-    if producer.flush(clients.TIMEOUT_S):
-        raise RuntimeError("blocks were not written")
+    while producer.flush(clients.TIMEOUT_S):
+        pass
 
 
 def size_mib(kafka: Kafka, topic: str) -> float:
@@ -185,9 +194,8 @@ def sizes(kafka: Kafka, directory: Path, transactions: int, console: Console) ->
             consolidation.round(all_of_it=True)
     finally:
         close()
-    time.sleep(2)
-    docker("restart", kafka.name)  # which deletes what is below the logs' starts where that is whole segments
-    figures["pruned_live_mib"] = live_mib(flow)
+    figures["live_mib"] = live_mib(flow)
+    figures["pruned_index_mib"], figures["blocks_left_mib"] = size_mib(kafka, index), size_mib(kafka, blocks)
     return figures
 
 
@@ -211,31 +219,77 @@ def admin_of(flow: Flow) -> ClusterAdmin:
     return ClusterAdmin(flow.target, asks, request_timeout_ms=60_000, connect_timeout_ms=60_000)
 
 
+class PageTemplate:
+    """A page of drawn transactions, put at any place: but for its first section it says only differences."""
+
+    def __init__(self, topic_id: bytes, seed: int) -> None:
+        self.of = Transactions(topic_id, seed)
+        self._page = MapPage(topic_id, 0)
+        while 5 * len(self._page.sections) < PAGE_BYTES:
+            self._page.add(self.of.following())
+        data = encode_page(self._page)
+        self._rest = data[len(self._begun(self._page.sections[0])) :]
+        self._ref = ref_of(self._page, len(data), None)
+
+    def _begun(self, first: TimedSection) -> bytes:
+        """All up to the end of the first section."""
+        alone = MapPage(self._page.source_topic_id, 0, [first])
+        count = bytearray()
+        put(count, len(self._page.sections))
+        one, header = encode_page(alone), 2 + 16 + 1 + 8
+        return one[:header] + bytes(count) + one[header + 1 : -1]
+
+    def at(self, behind: Transactions) -> tuple[bytes, PageRef]:
+        """The page behind other transactions, which count these then; and its description."""
+        by, targets, ms = behind.position, 2 * behind.copied, behind.commit_ms - EPOCH_MS
+        first = self._page.sections[0]
+        section = replace(
+            first.section,
+            before=by,
+            after=first.section.after + by,
+            first_target=targets,
+            count=1 + behind.copied,
+            runs=((by, by + 1),),
+            base=by == 0,
+        )
+        value = self._begun(TimedSection(1, first.commit_ms + ms, section)) + self._rest
+        ref = self._ref._replace(bytes=len(value), before=by, after=self._ref.after + by, first_source=by)
+        ref = ref._replace(first_target=targets, target_low=targets, target_end=self._ref.target_end + targets)
+        behind.position, behind.copied = behind.position + self.of.position, behind.copied + self.of.copied
+        behind.commit_ms += self.of.commit_ms - EPOCH_MS
+        return value, ref._replace(first_ms=first.commit_ms + ms, last_ms=behind.commit_ms)
+
+
 def written_index(flow: Flow, of: Transactions, transactions: int) -> None:
     """Put transactions into pages without blocks."""
-    key = of._topic_id, 0
+    key = of.topic_id, 0
+    number, templates = index_partition(key), [PageTemplate(of.topic_id, seed) for seed in range(TEMPLATES)]
     with ControlPlane(flow) as clusters:
         clusters.connect()
         info = clusters.offsets_topic()
         if info is None:
             raise RuntimeError("the flow has no map")
+    entry = PartitionEntry(1)
     with ExitStack() as stack:
         admin = admin_of(flow)
         stack.callback(admin.close)
         index = KafkaIndex(flow, admin, spec_of(flow), structlog.get_logger())
         stack.callback(index.close)
         index.fence()
-        state = IndexState(IndexRoot(topic_id_bytes(info.topic_id)))
-        for first in range(0, transactions, ROUND_SECTIONS):
-            count = min(ROUND_SECTIONS, transactions - first)
-            transaction = IndexTransaction(state, index.page)
-            transaction.take(ReadyBlocks({key: [of.following() for _ in range(count)]}, [0] * MAP_PARTITIONS, 1))
+        while of.copied < transactions:
+            made = [templates[each % TEMPLATES].at(of) for each in range(PAGES_AT_ONCE)]
             index.begin()
-            changes = transaction.changes(index.write(transaction.pages()))
-            offsets = index.write(changes)
-            written = [(at, offset, len(value)) for (at, value), offset in zip(changes, offsets, strict=True)]
-            index.write([(ROOTS, transaction.root(written, EPOCH_MS))])
+            offsets = index.write([(number, value) for value, _ in made])
             index.commit()
+            refs = [ref._replace(offset=offset) for (_, ref), offset in zip(made, offsets, strict=True)]
+            entry.replace(len(entry), refs)
+        entry.commit_ms, entry.sections = of.commit_ms, of.copied
+        root = IndexRoot(topic_id_bytes(info.topic_id), of.commit_ms, 1)
+        index.begin()
+        offsets = index.write([(number, value) for value in encode_changes([EntryChange(key, 0, entry)], voids=True)])
+        root.partitions[number] = PagePartition(offsets[0], offsets[-1] + 1, 0, sum(ref.bytes for ref in entry))
+        index.write([(ROOTS, encode_root(root))])
+        index.commit()
 
 
 def with_position(kafka: Kafka, flow: Flow, of: Transactions) -> None:
@@ -278,14 +332,15 @@ def translations(kafka: Kafka, directory: Path, gigabytes: float, runs: int, con
     console.print(figures)
     at = Partition(flow.topics[0], 0)
     asked = [int(of.position * part) for part in (0.01, 0.3, 0.5, 0.77, 0.999)]
-    taken = []
+    taken, cpu_s = [], list[float]()
     for offset in asked:
-        began_s = time.monotonic()
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
         (answer,) = translate(flow, [OffsetToTranslate(at, offset)])
         taken.append(time.monotonic() - began_s)
+        cpu_s.append(time.process_time() - began_cpu_s)
         if answer.offset is None:
             raise RuntimeError(f"{answer}")
-    figures["function_seconds"] = {"median": median(taken), "all": taken}
+    figures["function"] = {"seconds": median(taken), "cpu_s": median(cpu_s), "all_seconds": taken, "all_cpu_s": cpu_s}
     commands = [
         measured(file, ("translate", "--topic", at.topic, "--partition", "0", "--offset", str(offset)))
         for offset in asked[:runs]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import structlog
 
 from replicator.config import Flow
+from replicator.flow.map_consolidation import MapConsolidation
 from replicator.flow.map_index_writer import MapIndexWatch, consolidation_of
 from replicator.flow.offsets_topic import index_topic_of
 from replicator.flow.topics import ControlPlane
@@ -27,25 +28,32 @@ def _spec(flow: Flow) -> TopicSpec:
     return spec
 
 
-def consolidate(flow: Flow) -> int:
-    """Put all blocks into the index and delete them; how many rounds had blocks."""
-    consolidation, close = consolidation_of(flow, _spec(flow), structlog.get_logger())
-    rounds = quiet = 0
+@contextmanager
+def consolidation(flow: Flow) -> Iterator[MapConsolidation]:
+    """What consolidates, as a process of its own would."""
+    made, close = consolidation_of(flow, _spec(flow), structlog.get_logger())
     try:
-        while quiet < 2:  # blocks of another generation wait for one more look at all partitions
-            done = consolidation.round(all_of_it=True).blocks > 0
-            rounds, quiet = rounds + done, 0 if done else quiet + 1
+        yield made
     finally:
         close()
+
+
+def consolidate(flow: Flow) -> int:
+    """Put all blocks into the index and delete them; how many rounds had blocks."""
+    rounds = quiet = 0
+    with consolidation(flow) as made:
+        while quiet < 2:  # blocks of another generation wait for one more look at all partitions
+            done = made.round(all_of_it=True).blocks > 0
+            rounds, quiet = rounds + done, 0 if done else quiet + 1
     return rounds
 
 
 @contextmanager
 def consolidating(flow: Flow) -> Iterator[MapIndexWatch]:
     """In a thread, which must not fail."""
-    consolidation, close = consolidation_of(flow, _spec(flow), structlog.get_logger())
+    made, close = consolidation_of(flow, _spec(flow), structlog.get_logger())
     ended, failed = threading.Event(), list[BaseException]()
-    watch = MapIndexWatch(consolidation, ended, structlog.get_logger(), offsets_topic(flow.name))
+    watch = MapIndexWatch(made, ended, structlog.get_logger(), offsets_topic(flow.name))
     thread = threading.Thread(target=watch.run, args=(failed.append, close))
     thread.start()
     try:

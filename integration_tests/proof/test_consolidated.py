@@ -6,12 +6,19 @@ import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
-from integration_tests.harness.consolidating import consolidate, consolidating, starts, wait_deleted
+from integration_tests.harness.consolidating import (
+    consolidate,
+    consolidating,
+    consolidation,
+    starts,
+    wait_deleted,
+)
 from integration_tests.harness.copying import Copying
 from integration_tests.proof.test_beside_a_flow import asked, assert_proven, map_incidents
 from replicator import config
 from replicator.config import Flow
 from replicator.flow import map_consolidation, map_index_writer
+from replicator.model.errors import Fenced
 from replicator.model.partition import Partition
 from replicator.offset_map import consolidate as pages
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
@@ -40,6 +47,28 @@ def test_a_flow_goes_on_after_its_blocks_were_deleted(make_copying: MakeCopying)
     assert map_incidents(copying) == []
     assert_proven(copying)
     assert consolidate(flow) >= 1
+    assert_proven(copying)
+
+
+@pytest.mark.tier("default", kafka="full")
+def test_a_process_that_was_overtaken_writes_and_deletes_nothing(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=2)
+    worker = copying.running()
+    copying.load.mixed(200)
+    worker.wait_event("committed")
+    flow = flow_of(copying)
+    with consolidation(flow) as overtaken:
+        overtaken.round()
+        assert consolidate(flow) >= 1
+        gone, seen = starts(flow), worker.mark()
+        copying.load.mixed(200)
+        worker.wait_event("committed", after=seen)
+        with pytest.raises(Fenced):
+            overtaken.round(all_of_it=True)
+        assert starts(flow) == gone
+        overtaken.round(all_of_it=True)  # begins anew, behind what the other one has done
+    copying.finish(worker)
+    consolidate(flow)
     assert_proven(copying)
 
 
