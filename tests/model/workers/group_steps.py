@@ -23,7 +23,7 @@ class GroupSteps(Acts):
         if not world.coordinator:
             return
         for number, worker in enumerate(world.workers):
-            if world.members[number] and worker.process in (w.DEAD, w.FROZEN):
+            if world.members[number] and worker.process != w.UP:  # it has left while the coordinator was down, too
                 yield f"coordinator: worker {number} is expelled", self.expel(world, number)
         for lanes in {self.lanes_of(world, worker) for worker in world.workers if worker.joined}:
             yield from self._rebalance(world, lanes)
