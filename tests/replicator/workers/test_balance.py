@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 
 import pytest
@@ -40,6 +41,13 @@ def test_it_depends_on_nothing_but_the_listing(listing: dict[str, int], lanes: i
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     one, other = BalancedLanes(lanes, listing), BalancedLanes(lanes, dict(shuffled))
     assert all(one.lane_of(at, 0) == other.lane_of(at, 0) for at in [*listing, "of no listing"])
+
+
+def test_topics_of_the_same_hash_have_an_order_of_their_own() -> None:
+    one, other = BalancedLanes(2, {"plumless": 1, "buckeroo": 1}), BalancedLanes(2, {"buckeroo": 1, "plumless": 1})
+    assert zlib.crc32(b"plumless") == zlib.crc32(b"buckeroo")
+    assert one.lane_of("plumless", 0) == other.lane_of("plumless", 0)
+    assert one.lane_of("plumless", 0) != one.lane_of("buckeroo", 0)
 
 
 def test_partitions_that_come_later_change_nothing_and_are_spread_too() -> None:
