@@ -102,3 +102,12 @@ def test_offsets_without_a_record_are_named_in_the_runs(
     copied = driven.read_and_flush(6)[Partition(name, 0)]
     assert copied.runs == [(0, 2), (3, 5), (6, 8)]
     assert (copied.next_offset, copied.next_target - copied.first_target) == (8, 6)
+
+
+def test_a_transaction_without_anything_ends_without_asking_anybody(pair: MakePair, make_plane: MakePlane) -> None:
+    """As the lane makes one where its first record stops the partition: the coordinator would refuse its end."""
+    driven = make_plane({})
+    ended: list[bool] = []
+    driven.plane.commit({}, before_end=lambda: ended.append(True))
+    driven.plane.commit({}, before_end=lambda: ended.append(True))
+    assert ended == [True, True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 
@@ -75,7 +74,6 @@ def test_without_every_ack_the_partition_is_named(
     assert refusals[Partition(name, 3)].suspects == ((2_500,) if engine == "batches" else ())
 
 
-@only_records("the batches plane stops before such a record: see the next test")
 def test_a_record_larger_than_the_target_takes_is_the_only_suspect(
     source: BrokerHandle, pair: MakePair, make_plane: MakePlane
 ) -> None:
@@ -84,24 +82,6 @@ def test_a_record_larger_than_the_target_takes_is_the_only_suspect(
     driven = make_plane({name: (1, copy)}, batch_bytes_max=5_000, record_bytes_max=5_000)
     driven.seek(every_ack=True)
     assert refused(driven, 3).refusals[Partition(name, 0)].suspects == (1,)
-
-
-@pytest.mark.parametrize("engine", ["batches"], indirect=True)
-def test_a_record_larger_than_the_target_takes_stops_its_partition_behind_those_before(
-    source: BrokerHandle, target: BrokerHandle, pair: MakePair, make_plane: MakePlane
-) -> None:
-    name, copy = pair(1, max_message_bytes="5000")
-    large = random.Random(1).randbytes(6_000)
-    values = [b"a" * 100, b"b" * 6_000, large, b"c" * 100]  # the second one fits when it is compressed
-    clients.put(clients.producer(source.bootstrap), name, *values, key=b"k")
-    driven = make_plane({name: (1, copy)}, batch_bytes_max=5_000, record_bytes_max=5_000)
-    driven.seek()
-    copied = driven.read_and_flush(4)[Partition(name, 0)]
-    assert (copied.records, copied.next_offset) == (2, 2)
-    assert copied.blocked is not None
-    assert (copied.blocked.name, copied.blocked.offset) == ("record_too_large", 2)
-    driven.plane.commit({Partition(copy, 0): Committed(2, "m")})
-    assert [one.value() for one in clients.read(target.bootstrap, copy)] == values[:2]
 
 
 def test_the_next_transaction_of_the_same_producer_copies_what_is_before_the_record(

@@ -101,29 +101,29 @@ def _within(records: list[Record], spans: Sequence[Span]) -> list[Record]:
 
 
 def encoded(
-    at: Partition, records: Sequence[Record], codec: int, batch_bytes_max: int, leader_epoch: int = -1
+    at: Partition, records: Sequence[Record], codec: int, size_max: tuple[int, int], leader_epoch: int = -1
 ) -> list[WritableBatch]:
-    """Make batches of records with source offsets, of at most `batch_bytes_max` each, by halves where one is larger.
+    """Make batches of records with source offsets, by halves where one is larger than the first of `size_max`; with a
+    single record it may have as many bytes as the second.
 
-    All of them were written under the same leader epoch.
-
-    One that is too large by itself is compressed. Raises RecordTooLarge where it is larger in a batch of its own.
+    All of them were written under the same leader epoch. One that is too large by itself is compressed. Raises
+    RecordTooLarge where it is larger in a batch of its own.
     """
     if not records:
         return []
     times = [record.timestamp_ms for record in records]
     if max(times) - min(times) < _TIMES_APART_MAX:  # else the difference has no room in a record
         batch = _encoded(records, codec, leader_epoch)
-        if len(batch.data) <= batch_bytes_max:
+        if len(batch.data) <= size_max[len(records) == 1]:
             return [batch]
     if len(records) == 1 and not codec:  # the broker counts what is sent
-        return encoded(at, records, ZSTD, batch_bytes_max, leader_epoch)
+        return encoded(at, records, ZSTD, size_max, leader_epoch)
     if len(records) == 1:
-        raise RecordTooLarge(at, records[0].offset, len(batch.data), batch_bytes_max)
+        raise RecordTooLarge(at, records[0].offset, len(batch.data), size_max[1])
     middle, found = len(records) // 2, list[WritableBatch]()
     for half in (records[:middle], records[middle:]):
         try:
-            found += encoded(at, half, codec, batch_bytes_max, leader_epoch)
+            found += encoded(at, half, codec, size_max, leader_epoch)
         except RecordTooLarge as error:
             error.before[:0] = found
             raise

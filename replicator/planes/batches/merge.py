@@ -26,10 +26,11 @@ from replicator.planes.batches.rewrite import why_decoded
 class MergeLimits:
     """How much is merged.
 
-    `batch_bytes_max` is max.message.bytes of the target topic. A batch is small, and waits for others, while it has
-    fewer than `enough_bytes` and at most `small_records` records: each record of it costs more time than a larger batch
-    that is passed on. `decoded_bytes_max` bounds what is decoded at a time. `codec`: that of what is decoded (None: the
-    source's).
+    `batch_bytes_max` is max.message.bytes of the target topic, or of another one with a lower limit, and a record alone
+    may have `record_bytes_max` (0: no more than that); whether its topic takes it is seen then. A batch is small, and
+    waits for others, while it has fewer than `enough_bytes` and at most `small_records` records: each record of it
+    costs more time than a larger batch that is passed on. `decoded_bytes_max` bounds what is decoded at a time.
+    `codec`: that of what is decoded (None: the source's).
     """
 
     batch_bytes_max: int
@@ -37,6 +38,7 @@ class MergeLimits:
     small_records: int = 64
     decoded_bytes_max: int = 64 * 1024 * 1024
     codec: int | None = None
+    record_bytes_max: int = 0
 
 
 @dataclass(slots=True)
@@ -114,7 +116,8 @@ class BatchMerger:
         limits = self._limits
         try:
             codec = codec if limits.codec is None else limits.codec
-            merged.batches += encoded(self._at, records, codec, limits.batch_bytes_max, epoch)
+            size_max = limits.batch_bytes_max, max(limits.batch_bytes_max, limits.record_bytes_max)
+            merged.batches += encoded(self._at, records, codec, size_max, epoch)
         except RecordTooLarge as error:
             merged.batches += error.before
             merged.refused = error.incident

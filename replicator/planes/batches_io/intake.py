@@ -67,6 +67,7 @@ class Intake:
     ) -> None:
         """`timestamps`: which the target takes; `targets`: where records of each source partition go."""
         self._limits, self._timestamps, self._targets = limits, timestamps, targets
+        self._size_max = limits.batch_bytes_max, max(limits.batch_bytes_max, limits.record_bytes_max)
         self._parts: dict[Partition, _Part] = {}
         self.ends: dict[Partition, Seek] = {}
         """Partition ends that were reached since the last seek."""
@@ -104,10 +105,19 @@ class Intake:
         """Return what stops partitions, behind all that was handed over."""
         return {at: part.blocked for at, part in self._parts.items() if part.blocked is not None}
 
-    def take(self, records_max: int, write: Write, flush: Callable[[], None], full: Callable[[], bool]) -> Taken:
+    def take(
+        self,
+        records_max: int,
+        write: Write,
+        flush: Callable[[], None],
+        full: Callable[[], bool],
+        *,
+        divide: bool = False,
+    ) -> Taken:
         """Hand over batches until so many records are reached, a batch of each partition in turn, or it is `full`.
 
-        A batch is not divided, so there may be more; one is taken at least. `flush` waits for acknowledgements.
+        A batch isn't divided, so there may be more; one is taken at least. `divide`: of the first one no more are taken
+        than `records_max`, which costs decoding it. `flush` waits for acknowledgements.
         """
         taken = Taken()
         for part in self._parts.values():
@@ -120,8 +130,13 @@ class Intake:
             if isinstance(first, Incident):
                 self._block(at, part, first, write)
             else:
+                rest: SelectedBatch | None = None
+                if divide and not taken.records:
+                    first, rest = _divided(first, max(1, records_max))
+                if rest is not None:
+                    part.waiting.appendleft(rest)
                 taken.records += _records(first)
-                taken.bytes += len(first.batch.data)
+                taken.bytes += 0 if rest is not None else len(first.batch.data)
                 self._hand_over(at, part, first, write, flush)
             if part.blocked is not None:
                 taken.bytes += part.drop()
@@ -180,7 +195,7 @@ class Intake:
         for first in range(0, len(records), part.flush_every):
             portion = records[first : first + part.flush_every]
             try:
-                batches = encoded(at, portion, codec, self._limits.batch_bytes_max, epoch_of(selected))
+                batches = encoded(at, portion, codec, self._size_max, epoch_of(selected))
             except RecordTooLarge as error:
                 self._write(at, part, Merged(error.before, error.incident), write)
                 return
@@ -223,3 +238,17 @@ def _records(selected: SelectedBatch) -> int:
     """Count the records of a batch that are wanted, at most."""
     spanned = sum(end - first for first, end in selected.wanted)
     return spanned if isinstance(selected.batch, OldMessage) else min(spanned, selected.batch.header.record_count)
+
+
+def _divided(selected: SelectedBatch, records: int) -> tuple[SelectedBatch, SelectedBatch | None]:
+    """Divide a batch behind so many of its offsets; None: it has no more."""
+    if _records(selected) <= records:
+        return selected, None
+    first: list[tuple[int, int]] = []
+    rest: list[tuple[int, int]] = []
+    for begin, end in selected.wanted:
+        middle = min(end, begin + records)
+        records -= middle - begin
+        first += [(begin, middle)] if begin < middle else []
+        rest += [(middle, end)] if middle < end else []
+    return SelectedBatch(selected.batch, tuple(first), whole=False), SelectedBatch(selected.batch, tuple(rest), False)

@@ -109,7 +109,11 @@ class BatchesPlane:
             request_s,
         )
         self._reader = SourceReader(reader, self._source_brokers, settings.budget)
-        merging = MergeLimits(settings.batch_bytes_max, codec=_ZSTD if settings.compress else None)
+        merging = MergeLimits(
+            settings.batch_bytes_max,
+            codec=_ZSTD if settings.compress else None,
+            record_bytes_max=max(limits.record_bytes_max, settings.record_bytes_max),
+        )
         self._intake = Intake(merging, settings.timestamps, settings.routes)
         group = names.position_group(flow.name)
         terms = TransactionTerms(settings.transactional_id, group, f"{client_id}.lane", limits.transaction_timeout_ms)
@@ -198,7 +202,8 @@ class BatchesPlane:
         result.heard |= news.heard
         result.failed |= self._intake.add(news)
         before = {at: sent.records for at, sent in self._sent.items()}
-        taken = self._intake.take(max(1, records_max - result.records), self._write, self._writer.flush, self._full)
+        divide = not (self._sent or result.records)  # a transaction that is small on purpose: the target is slow
+        taken = self._intake.take(max(1, records_max), self._write, self._writer.flush, self._full, divide=divide)
         self._reader.took(taken.bytes)
         for at in self._intake.blocked():
             self._reader.stop(at)
@@ -263,6 +268,10 @@ class BatchesPlane:
     ) -> None:
         """Commit, with `offsets` (by target partition), records of the flow's claims topic, and blocks of its map."""
         name, writer = self._flow.name, self._writer
+        if not (offsets or entries or blocks is not None or writer.open):  # a coordinator knows no empty transaction
+            before_end()
+            self._forget()
+            return
         map_at = None if blocks is None else Partition(names.offsets_topic(name), blocks.partition)
         try:
             if blocks is not None and map_at is not None:

@@ -48,11 +48,11 @@ class Taking:
         self.written: list[tuple[Partition, WritableBatch]] = []
         self.flushed: list[int] = []
 
-    def take(self, records_max: int = MANY, full: bool = False) -> Taken:
+    def take(self, records_max: int = MANY, full: bool = False, divide: bool = False) -> Taken:
         def flush() -> None:
             self.flushed.append(len(self.written))
 
-        return self.intake.take(records_max, lambda *one: self.written.append(one), flush, lambda: full)
+        return self.intake.take(records_max, lambda *one: self.written.append(one), flush, lambda: full, divide=divide)
 
     def runs(self, at: Partition) -> list[tuple[int, int]]:
         return [run for where, batch in self.written if where == at for run in batch.runs]
@@ -93,8 +93,9 @@ def test_a_corrupt_batch_stops_its_partition_behind_what_was_read_before_it() ->
     assert (taking.runs(ONE), taking.intake.ends) == ([(0, 2)], {})
 
 
-@pytest.mark.parametrize("bad_ms", [NOW_MS - 10_000_000, NOW_MS + 10_000_000])
-def test_what_the_target_refuses_for_its_time_stops_the_partition_before_it(bad_ms: int) -> None:
+@pytest.mark.parametrize("off_ms", [-10_000_000, 10_000_000])
+def test_what_the_target_refuses_for_its_time_stops_the_partition_before_it(off_ms: int) -> None:
+    bad_ms = NOW_MS + off_ms
     taking = Taking(bounds=TimestampBounds(3_600_000, 3_600_000))
     taking.intake.add(FetchedNews({ONE: batches(ONE, 0, [NOW_MS] * 2, [NOW_MS, bad_ms, NOW_MS])}, {ONE: Seek(5, 3)}))
     taking.take()
@@ -121,6 +122,18 @@ def test_a_few_records_at_a_time_are_acknowledged_before_the_next() -> None:
     values = [record.value for _, batch in taking.written for record in decode(batch.data)]
     assert values == [b"1"] * 5
     assert {batch.leader_epoch for _, batch in taking.written} == {3}
+
+
+def test_a_batch_is_divided_where_a_transaction_is_to_be_small() -> None:
+    taking = Taking()
+    found = batches(ONE, 0, [1] * 5, [1])
+    taking.intake.add(FetchedNews({ONE: found}, {ONE: Seek(6, 3)}))
+    for _ in range(2):
+        assert (taking.take(2, divide=True).records, taking.intake.ends) == (2, {})
+    last = taking.take(2, divide=True)
+    assert (taking.runs(ONE), last.records) == ([(0, 2), (2, 4), (4, 5), (5, 6)], 2)
+    assert last.bytes == sum(len(each.batch.data) for each in found)
+    assert taking.intake.ends == {ONE: Seek(6, 3)}
 
 
 def test_a_lane_that_holds_nothing_may_always_fetch() -> None:
