@@ -171,6 +171,16 @@ def test_a_topic_that_appears_in_two_flows_is_copied_by_the_first_only(make_copy
         flow.assert_exact()
     assert assert_exact(one.source, name, one.target, f"{name}.copy", 2) == both.committed
 
+    other.file.write(exclude=[name])
+    one.file.write()
+    worker = one.run()
+    for flow in (one, other):
+        worker.wait_event("lane_started", flow=flow.name)
+        flow.load.mixed(100)
+        flow.wait_copied()
+    assert worker.seen("incident") == []
+    assert worker.stop() == 0
+
 
 def test_a_flow_that_feeds_itself_is_refused(target: BrokerHandle, proxy: Proxy, make_copying: MakeCopying) -> None:
     """Two names and two addresses of one cluster: only its id tells, and only the topics which come back."""

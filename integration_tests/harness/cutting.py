@@ -1,4 +1,4 @@
-"""A log that has lost its end, as after an unclean leader election: acknowledged records are gone, the rest stands."""
+"""A log that has lost its end, as after an unclean leader election, or of which a byte is damaged: the rest stands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import struct
 
 FIRST_SEGMENT = "00000000000000000000.log"
 _HEAD = struct.Struct(">qi")  # base offset, bytes after this field
+
+
+def flipped(segment: bytes, value: bytes, *, mend: bool) -> tuple[int, bytes]:
+    """Where the first byte of a value stands in a segment, and what is to stand there: its complement, or itself where
+    it is mended. Raises AssertionError unless it stands there once."""
+    whole, damaged = value, bytes([value[0] ^ 0xFF]) + value[1:]
+    looked_for = damaged if mend else whole
+    assert segment.count(looked_for) == 1, segment
+    return segment.index(looked_for), (whole if mend else damaged)[:1]
 
 
 def batches_below(segment: bytes, offset: int) -> bytes:

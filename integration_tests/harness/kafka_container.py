@@ -25,7 +25,7 @@ from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness import raw
 from integration_tests.harness.broker import SHORT_SESSIONS, Kind, free_port, wait_leaders, wait_ready
-from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
+from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below, flipped
 
 IMAGE = os.environ.get("EOS_KAFKA_IMAGE") or "apache/kafka:4.3.0"
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -174,6 +174,17 @@ class KafkaContainer:
     def resume(self) -> None:
         """See `BrokerHandle`."""
         self._docker.unpause()
+
+    def flip_byte(self, topic: str, topic_id: uuid.UUID, partition: int, value: bytes, *, mend: bool = False) -> None:
+        """Damage the first byte of a value that stands once, uncompressed, in a partition's log; or mend it again. The
+        broker serves the batch as it is (the embedded one looks first)."""
+        path = f"{DATA}/{topic}-{partition}/{FIRST_SEGMENT}"
+        code, segment = self._docker.exec_run(["cat", path])
+        assert code == 0, segment
+        at, byte = flipped(segment, value, mend=mend)
+        written = f"printf '\\{byte[0]:03o}' | dd of={path} bs=1 seek={at} conv=notrunc"
+        code, said = self._docker.exec_run(["sh", "-c", written])
+        assert code == 0, said
 
     def cut_log(self, topic: str, topic_id: uuid.UUID, partition: int, offset: int) -> None:
         """See `BrokerHandle`. A log that was not closed is recovered at the start: Kafka makes its indexes anew."""

@@ -1,0 +1,183 @@
+"""Incidents whose cause is removed outside, as docs/operate/incidents.md says: provoked, removed, and the flow goes on.
+
+`tests/incidents_played.py` says where each kind is played.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.processes import wait_until
+from integration_tests.harness.replicator import FlowFile
+from integration_tests.harness.two_topics import INCIDENT, TwoTopics, numbered
+from integration_tests.partitions.test_plan_and_run import Damage, foreign_record, internal
+from integration_tests.test_incidents_played import asked
+
+pytestmark = pytest.mark.tier("full")
+
+
+def test_topics_go_on_once_they_or_the_flow_file_were_corrected(make_copying: MakeCopying) -> None:
+    """source_topic_deleted, unknown_source_topic, source_partitions_added, target_topic_too_small,
+    target_topic_deleted, target_rewrites_timestamps, target_topic_name_invalid, refused_by_cluster."""
+    copying = make_copying(partitions=1, new_partitions="stop")
+    kinds = ("source_topic_deleted", "source_partitions_added", "target_topic_deleted", "target_rewrites_timestamps")
+    topics = {kind: f"{copying.name}.{kind}" for kind in kinds}
+    for topic in topics.values():
+        clients.create_topic(copying.source, topic)
+        clients.put(clients.producer(copying.source), topic, b"before")
+    names = [f"^{copying.name}[.].*"]
+    copying.file.write(topics=names)
+    worker = copying.running()
+    for topic in topics.values():
+        clients.wait_value(copying.target, f"{topic}.copy", 0, b"before")
+    assert worker.stop() == 0
+
+    damage = {kind: Damage(copying, topic) for kind, topic in topics.items()}
+    for kind, of in damage.items():
+        getattr(of, kind)()
+    topics["target_topic_too_small"] = f"{copying.name}.small"
+    clients.create_topic(copying.source, topics["target_topic_too_small"], 2)
+    clients.create_topic(copying.target, f"{topics['target_topic_too_small']}.copy", 1)
+    topics["unknown_source_topic"] = f"{copying.name}.unknown"
+    topics["target_topic_name_invalid"] = f"{copying.name}.".ljust(245, "x")
+    clients.create_topic(copying.source, topics["target_topic_name_invalid"])
+    topics["refused_by_cluster"] = f"{copying.name}.third"
+    clients.create_topic(copying.source, topics["refused_by_cluster"])
+    clients.create_topic(copying.target, f"{copying.name}.third_copy")  # `.` and `_` collide
+    copying.file.write(topics=[*names, topics["unknown_source_topic"]])
+    worker = copying.running()
+    for kind, topic in topics.items():
+        worker.wait_event("incident", name=kind, topic=topic)
+
+    clients.grow_topic(copying.target, f"{topics['source_partitions_added']}.copy", 2)
+    clients.grow_topic(copying.target, f"{topics['target_topic_too_small']}.copy", 2)
+    clients.create_topic(copying.source, topics["unknown_source_topic"])
+    clients.set_topic_config(
+        copying.target, f"{topics['target_rewrites_timestamps']}.copy", "message.timestamp.type", "CreateTime"
+    )
+    clients.delete_topic(copying.target, f"{copying.name}.third_copy")
+    going_on = dict(topics)
+    excluded = [
+        going_on.pop(kind) for kind in ("source_topic_deleted", "target_topic_deleted", "target_topic_name_invalid")
+    ]
+    for topic in going_on.values():
+        clients.put(clients.producer(copying.source), topic, b"goes on")
+        copy = f"{topic}.copy"
+        wait_until(lambda copy=copy: copy in clients.topics(copying.target), f"{copy} is made", worker.tail)  # type: ignore[misc]
+        clients.wait_value(copying.target, f"{topic}.copy", 0, b"goes on")
+    assert worker.stop() == 4, "the others need the flow file"
+
+    copying.file.write(topics=[*names, topics["unknown_source_topic"]], exclude=excluded)
+    anew = FlowFile(
+        copying.file.path.parent,
+        f"{copying.name}-2",
+        copying.source,
+        copying.target,
+        topics=[topics["target_topic_deleted"]],
+        rename="{topic}.copy.2",
+    )
+    copying.file.include(anew)
+    worker = copying.run()
+    clients.wait_value(copying.target, f"{topics['target_topic_deleted']}.copy.2", 0, b"before")
+    clients.put(clients.producer(copying.source), copying.topic, b"nothing is stopped")
+    clients.wait_value(copying.target, copying.copy, 0, b"nothing is stopped")
+    assert worker.seen("incident") == []
+    assert worker.stop() == 0, worker.tail()
+
+
+def test_a_flow_goes_on_once_it_leads_where_it_did(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """source_cluster_changed, source_topic_changed."""
+    two = TwoTopics(make_copying(partitions=1, rename="{flow}.copied"))
+    copied = f"{two.name}.copied"
+    two.flow.file.write(topics=[two.first])
+    two.put(two.first, [b"before"])
+    worker = two.flow.running()
+    clients.wait_value(two.target, copied, 0, b"before")
+    assert worker.stop() == 0
+
+    two.flow.file.write(topics=[two.second])
+    worker = two.flow.run()
+    worker.wait_event("incident", name="source_topic_changed", topic=two.second)
+    assert worker.wait_exit() == 4
+    two.flow.file.write(topics=[two.first])
+
+    clients.create_topic(target.bootstrap, two.first)
+    two.flow.file.log_in(target.bootstrap)
+    worker = two.flow.run()
+    worker.wait_event("incident", name="source_cluster_changed", topic=two.first)
+    assert worker.wait_exit() == 4
+    two.flow.file.log_in(two.source)
+
+    two.put(two.first, [b"goes on"])
+    worker = two.flow.running()
+    clients.wait_value(two.target, copied, 0, b"goes on")
+    assert clients.values(clients.read(two.target, copied)) == [b"before", b"goes on"]
+    assert worker.stop() == 0
+
+
+def recreate_control(two: TwoTopics) -> None:
+    """An empty control topic in place of the flow's."""
+    clients.recreate_topic(two.target, internal(two.flow, "control"), 1, {"cleanup.policy": "compact"})
+
+
+LOST = {
+    "control_topic_lost": lambda two: clients.delete_topic(two.target, internal(two.flow, "control")),
+    "control_topic_unreadable": lambda two: foreign_record(two.flow, "control"),
+    "claims_topic_lost": lambda two: clients.delete_topic(two.target, internal(two.flow, "claims")),
+    "claims_topic_unreadable": lambda two: foreign_record(two.flow, "claims"),
+    "position_newer_than_control": lambda two: Damage(two.flow, two.first).position_newer_than_control(),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name(make_copying: MakeCopying, name: str) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    two.assert_stops(two.running(10), 0)
+    LOST[name](two)
+    worker = two.flow.run()
+    worker.wait_incident(name)
+    of_one_topic = name == "position_newer_than_control"
+    assert (worker.stop() if of_one_topic else worker.wait_exit()) == INCIDENT, worker.tail()
+    anew = FlowFile(
+        two.flow.file.path.parent,
+        f"{two.name}-2",
+        two.source,
+        two.target,
+        topics=[two.first, two.second],
+        rename="{topic}.2",
+    )
+    two.flow.file.path = anew.path
+    worker = two.flow.running()
+    two.put(two.first, [b"goes on"])
+    clients.wait_value(two.target, f"{two.first}.2", 0, b"goes on")
+    assert clients.values(clients.read(two.target, f"{two.first}.2")) == [*numbered("old", 10), b"goes on"]
+    assert worker.stop() == 0, worker.tail()
+
+
+def test_configs_of_the_flows_own_topics_are_corrected(make_copying: MakeCopying) -> None:
+    """control_topic_unfit, map_topic_unfit; and nothing_to_reconcile of a flow that has not run."""
+    two = TwoTopics(make_copying(partitions=1))
+    code, _, said = asked(two.flow, "reconcile", "--local")
+    assert (code, "nothing_to_reconcile" in said) == (4, True), said
+    two.assert_stops(two.running(10), 0)
+    assert asked(two.flow, "reconcile", "--local")[0] == 0
+
+    clients.set_topic_config(two.target, internal(two.flow, "control"), "cleanup.policy", "delete")
+    worker = two.flow.run()
+    worker.wait_incident("control_topic_unfit")
+    assert worker.wait_exit() == INCIDENT, worker.tail()
+    clients.set_topic_config(two.target, internal(two.flow, "control"), "cleanup.policy", "compact")
+
+    clients.set_topic_config(two.target, internal(two.flow, "offsets"), "retention.ms", "86400000")
+    listed = asked(two.flow, "incident", "list")[1]["incidents"]
+    assert [it["name"] for it in listed] == ["map_topic_unfit"]
+    clients.set_topic_config(two.target, internal(two.flow, "offsets"), "retention.ms", "-1")
+    worker = two.flow.running()
+    two.put(two.first, [b"goes on"])
+    two.wait_copied(two.first, b"goes on")
+    assert asked(two.flow, "incident", "list")[0] == 0
+    two.assert_stops(worker, 0)
+    assert asked(two.flow, "reconcile", "--local")[0] == 0

@@ -1,0 +1,69 @@
+"""Where each kind of incident is played: provoked, done what docs/operate/incidents.md says, and the flow goes on."""
+
+from __future__ import annotations
+
+RESOLVE = "integration_tests/test_incident_resolve.py"
+PLAYED_IN = "integration_tests/test_incidents_played.py"
+CAUSES = "integration_tests/test_causes_removed.py"
+PROOF = "integration_tests/proof/test_repair.py"
+
+PLAYED: dict[str, str] = {
+    "source_records_gone": f"{RESOLVE}"
+    "::test_what_the_source_has_lost_is_skipped_while_the_flow_runs_and_while_it_does_not",
+    "source_truncated": f"{PLAYED_IN}::test_a_source_whose_log_was_cut_is_copied_on_from_there",
+    "source_topic_deleted": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "source_topic_recreated": f"{RESOLVE}::test_a_source_topic_that_was_created_again_is_copied_from_its_beginning",
+    "source_cluster_changed": f"{CAUSES}::test_a_flow_goes_on_once_it_leads_where_it_did",
+    "source_topic_changed": f"{CAUSES}::test_a_flow_goes_on_once_it_leads_where_it_did",
+    "source_corrupt": f"{PLAYED_IN}::test_a_damaged_batch_of_the_source_is_judged_again_once_it_is_sound",
+    "source_partitions_added": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "unknown_source_topic": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "target_topic_deleted": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "target_topic_recreated": f"{RESOLVE}::test_a_target_topic_that_was_created_again_is_filled_from_the_beginning",
+    "target_topic_too_small": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "target_rewrites_timestamps": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "target_timestamp_bounds": f"{PLAYED_IN}::test_a_record_that_cannot_be_copied_is_set_aside_or_the_target_takes_it",
+    "target_lost_data": f"{PLAYED_IN}::test_records_that_the_target_has_lost_are_copied_again",
+    "target_not_empty": f"{RESOLVE}::test_what_another_program_has_copied_is_adopted_by_a_new_flow",
+    "target_has_later_records": "integration_tests/test_position_set.py"
+    "::test_records_of_somebody_else_are_adopted_and_the_flow_goes_on",
+    "target_transaction_open": f"{PLAYED_IN}"
+    "::test_a_transaction_of_somebody_else_ends_and_the_partition_is_judged_again",
+    "target_records_hidden": f"{PLAYED_IN}::test_records_that_an_abort_has_hidden_are_copied_again",
+    "record_too_large": f"{PLAYED_IN}::test_a_record_that_cannot_be_copied_is_set_aside_or_the_target_takes_it",
+    "record_refused": f"{RESOLVE}::test_a_refused_record_is_skipped_or_tried_again",
+    "header_not_carriable": f"{PLAYED_IN}::test_a_record_that_cannot_be_copied_is_set_aside_or_the_target_takes_it",
+    "timestamp_not_carriable": f"{PLAYED_IN}::test_a_record_that_cannot_be_copied_is_set_aside_or_the_target_takes_it",
+    "position_expired": f"{RESOLVE}::test_a_position_that_has_expired_is_given_anew_and_what_follows_is_copied_once",
+    "position_unreadable": "integration_tests/partitions/test_stray_commits.py::test_an_operator_resets_an_offset",
+    "position_newer_than_control": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
+    "control_topic_lost": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
+    "control_topic_unreadable": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
+    "control_topic_unfit": f"{CAUSES}::test_configs_of_the_flows_own_topics_are_corrected",
+    "claims_topic_lost": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
+    "claims_topic_unreadable": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
+    "map_topic_unfit": f"{CAUSES}::test_configs_of_the_flows_own_topics_are_corrected",
+    "flows_in_conflict": "integration_tests/exactly_once/test_two_flows.py"
+    "::test_a_topic_that_appears_in_two_flows_is_copied_by_the_first_only",
+    "target_topic_name_invalid": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "refused_by_cluster": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "nothing_to_reconcile": f"{CAUSES}::test_configs_of_the_flows_own_topics_are_corrected",
+}
+"""By kind: file and function."""
+
+_NO_FLOW = "It stops no flow: a command says it and ends, and its row names the next one to type"
+NOT_PLAYED: dict[str, str] = {
+    "newer_format": "There is no newer version that could be run",
+    "control_topic_behind": "What its row says is played with control_topic_lost: both need a flow of another name",
+    "map_lost": "It stops nothing, and nothing has to be done",
+    "map_transaction_open": "It stops no copying: a repair is refused until the transaction has ended",
+    "target_partition_unknown": _NO_FLOW,
+    "too_many_differences": _NO_FLOW,
+    "repair_outdated": _NO_FLOW,
+    "repair_record_gone": _NO_FLOW,
+    "repair_too_large": _NO_FLOW,
+    "topic_gone": _NO_FLOW,
+    "timestamp_out_of_range": _NO_FLOW,
+    "batch_corrupt": _NO_FLOW,
+}
+"""By kind: why not."""
