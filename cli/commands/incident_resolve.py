@@ -101,9 +101,11 @@ def resolve(
     The decision is written to the target, with who has made it and why. A flow that runs acts on it within about a
     second, one that doesn't at its next start: once, in one transaction with the position that it moves. --skip leaves
     out what `incident show` names, and no more; `status` and `reconcile` list it from then on, and it is no
-    difference. --adopt gives a partition a position that has none: from the offset that you name it is copied exactly
-    once, and `status` and `reconcile` say that nothing before it is the flow's. --restart-topic does the same at the
-    beginning of a topic that was created again: its records are written behind those that are there.
+    difference. Of a source that was truncated it goes back to where the log was cut, which the source is asked for:
+    what was copied from behind the cut stays on the target. --adopt gives a partition a position that has none: from
+    the offset that you name it is copied exactly once, and `status` and `reconcile` say that nothing before it is the
+    flow's. --restart-topic does the same at the beginning of a topic that was created again: its records are written
+    behind those that are there.
     """
     from replicator import config
     from replicator.flow import deciding
@@ -232,6 +234,9 @@ def _show(flow: Flow, decision: OperatorDecision, it: Occurrence) -> None:
         click.echo("The flow has not acted on it yet. One that doesn't run acts at its next start.")
     elif _in_vain(decision, it):
         click.echo("When the flow came to act its facts had changed: nothing was done. incident list shows what is.")
+    elif it.moved is not None and decision.goes_back:
+        click.echo(f"The source has lost its records of offsets {it.moved[1]} to {it.moved[0] - 1}: their copies stay.")
+        click.echo(f"It is copied from source offset {it.moved[1]} on, behind them.")
     elif it.moved is not None and decision.command is Command.RESTART_TOPIC:
         click.echo(f"It is copied from source offset {it.moved[1]} on, behind what the target had.")
     elif it.moved is not None and decision.command is Command.ADOPT:

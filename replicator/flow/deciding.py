@@ -17,6 +17,7 @@ from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.flow.position_by_map import indexed_copy, position_by_map
 from replicator.flow.topics import ControlPlane, aside_topic
+from replicator.flow.truncation import from_the_cut_on
 from replicator.kafka.topic_questions import raised
 from replicator.model import names
 from replicator.model.commands import Command
@@ -88,6 +89,9 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             why=wanted.why,
             now_ms=now_ms,
         )
+        if decision.goes_back:
+            it = next(it for it in occurrences if it.id == decision.occurrence)
+            decision = from_the_cut_on(plane, it, decision)
         if wanted.command is Command.ADOPT:
             it = next(it for it in occurrences if it.id == decision.occurrence)
             offset, sides = _adopted(plane, it, wanted.adopted, occurrences)

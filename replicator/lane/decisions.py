@@ -33,7 +33,7 @@ from replicator.model.commands import Command
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.planes.contract import ReadStopped
-from replicator.state.decisions import ADOPTING, OperatorDecision
+from replicator.state.decisions import OperatorDecision
 from replicator.state.occurrences import Closing, Ending, Occurrence
 
 LOOK_S = 1.0
@@ -131,9 +131,11 @@ class LaneDecisions:
         position = self._partitions[at].position
         if decision.command is Command.ADOPT and position is not None:
             return False  # it has one that is this flow's own
-        if decision.command.moves and self._partitions[at].commits is not Commits.YES:
+        if decision.goes_back and (position is None or position.offset != decision.offset):
+            return False
+        if (decision.moves or decision.goes_back) and self._partitions[at].commits is not Commits.YES:
             return False  # the target takes no position of it now
-        before = position is None or not decision.command.moves or position.offset < decision.end
+        before = position is None or not decision.moves or position.offset < decision.end
         return before and decision.fits(occurrence)
 
     def act(self, positions: LanePositions, at: Partition, decision: OperatorDecision) -> bool:
@@ -148,7 +150,7 @@ class LaneDecisions:
             return False
         if decision.command is Command.RETRY:
             self._reports.decided(at, self._closed(occurrence, decision, None))
-        elif before is None or decision.command is Command.RESTART_TOPIC:
+        elif before is None or decision.command is Command.RESTART_TOPIC or decision.goes_back:
             return self._begin_behind(at, decision, occurrence)
         else:
             kept = self._kept(occurrence, decision) if decision.command is Command.SET_ASIDE else ""
@@ -181,7 +183,7 @@ class LaneDecisions:
         if isinstance(partition.state, Waiting):
             return True  # whatever keeps it back comes first
         state = partition.state
-        if decision.command in ADOPTING and isinstance(state, Stopped) and state.incident.name == OPEN:
+        if decision.adopts and isinstance(state, Stopped) and state.incident.name == OPEN:
             self._postpone(decision, state.incident.detail)
             self._judge_anew(at)
             return False
@@ -258,6 +260,7 @@ class LaneDecisions:
         *,
         effect: Ending | None = None,
     ) -> Occurrence:
-        ending, now_ms = effect or ENDINGS[decision.command], self._clock.now_ms()
+        done = Ending.ADOPTED if decision.goes_back else ENDINGS[decision.command]
+        ending, now_ms = effect or done, self._clock.now_ms()
         closing = Closing(effect=ending, by=self._plan.owner, at_ms=now_ms, moved=moved, decision=decision, kept=kept)
         return it.closed(closing, self._plan.generation)

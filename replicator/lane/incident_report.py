@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from replicator.lane.plan import LanePlan
-from replicator.model.commands import ONE_RECORD, RECREATED
+from replicator.model.commands import READING_SHOWS, RECREATED
 from replicator.model.errors import Incident
 from replicator.model.route import Route
 from replicator.state.occurrences import Closing, Ending, Occurrence, found
@@ -91,12 +91,12 @@ class IncidentReport:
             made = found(new, *at, plan.owner, plan.generation, now_ms, topic_id, target_topic_id)
             return [*ended, made]
         if admitted:
-            ended += [_closed(it, Ending.GONE, plan, now_ms) for name, it in left.items() if name not in ONE_RECORD]
+            ended += [_closed(it, Ending.GONE, plan, now_ms) for name, it in left.items() if name not in READING_SHOWS]
         return ended
 
     def passed(self, plan: LanePlan, offset: int, now_ms: int) -> list[Occurrence]:
-        """Make the ends of occurrences whose record the position has passed, which is `offset` now."""
-        over = [it for name, it in self.open.items() if name in ONE_RECORD and it.offset < offset]
+        """Make the ends of occurrences that the position has passed, which is `offset` now."""
+        over = [it for name, it in self.open.items() if name in READING_SHOWS and it.offset < offset]
         return [_closed(it, Ending.GONE, plan, now_ms) for it in over]
 
 

@@ -102,7 +102,8 @@ class LaneStart:
     ) -> dict[Partition, StartDecision]:
         facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
         if decided is not None:
-            restarts = decided.name if decided.command is Command.RESTART_TOPIC else ""
+            replaces = decided.command is Command.RESTART_TOPIC or decided.goes_back
+            restarts = decided.name if replaces else ""
             begins = {"start": decided.end, "adopts": decided.adopted, "restarts": restarts}
             facts = {at: replace(known, **begins) for at, known in facts.items()}  # type: ignore[arg-type]
         found = {it.source: decide(self._plan, it, facts[it.source], now_ms) for it in routes}

@@ -15,6 +15,7 @@ from replicator.config import Flow
 from replicator.lane.partition import DELETED, Reason, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
+from replicator.model.commands import TRUNCATED
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident, ReplicatorError, TopicMissing
 from replicator.model.partition import LogEnds, Partition
@@ -68,6 +69,8 @@ def decide(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDeci
 
 
 def _decided(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
+    if facts.restarts == TRUNCATED:
+        return _cut(plan, route, facts, now_ms)
     if facts.restarts:
         found = _decided(plan, route, replace(facts, adopts=None, restarts=""), now_ms)
         if found.stopped is None or found.stopped.name != facts.restarts or not _restartable(plan, route, facts):
@@ -78,6 +81,22 @@ def _decided(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDe
     if facts.stored is None or (isinstance(facts.stored, Unreadable) and _adoptable(plan, route, facts)):
         return _without_position(plan, route, facts, now_ms)
     return _with_position(plan, route, facts, facts.stored)
+
+
+def _cut(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
+    """Have a partition go on where an operator has decided, since the source's log was cut there. That it was may not
+    show in offsets any more: without the decision it would be copied from its old position on."""
+    found = _decided(plan, route, replace(facts, adopts=None, restarts=""), now_ms)
+    other = found.waits is not None or (found.stopped is not None and found.stopped.name != TRUNCATED)
+    if other or not isinstance(facts.stored, Position):
+        return found
+    if facts.stored.evidence.generation <= facts.newest and _adoptable(plan, route, facts):
+        return _without_position(plan, route, replace(facts, stored=None, claim=None), now_ms)
+    if found.stopped is not None:
+        return found
+    at, why = route.source, "its log was cut, and either side is another one than when that was decided about"
+    cut = Incident(TRUNCATED, why, topic=at.topic, partition=at.partition, offset=facts.stored.offset)
+    return StartDecision(position=facts.stored, stopped=cut)
 
 
 def _waits(error: ReplicatorError, missing: Reason) -> tuple[Reason, str]:

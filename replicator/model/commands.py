@@ -46,8 +46,13 @@ ONE_RECORD = frozenset(
 )
 """Kinds that one source record causes, at the incident's offset: they are over once the position has passed it."""
 
+TRUNCATED = "source_truncated"
+"""The kind of a partition that goes back: what was copied behind the cut stays on the target."""
+READING_SHOWS = ONE_RECORD | {TRUNCATED}
+"""Kinds that a new producer session finds only by reading on: they are over once the position has passed them, and no
+earlier."""
+
 _JUDGED_BY_LANES = (
-    "source_truncated",
     "source_corrupt",
     "target_lost_data",
     "target_has_later_records",
@@ -63,6 +68,7 @@ _WITHOUT_POSITION = ("position_expired", "position_unreadable", "target_not_empt
 
 COMMANDS: Mapping[str, tuple[Command, ...]] = {
     "source_records_gone": (Command.RETRY, Command.SKIP),
+    TRUNCATED: (Command.RETRY, Command.SKIP),
     **dict.fromkeys(sorted(ONE_RECORD), (Command.RETRY, Command.SKIP, Command.SET_ASIDE)),
     **dict.fromkeys(_JUDGED_BY_LANES, (Command.RETRY,)),
     **dict.fromkeys(_WITHOUT_POSITION, (Command.RETRY, Command.ADOPT)),

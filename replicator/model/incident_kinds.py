@@ -43,7 +43,8 @@ _SOURCE = {
     "source_truncated": IncidentKind(
         "The source ends below the position, or a leader epoch shows that its log was cut",
         "An unclean leader election took records that were copied already; their offsets are given to new records",
-        f"Find out what was lost at the source. {_ANOTHER_FLOW}",
+        "Find out what was lost at the source. To go on where its log was cut, and keep the copies of what it has "
+        f"lost: incident resolve ID --skip. Otherwise: {_ANOTHER_FLOW}",
     ),
     "source_topic_deleted": IncidentKind(
         "The source topic of a position doesn't exist any more",

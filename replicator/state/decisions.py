@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from replicator.model.commands import Command, commands_for
+from replicator.model.commands import TRUNCATED, Command, commands_for
 from replicator.model.errors import ReplicatorError
 from replicator.state.envelope import NotOurs, unwrap, wrap
 
@@ -29,7 +29,7 @@ WHY_CHARACTERS_MAX = 1_000
 BY_POLICY = "policy"
 """In the place of a person: the flow file has decided it beforehand. No operator may call himself so."""
 ADOPTING = (Command.ADOPT, Command.RESTART_TOPIC)
-"""Commands after which what the target has is not the flow's: they hold what both sides were."""
+"""Commands after which what the target has is not the flow's, besides `OperatorDecision.goes_back`."""
 _KINDS = frozenset({DECISION})
 
 
@@ -91,7 +91,8 @@ class OperatorDecision:
     `name`, and the source offsets [`offset`, `end`) that a command which moves the position leaves out. Of one that
     adopts what the target has, `end` is the source offset at which copying goes on.
 
-    Of one that copies a topic from its beginning, it is where that is.
+    Of one that copies a topic from its beginning, it is where that is. Of one about a source whose log was cut, it is
+    the offset of the cut, below `offset`: copying goes on there, and what was copied behind it stays.
 
     `token` tells this decision from any other: who doesn't know whether it was written finds it by that. `adopted`:
     what both sides were when it was typed that the target is to be taken as it is.
@@ -145,6 +146,21 @@ class OperatorDecision:
         """What was decided, for people."""
         return f"{self.by} has decided {self.command.option}" + (f" ({self.why})" if self.why else "")
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether copying goes on where the source's log was cut, below the position."""
+        return self.command is Command.SKIP and self.name == TRUNCATED
+
+    @property
+    def adopts(self) -> bool:
+        """Whether what the target has is not the flow's afterwards: it holds what both sides were."""
+        return self.command in ADOPTING or self.goes_back
+
+    @property
+    def moves(self) -> bool:
+        """Whether the position moves past what is not copied."""
+        return self.command.moves and not self.goes_back
+
     def fits(self, occurrence: Occurrence) -> bool:
         """Whether it can be acted on: the occurrence is open and has the facts that it rests on.
 
@@ -154,9 +170,11 @@ class OperatorDecision:
             return False
         if (occurrence.name, occurrence.offset) != (self.name, self.offset):
             return False
-        if (self.command in ADOPTING) is (self.adopted is None):
+        if self.adopts is (self.adopted is None):
             return False
-        return not self.command.moves or self.offset < self.end <= occurrence.end
+        if self.goes_back:
+            return 0 <= self.end < self.offset
+        return not self.moves or self.offset < self.end <= occurrence.end
 
 
 def holds_decision(key: bytes) -> bool:
@@ -204,7 +222,9 @@ def decide(
         instead = [other.id for other in occurrences if other.is_open and other.target == it.target]
         now = f"; of its partition there is {_listed(instead)}" if instead else ""
         raise NotDecided(Objection.OUTDATED, f"{it.id} is over ({it.closing.effect}): its facts have changed{now}")
-    fitting = [known for known in commands_for(it.name) if not known.moves or it.end > it.offset >= 0]
+    fitting = [
+        known for known in commands_for(it.name) if not known.moves or it.name == TRUNCATED or it.end > it.offset >= 0
+    ]
     if command not in fitting:
         apply = _listed([known.option for known in fitting]) if fitting else "no command"
         raise NotDecided(Objection.WRONG_COMMAND, f"to {it.name} ({it.id}) applies {apply}, not {command.option}")

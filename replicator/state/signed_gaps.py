@@ -105,6 +105,9 @@ class Adoption:
     acted_ms: int
     target_end: int = -1
     former_topic_id: str = ""
+    copied_end: int = -1
+    """Where the source's log was cut: the target has copies of the offsets from `offset` to before this one, of records
+    that the source has lost."""
 
     def copied_to(self, target: Partition) -> bool:
         """Whether that is this partition."""
@@ -124,6 +127,12 @@ class Adoption:
             return (
                 f"{gone} is copied from source offset {self.offset} on ({self.incident}, --restart-topic), as "
                 f"{self.by} has decided: {self.why}"
+            )
+        if self.copied_end >= 0:
+            return (
+                f"the source has lost its records of offsets {self.offset} to {self.copied_end - 1}, which were copied "
+                f"and stay on the target; what has these offsets now is copied behind them ({self.incident}, --skip), "
+                f"as {self.by} has decided: {self.why}"
             )
         return (
             f"what the target had stands for the source's offsets before {self.offset} ({how}), as "
@@ -147,6 +156,7 @@ def adoptions(occurrences: Iterable[Occurrence]) -> tuple[Adoption, ...]:
             acted_ms=it.closing.at_ms,
             target_end=-1 if decision.adopted is None else decision.adopted.target_end,
             former_topic_id="" if decision.adopted is None else decision.adopted.former_topic_id,
+            copied_end=decision.offset if decision.goes_back else -1,
         )
         for it in occurrences
         if it.closing is not None and it.closing.effect in _ADOPTED and (decision := it.closing.decision)

@@ -31,7 +31,7 @@ from replicator.offset_map.section import topic_id_text
 from replicator.offset_map.topic import MAP_PARTITIONS
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
-from replicator.state.decisions import ADOPTING, AdoptedSides, OperatorDecision, decide, restarted
+from replicator.state.decisions import AdoptedSides, OperatorDecision, decide, restarted
 from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
 from replicator.state.occurrences import Occurrence
 from replicator.state.origins import FoundOrigins
@@ -214,7 +214,7 @@ class World:
         (it,) = [it for it in self.occurrences() if it.is_open and it.source == at]
         before = self.state.current.decisions
         decision = decide(it.id, command, self.occurrences(), before, by=by, why="w", now_ms=1)
-        if command not in ADOPTING:
+        if not decision.adopts:
             return self.write(decision)
         to = Partition(f"{at.topic}.copy", at.partition)
         if command is Command.RESTART_TOPIC:

@@ -1,0 +1,150 @@
+"""A source whose log was cut below the position, and what an operator has decided: copying goes on at the cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from replicator.lane.partition import Stopped
+from replicator.model.checkpoint import Position
+from replicator.model.commands import Command
+from replicator.model.errors import Incident
+from replicator.state.decisions import AdoptedSides
+from replicator.state.occurrences import Ending
+from replicator.state.signed_gaps import adoptions, signed_gaps
+from tests.replicator.lane.fakes.kills import killed_at_each_call
+from tests.replicator.lane.fakes.loads import A, B, filled, numbered
+from tests.replicator.lane.fakes.map_truth import target_of
+from tests.replicator.lane.fakes.world import World
+from tests.replicator.lane.test_decisions import closed
+
+
+def cut(new: int) -> World:
+    """Six records are copied; the source has lost the last two, and has so many new ones."""
+    world = World(idle_s_max=2.0)
+    filled(world, 6)
+    assert world.run() is None
+    world.source.log(A).truncate(4)
+    world.source.log(A).put(*numbered("new", new), epoch=1)
+    return world
+
+
+def found_by_epoch(world: World) -> World:
+    """In the next session the client finds the cut by leader epochs, where offsets don't show it: until the position is
+    another one."""
+
+    def tell() -> None:
+        plane = world.planes[-1]
+        poll = plane.poll
+
+        def failing(*args: object) -> object:
+            polled = poll(*args)  # type: ignore[arg-type]
+            stored = world.target.position(target_of(A))
+            if isinstance(stored, Position) and stored.evidence.count == 6:
+                polled.failed[A] = Incident("source_truncated", "by its epoch", topic="t", partition=0)
+            return polled
+
+        plane.poll = failing  # type: ignore[method-assign,assignment]
+
+    world.on.append(("plane.poll", tell))
+    return world
+
+
+def below() -> World:
+    return cut(1)
+
+
+def at_the_position() -> World:
+    return cut(2)
+
+
+def stopped(provoke: Callable[[], World]) -> World:
+    world = provoke()
+    if provoke is at_the_position:
+        found_by_epoch(world)
+    world.run("another")
+    (it,) = world.occurrences("source_truncated")
+    assert (it.offset, it.is_open) == (6, True)
+    assert world.copied(A) == numbered("t[0]", 6)
+    return world
+
+
+def assert_goes_on(world: World, new: int) -> None:
+    assert world.copied(A) == [*numbered("t[0]", 6), *numbered("new", new)]
+    assert world.position(A) == 4 + new
+    it = closed(world, "source_truncated")
+    assert it.closing is not None
+    assert (it.closing.effect, it.moved) == (Ending.ADOPTED, (6, 4))
+
+
+@pytest.mark.parametrize(("provoke", "new"), [(below, 1), (at_the_position, 2)])
+def test_it_goes_on_at_the_cut_and_what_was_copied_behind_it_stays(provoke: Callable[[], World], new: int) -> None:
+    world = stopped(provoke)
+    world.resolve(Command.SKIP, A, adopted=4)
+    if provoke is at_the_position:
+        found_by_epoch(world)
+    assert world.run("a third") is None
+    assert_goes_on(world, new)
+    (adopted,) = adoptions(world.occurrences())
+    assert (adopted.offset, adopted.copied_end, adopted.former_topic_id) == (4, 6, "")
+    assert "offsets 4 to 5, which were copied and stay" in adopted.said
+    assert signed_gaps(world.occurrences()) == ()
+    stored = world.target.position(target_of(A))
+    assert isinstance(stored, Position)
+    assert stored.evidence.count == new
+    assert world.copied(B) == numbered("t[1]", 6)
+    world.source.log(A).put("on", epoch=1)
+    assert world.run("a fourth") is None
+    assert world.copied(A)[-1] == "on"
+
+
+def test_what_only_reading_shows_is_the_same_incident_after_a_restart() -> None:
+    world = stopped(at_the_position)
+    (before,) = world.occurrences()
+    found_by_epoch(world)
+    world.run("a third")
+    assert world.occurrences() == [before]
+    world.source.log(A).put("behind", epoch=1)
+    world.run("a fourth")  # which the client doesn't find cut any more
+    assert [it.is_open for it in world.occurrences()] == [False]
+
+
+@pytest.mark.parametrize("change", ["target", "source", "position"])
+def test_over_other_facts_nothing_is_done(change: str) -> None:
+    world = stopped(below)
+    decision = world.resolve(Command.SKIP, A, adopted=4)
+    if change == "target":
+        world.target.log(target_of(A)).put("somebody else's")
+    elif change == "source":
+        sides = replace(decision.adopted or AdoptedSides(source_topic_id="", target_topic_id="", target_end=0))
+        world.write(replace(decision, adopted=replace(sides, source_topic_id="another")))
+    else:
+        world.write(replace(decision, offset=7))
+    world.run("a third")
+    assert isinstance(world.states()[A], Stopped)
+    assert world.position(A) == 6
+    assert all(it.moved is None for it in world.occurrences())
+    assert [value for value in world.copied(A) if value.startswith("new")] == []
+
+
+def test_that_it_was_cut_further_meanwhile_is_another_incident() -> None:
+    world = stopped(below)
+    world.resolve(Command.SKIP, A, adopted=4)
+    world.source.log(A).truncate(2)
+    world.run("a third")
+    assert world.incidents()[A] == "source_truncated"
+    assert world.position(A) == 6
+
+
+@pytest.mark.tier("full")
+def test_killed_at_any_call_it_is_done_once() -> None:
+    def decided() -> World:
+        world = stopped(below)
+        world.resolve(Command.SKIP, A, adopted=4)
+        return world
+
+    for world in killed_at_each_call(decided):
+        assert_goes_on(world, 1)
+        assert [it for it in world.occurrences() if it.is_open] == []
