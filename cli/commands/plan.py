@@ -88,6 +88,8 @@ def _show(console: Console, item: FlowPlan) -> None:
         values = " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
         size = counted(partitions, "partition")
         print_wrapped(console, f"  create {name} with {size}: {values}")
+    for spec in item.at_source:
+        print_wrapped(console, f"  create {spec.name} at the source with {counted(spec.partitions, 'partition')}")
     for changes in (topic.changes for topic in item.topics if topic.changes):
         print_wrapped(console, f"  set on {changes.topic}: {changes.said()}")
     for acl in item.acls:

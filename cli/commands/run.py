@@ -112,7 +112,7 @@ def run(
     flows = chosen(loaded, path, names)
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
-    parts = wiring.parts(failpoint, observation.observe)
+    parts = wiring.parts(failpoint, observation.observe, observation.heartbeats)
 
     files = [path, *map(Path, loaded.files)]
 

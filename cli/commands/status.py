@@ -209,6 +209,9 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
         console.print(f"  {escape(f'{adopted.topic}[{adopted.partition}]: {adopted.said}')}", soft_wrap=True)
     for line in _runs(item):
         console.print(f"  {escape(line)}", soft_wrap=True)
+    if item.heartbeat_ms is not None:
+        age_s = max(0.0, (now_ms - item.heartbeat_ms) / 1000)
+        console.print(f"  the newest heartbeat that was copied is {age_s:.1f} s old")
     for line in said_of(item.paused, item.rates):
         console.print(f"  {escape(line)}", soft_wrap=True)
     for note in item.notes:

@@ -77,9 +77,10 @@ def _counts(counts: Mapping[str, int]) -> Text:
 
 
 def _totals(flow: Mapping[str, Any]) -> Text:
+    end_to_end = "" if flow["end_to_end_s"] is None else f", end to end {flow['end_to_end_s']:.3f} s"
     return Text(
         f"  {number(flow['records_per_s'])} records/s, {size(flow['bytes_per_s'])}/s, lag "
-        f"{number(flow['lag_records'])} records, {seconds(flow['lag_seconds'])}",
+        f"{number(flow['lag_records'])} records, {seconds(flow['lag_seconds'])}{end_to_end}",
         no_wrap=True,
         overflow="ellipsis",
     )

@@ -84,6 +84,10 @@ EVENTS = {
     ),
     "generation_opened": "A generation was opened: this number of lanes, and what runs them.",
     "handed_over": "A job has opened the daemon's next generation: `run` continues from its positions.",
+    "heartbeats_failed": (
+        "Heartbeat records can't be written at the source, or read at the target, and why (`heartbeat`). It is tried "
+        "again, and told again when the reason changes. Copying goes on."
+    ),
     "incident": (
         "A fact that needs a decision. It stops one partition, or the flow: see [incidents](../operate/incidents.md)."
     ),

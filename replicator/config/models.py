@@ -186,6 +186,11 @@ class FlowSettings(Frozen):
         "discovery: Read, Describe and DescribeConfigs, allowed or denied, by name or prefix.",
     )
     limits: Limits = Field(default=Limits(), description="Bounds on memory and on waiting.")
+    heartbeat: Annotated[int, Field(strict=True, ge=0, le=HOUR_MS), MILLISECONDS] = Field(
+        default=0,
+        description="How often `run` writes a small record to a topic of its own at the source, and measures when a "
+        "read_committed reader of the target gets the copy; 0: never.",
+    )
     consolidate_map: bool = Field(
         default=False,
         strict=True,

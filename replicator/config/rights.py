@@ -48,6 +48,8 @@ class On(StrEnum):
     MAP = "topics with the prefix `__eos.<flow>.offsets`"
     POSITIONS = "group `eos-replicate.<flow>`"
     TRANSACTIONS = "transactional ids with the prefix `eos.<flow>.`"
+    HEARTBEATS = "topic `eos-heartbeat.<flow>`"
+    HEARTBEATS_COPY = "topic `eos-heartbeat.<flow>.copy`"
     CLUSTER = "cluster"
 
 
@@ -84,6 +86,13 @@ NEEDED = (
         "without it circles over flows of other files aren't seen, and that is said",
         optional=True,
     ),
+    Needed(
+        GrantedBy.SOURCE,
+        On.HEARTBEATS,
+        ("Describe", "DescribeConfigs", "Read", "Write", "Create"),
+        "heartbeat records (`heartbeat`); Create where the topic doesn't exist",
+        optional=True,
+    ),
     Needed(GrantedBy.SOURCE, On.CLUSTER, ("Describe",), "listing ACLs (`sync_acls`)", optional=True),
     Needed(
         GrantedBy.TARGET,
@@ -95,6 +104,13 @@ NEEDED = (
     Needed(GrantedBy.TARGET, On.COPIES, ("Alter",), "adding partitions (`new_partitions: copy`)", optional=True),
     Needed(
         GrantedBy.TARGET, On.COPIES, ("AlterConfigs",), "setting changed configs (`topic_configs.sync`)", optional=True
+    ),
+    Needed(
+        GrantedBy.TARGET,
+        On.HEARTBEATS_COPY,
+        ("Describe", "DescribeConfigs", "Read", "Write", "Create"),
+        "copies of heartbeat records (`heartbeat`)",
+        optional=True,
     ),
     Needed(
         GrantedBy.TARGET,
@@ -147,6 +163,10 @@ def _resources(flow: Flow, on: On) -> Iterator[tuple[Resource, str, bool]]:
         for name, prefixed in _selected(flow):
             copy = target_topic(flow, _TOPIC_MARK).partition(_TOPIC_MARK)[0] + name if prefixed else ""
             yield Resource.TOPIC, copy or target_topic(flow, name), prefixed
+    elif on in (On.HEARTBEATS, On.HEARTBEATS_COPY):
+        if flow.heartbeat:
+            of = names.heartbeats_topic if on is On.HEARTBEATS else names.heartbeats_copy
+            yield Resource.TOPIC, of(flow.name), False
     elif on is On.OTHER_FLOWS:
         yield Resource.TOPIC, names.STATE_PREFIX, True
     elif on is On.STATE:

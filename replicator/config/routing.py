@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from replicator.config.models import Cluster, Config, Flow
 from replicator.model.errors import Incident
-from replicator.model.names import INTERNAL_PREFIX
+from replicator.model.names import HEARTBEATS_PREFIX, INTERNAL_PREFIX, heartbeats_copy, heartbeats_topic
 
 TOPIC_BYTES_MAX = 249
 _SAMPLES = ("orders", "a", "payments.eu", "x-1")
@@ -50,14 +50,19 @@ def _matches(patterns: Iterable[str], topic: str) -> bool:
 
 
 def selects(flow: Flow, topic: str) -> bool:
-    """Whether the flow copies the source topic of this name. Internal topics never."""
+    """Whether the flow copies the source topic of this name. Internal topics never; of those with heartbeats its own,
+    whatever its patterns say, if it has any: no copy of one is ever copied on, so they go in no circle."""
     if topic.startswith(INTERNAL_PREFIX):
         return False
+    if topic.startswith(HEARTBEATS_PREFIX):
+        return flow.heartbeat > 0 and topic == heartbeats_topic(flow.name)
     return _matches(flow.topics, topic) and not _matches(flow.exclude, topic)
 
 
 def target_topic(flow: Flow, topic: str) -> str:
     """Name at the target of a source topic."""
+    if topic == heartbeats_topic(flow.name):
+        return heartbeats_copy(flow.name)
     values = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name, "topic": topic}
     return re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], flow.rename)
 

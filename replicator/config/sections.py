@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, fie
 
 from replicator.config.models import FlowSettings, Frozen, MetricsSection, SparkSection, Start
 from replicator.config.source import but
+from replicator.model.names import HEARTBEATS_PREFIX
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 FLOW_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
@@ -52,6 +53,8 @@ def pattern_checked(item: str) -> str:
         raise ValueError(f"{item!r} is not a topic name; a regular expression starts with ^")
     if item.startswith("__"):
         raise ValueError(f"{item!r}: topics that start with two underscores are internal and never copied")
+    if item.startswith(HEARTBEATS_PREFIX):
+        raise ValueError(f"{item!r}: topics that start with {HEARTBEATS_PREFIX} are for the setting heartbeat")
     return item
 
 

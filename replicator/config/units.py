@@ -88,6 +88,6 @@ BYTES = Unit(
 
 def unit_of(key: str) -> Unit | None:
     """The unit of a setting, which its name says."""
-    if key.endswith("_ms") and key != "timestamp_ms":
+    if key == "heartbeat" or (key.endswith("_ms") and key != "timestamp_ms"):
         return MILLISECONDS
     return BYTES if key.endswith(("bytes_max", "bytes_per_s")) else None

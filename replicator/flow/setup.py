@@ -21,6 +21,7 @@ from replicator.flow.config_sync import ConfigSync
 from replicator.flow.deciding import make_aside_topic
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
+from replicator.flow.heartbeats import prepare_heartbeats
 from replicator.flow.listing import Listing, Routing, config_changes, decide_topics, unknown_source_topic
 from replicator.flow.offsets_topic import MapTopic, map_topic_of
 from replicator.flow.topic_rules import (
@@ -132,6 +133,7 @@ class Setup:
 
     def _begun(self) -> Listing:
         self._first = False
+        prepare_heartbeats(self._flow, self._plane.source, self._log)
         listing, (control, claims) = both(self.listing, self._state)
         if control is None or not control.begun:
             control = self._before_first_start(listing, claims)
@@ -279,7 +281,11 @@ class Setup:
 
     def wanted(self, listing: Listing, first: Collection[str]) -> Listing:
         """All selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
-        return listing if self._flow.new_topics == "copy" else listing.only(first)
+        return (
+            listing
+            if self._flow.new_topics == "copy"
+            else listing.only({*first, names.heartbeats_topic(self._flow.name)})
+        )
 
     def first_routes(self, listing: Listing) -> Routing:
         """As `routes`, for a process that has nothing to go on with if they can't be made now."""

@@ -22,6 +22,7 @@ from replicator.config import Flow
 from replicator.config.engine import BATCHES, chosen_engine
 from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
+from replicator.flow.heartbeats import HeartbeatObserver, watch_heartbeats
 from replicator.flow.map_index_writer import watch_map_index
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
@@ -29,6 +30,7 @@ from replicator.flow.topics import ControlPlane, questions_of, topics_of
 from replicator.flow.worker import Note, Parts
 from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
+from replicator.kafka.heartbeat_clients import KafkaHeartbeats
 from replicator.kafka.note import write_note
 from replicator.kafka.topic_questions import within
 from replicator.kafka.topic_reader import TopicReader
@@ -156,8 +158,13 @@ def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Service
     )
 
 
-def parts(failpoint: Failpoint, observe: Observe = unobserved) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
-    """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`."""
+def parts(
+    failpoint: Failpoint,
+    observe: Observe = unobserved,
+    heartbeats: Callable[[Flow], HeartbeatObserver] = lambda _: _unseen,
+) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
+    """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`; `heartbeats` gives what
+    is told of those of a flow."""
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
@@ -175,6 +182,8 @@ def parts(failpoint: Failpoint, observe: Observe = unobserved) -> Callable[[stru
             watch_clusters(flow, topics_of, away, ended, log, failed)
             watch_map_index(flow, ended, log, failed)
             watch_settings(flow, partial(topics_of, flow, flow.target, "settings"), throttle(flow), ended, log, failed)
+            clients = partial(KafkaHeartbeats, flow)
+            watch_heartbeats(flow, clients, heartbeats(flow), ended, log, failed, RealClock())
 
         return Parts(plane=ControlPlane, lane=lane, watch=watch, note=write_flow_note)
 
@@ -199,6 +208,10 @@ def write_flow_note(flow: Flow, note: Note) -> None:
     if isinstance(found, ReplicatorError):
         raise found
     write_note(flow, claims, note.encode(), limit_s)
+
+
+def _unseen(took_s: float, written_ms: int) -> None:
+    """Nobody wants to know."""
 
 
 def _jitter() -> float:

@@ -58,6 +58,8 @@ class FlowPlan:
     target: str
     topics: list[TopicPlan] = field(default_factory=list)
     internal: list[TopicSpec] = field(default_factory=list)
+    at_source: list[TopicSpec] = field(default_factory=list)
+    """Topics that are to be created at the source (`heartbeat`)."""
     acls: list[TopicAcl] = field(default_factory=list)
     """ACLs that are to be created on target topics (`sync_acls`)."""
     findings: list[PlanFinding] = field(default_factory=list)

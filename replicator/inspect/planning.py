@@ -17,6 +17,7 @@ from replicator.config.engine import chosen_engine
 from replicator.flow.acl_rules import lockouts, wanted_acls
 from replicator.flow.acl_sync import principal
 from replicator.flow.first_start import is_first_start
+from replicator.flow.heartbeats import heartbeats_spec
 from replicator.flow.listing import Listing, config_changes, decide_topics
 from replicator.flow.offsets_topic import check_index_topic, check_map_topic, index_topic_of, map_topic_of
 from replicator.flow.topic_rules import ListedTopic, TopicDecision, needs_claims
@@ -88,6 +89,7 @@ class _Planner:
         self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
         self._missing(listing)
         self._map()
+        self._heartbeats()
         targets = self._targets(listing)
         self._topics(listing, targets)
         self._changes(listing, targets)
@@ -189,6 +191,28 @@ class _Planner:
             kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
             what = "the offset map isn't consolidated" if index else "no offset map is written"
             self._result.note(PlanFinding("warning", kind, f"{refused}; until then {what}"))
+
+    def _heartbeats(self) -> None:
+        """The topic for heartbeats at the source. Without it the flow is copied all the same."""
+        if not self._flow.heartbeat:
+            return
+        spec = heartbeats_spec(self._flow)
+        refused: ReplicatorError | bool | None = None
+        try:
+            found = listed(self._clusters.source, (spec.name,), rights=True)[spec.name]
+            if found.denied is not None:
+                refused = found.denied
+            elif found.info is None:
+                refused = self._clusters.source.create_topics([spec], dry=True)[spec.name]
+                self._result.at_source += [] if isinstance(refused, ReplicatorError) else [spec]
+            elif found.info.rights is not None and "Write" not in found.info.rights:
+                cluster = self._flow.source.name
+                refused = NotAllowed(f"cluster {cluster!r}: the user needs Write on topic {spec.name!r}")
+        except ReplicatorError as error:
+            refused = error
+        if isinstance(refused, ReplicatorError):
+            kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
+            self._result.note(PlanFinding("warning", kind, f"{refused}; until then no heartbeats are written"))
 
     def _state(self, listing: Listing, positions_readable: bool) -> None:
         """Whether the flow has run, and what it has claimed. Raises Incident, see `first_start`."""

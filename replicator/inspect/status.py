@@ -18,6 +18,7 @@ from replicator.config import Config, Flow, routing
 from replicator.config.engine import chosen_engine
 from replicator.flow.listing import Listing
 from replicator.flow.offsets_topic import map_note
+from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
 from replicator.inspect.expected_starts import (
     ExpectedStart,
@@ -124,7 +125,8 @@ class FlowStatus:
     `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
     position from one. `map_incidents`: what is wrong with the offset map, which stops nothing. `config_fault`: the
     process that runs it could not read the flow file again, and goes on with the settings that it has. `paused`,
-    `rates`: what operators have set, by source topic; empty for the whole flow."""
+    `rates`: what operators have set, by source topic; empty for the whole flow. `heartbeat_ms`: when the newest
+    heartbeat was written that the target has; None of a flow without."""
 
     flow: str
     source: str
@@ -142,6 +144,7 @@ class FlowStatus:
     signed_gaps: tuple[SignedGap, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
     map_incidents: tuple[MapIncident, ...] = ()
+    heartbeat_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         no_map = map_note(flow, clusters) if known.claims else ""
         evidence = [it.position.evidence for it in expected.values() if it.position is not None]
         of_map = map_incidents(flow, clusters, evidence, now_ms)
+        heartbeat_ms = _heartbeat(flow, clusters, targets)
     times = _times(flow, expected)
     open_, decided = known.open_occurrences(), {} if control is None else control.decisions
     rows = [
@@ -212,7 +216,21 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         signed_gaps(known.occurrences),
         adoptions(known.occurrences),
         tuple(of_map),
+        heartbeat_ms,
     )
+
+
+def _heartbeat(flow: Flow, clusters: ControlPlane, targets: Mapping[str, ListedTopic]) -> int | None:
+    """When the newest heartbeat was written that was copied; None where there is none, or it can't be asked."""
+    copy = targets.get(names.heartbeats_copy(flow.name))
+    if not flow.heartbeat or copy is None or copy.info is None:
+        return None
+    at = (copy.info.name, 0)
+    try:
+        _, written_ms = clusters.target.latest_records([at])[at]
+    except ReplicatorError:
+        return None  # the state of its partition says why
+    return written_ms if written_ms > 0 else None
 
 
 def with_occurrence(

@@ -169,6 +169,18 @@ def note_producer(flow: Flow, timeout_s: float) -> Properties:
     }
 
 
+def heartbeat_producer(flow: Flow) -> Properties:
+    """Configure the writer of heartbeat records, which may be written twice, at the source."""
+    return {
+        **_base(flow.source, flow, "heartbeats"),
+        "acks": "all",
+        "linger.ms": 0,
+        "message.timeout.ms": flow.limits.request_timeout_ms,
+        "queue.buffering.max.messages": 100,
+        **SILENT,
+    }
+
+
 def _producing(flow: Flow, batch_bytes_max: int, record_bytes_max: int, *, compress: bool) -> Properties:
     limits = flow.limits
     record_bytes = max(limits.record_bytes_max, record_bytes_max)

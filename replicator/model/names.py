@@ -1,4 +1,4 @@
-"""Names that a flow uses on the target cluster. They are part of the format: changing one orphans a flow.
+"""Names that a flow uses on its clusters. They are part of the format: changing one orphans a flow.
 
 Invariant: a transactional id is flow.generation.lane and nothing else, so that a successor fences
 its predecessor, on whatever host and in whatever process or attempt. Fencing rests on this id alone.
@@ -48,6 +48,20 @@ def offsets_index_topic(flow: str) -> str:
 def aside_topic(flow: str) -> str:
     """Topic with one partition, made when it is first needed: source records that operators have set aside."""
     return f"__eos.{flow}.aside"
+
+
+HEARTBEATS_PREFIX = "eos-heartbeat."
+"""Of topics with heartbeat records: each is copied by its own flow, and by no other."""
+
+
+def heartbeats_topic(flow: str) -> str:
+    """Topic at the source with one partition, to which the flow writes heartbeat records."""
+    return f"{HEARTBEATS_PREFIX}{flow}"
+
+
+def heartbeats_copy(flow: str) -> str:
+    """Its copy at the target, whatever the flow's topics are renamed to: both clusters may be one."""
+    return f"{heartbeats_topic(flow)}.copy"
 
 
 def flow_of_claims(topic: str) -> str | None:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from replicator.config import Flow
 from replicator.lane.driver import QueuedBytes, States
 from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
@@ -53,13 +54,23 @@ class LaneFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatFigures:
+    """The newest heartbeat that has arrived at the target: how long it took from the source, and when it was written
+    (wall clock)."""
+
+    took_s: float
+    written_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowFigures:
     """A copy of one flow's figures at one moment. `states`: of the partitions that its lanes have now, None until they
-    are known."""
+    are known. `heartbeat`: None before the first one has arrived, and of a flow without."""
 
     partitions: Mapping[Partition, PartitionFigures]
     lanes: Mapping[int, LaneFigures]
     states: Mapping[Partition, PartitionState | None]
+    heartbeat: HeartbeatFigures | None = None
 
 
 class ObservedFlow:
@@ -74,6 +85,11 @@ class ObservedFlow:
         self._owner = ""  # of the attempt whose lanes show their states
         self._states: dict[int, States] = {}
         self._queues: dict[int, QueuedBytes] = {}
+        self._heartbeat: HeartbeatFigures | None = None
+
+    def heartbeat_seen(self, took_s: float, written_ms: int) -> None:
+        """Take up a heartbeat that has arrived. From any thread."""
+        self._heartbeat = HeartbeatFigures(took_s, written_ms)
 
     def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
         """Take up a lane that was made. `states`: what its partitions do, and `queued_bytes` as of its plane; both are
@@ -99,7 +115,7 @@ class ObservedFlow:
         found: dict[Partition, PartitionState | None] = {}
         for each in states:
             found |= each()
-        return FlowFigures(partitions, lanes, found)
+        return FlowFigures(partitions, lanes, found, self._heartbeat)
 
     def partition_positions(self) -> dict[Partition, int | None]:
         """Every partition that lanes have now, with its position."""
@@ -177,3 +193,7 @@ class Figures:
     def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
         """Take up a lane, see `ObservedFlow.lane`."""
         return self.flows[plan.flow.name].lane(plan, states, queued_bytes)
+
+    def heartbeats(self, flow: Flow) -> Callable[[float, int], None]:
+        """Return what is told of a flow's heartbeats, see `ObservedFlow.heartbeat_seen`."""
+        return self.flows[flow.name].heartbeat_seen

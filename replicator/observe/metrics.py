@@ -46,6 +46,15 @@ METRICS: Mapping[str, Described] = {
     "eos_flow_lag_seconds": Described("gauge", FLOW, "The largest of all partitions; absent as above."),
     "eos_flow_records": Described("counter", FLOW, "Records committed on the target since the process began."),
     "eos_flow_bytes": Described("counter", FLOW, "Bytes of keys, values and headers of those records."),
+    "eos_flow_end_to_end_seconds": Described(
+        "gauge",
+        FLOW,
+        "How long the newest heartbeat took until a read_committed reader of the target got it; absent without "
+        "`heartbeat`, and before the first.",
+    ),
+    "eos_flow_heartbeat_timestamp_seconds": Described(
+        "gauge", FLOW, "When the newest heartbeat that has arrived at the target was written; absent as above."
+    ),
     "eos_flow_partitions_omitted": Described(
         "gauge", FLOW, "Partitions without metrics of their own: they are more than metrics.partitions_max."
     ),
@@ -127,6 +136,9 @@ class Metrics:
             yield "eos_flow_lag_seconds", labels, seconds
         yield "eos_flow_records", labels, flow.records
         yield "eos_flow_bytes", labels, flow.bytes
+        if flow.heartbeat is not None:
+            yield "eos_flow_end_to_end_seconds", labels, flow.heartbeat.took_s
+            yield "eos_flow_heartbeat_timestamp_seconds", labels, flow.heartbeat.written_ms / 1000
         omitted = len(flow.partitions) > self._partitions_max
         yield "eos_flow_partitions_omitted", labels, len(flow.partitions) if omitted else 0
         if not omitted:

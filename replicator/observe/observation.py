@@ -49,6 +49,7 @@ class Observation:
 
             self._endpoint = Endpoint(config.metrics, version, self._clock)
         self.observe: Observe = self._figures.lane
+        self.heartbeats = self._figures.heartbeats
 
     @contextmanager
     def running(self, stages: Callable[[], Mapping[str, Stage]]) -> Iterator[Callable[[], None]]:

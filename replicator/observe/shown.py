@@ -98,6 +98,8 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
         "partitions": _counts(view.counts),
         "lag_records": view.lag_records,
         "lag_seconds": view.lag_seconds,
+        "end_to_end_s": None if view.heartbeat is None else view.heartbeat.took_s,
+        "heartbeat_ms": None if view.heartbeat is None else view.heartbeat.written_ms,
         "records_per_s": None if rate is None else rate.records,
         "bytes_per_s": None if rate is None else rate.bytes,
         "records": view.records,

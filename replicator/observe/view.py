@@ -13,7 +13,7 @@ from enum import IntEnum
 from replicator.flow.restarts import Stage
 from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, Waiting
 from replicator.model.partition import Partition
-from replicator.observe.figures import Figures, LaneFigures, PartitionFigures
+from replicator.observe.figures import Figures, HeartbeatFigures, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag, LagWatch
 
 
@@ -46,7 +46,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. `partitions` are sorted."""
+    """One flow. `partitions` are sorted. `heartbeat` as of `FlowFigures`."""
 
     name: str
     source: str
@@ -54,6 +54,7 @@ class FlowView:
     stage: Stage
     partitions: tuple[PartitionView, ...]
     lanes: Mapping[int, LaneFigures]
+    heartbeat: HeartbeatFigures | None = None
 
     @property
     def counts(self) -> Counter[Doing]:
@@ -135,7 +136,7 @@ class Views:
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
-        return FlowView(name, *clusters, stage, partitions, found.lanes)
+        return FlowView(name, *clusters, stage, partitions, found.lanes, found.heartbeat)
 
 
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:
