@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 from cryptography.x509.oid import NameOID
@@ -38,6 +39,7 @@ from tests.embedded_broker.security.certificates import Authority, Pair
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 START_S_MAX, ANSWER_S_MAX = 180.0, 20.0
+REAUTH_MS = 3_600_000
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -59,7 +61,8 @@ class Secured:
     admin: AdminClient
     """Of User:admin; lives as long as the broker, since futures end with their client."""
 
-    def __init__(self, kind: Kind, directory: Path) -> None:
+    def __init__(self, kind: Kind, directory: Path, reauth_ms: int = REAUTH_MS) -> None:
+        self._reauth_ms = reauth_ms
         self.kind, self.directory = kind, directory
         self.addresses = Addresses(*(f"127.0.0.1:{free_port()}" for _ in range(4)))
         self.authority = Authority(directory)
@@ -100,7 +103,7 @@ class Secured:
         command += ["--tls-client-ca", str(self.authority.certificate), "--tls-client-auth", "requested"]
         command += ["--users", str(users), "--authorizer", "--super-user", "User:admin"]
         command += ["--super-user", "User:ANONYMOUS"]
-        command += ["--config", "connections.max.reauth.ms=3600000"]
+        command += ["--config", f"connections.max.reauth.ms={self._reauth_ms}"]
         for mechanism in MECHANISMS:
             command += ["--sasl-mechanism", mechanism]
         command += ["--oauth-unsecured"]
@@ -140,6 +143,7 @@ class Secured:
         users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
         lines = [
             *FIXED.strip().splitlines(),
+            f"connections.max.reauth.ms={self._reauth_ms}",
             "listeners=" + ",".join(f"{name}://:{port}" for name, port in PORTS.items()),
             "advertised.listeners=BROKER://localhost:9096,"
             + ",".join(f"{protocol}://{address}" for protocol, address in self._listeners()),
@@ -197,6 +201,11 @@ class Secured:
         self.admin.alter_user_scram_credentials([made])[name].result(ANSWER_S_MAX)
         AdminClient(self.config(name, mechanism, password=password)).list_topics(timeout=ANSWER_S_MAX)
 
+    def remove_scram_user(self, name: str, mechanism: str) -> None:
+        """Remove a user; who is logged in stays so until its login has expired."""
+        which = ScramMechanism[mechanism.replace("-", "_")]
+        self.admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, which)])[name].result(ANSWER_S_MAX)
+
     def allow(self, user: str, resource: str, name: str, *operations: str, prefix: bool = False) -> None:
         """Add rights, and return once the broker acts by them.
 
@@ -240,9 +249,9 @@ class Secured:
 
 
 @contextmanager
-def secured_broker(kind: Kind, directory: Path) -> Iterator[Secured]:
-    """Start one with `directory` for its files, and stop it whatever happens."""
-    broker = Secured(kind, directory)
+def secured_broker(kind: Kind, directory: Path, reauth_ms: int = REAUTH_MS) -> Iterator[Secured]:
+    """Start one with `directory` for its files, and stop it whatever happens. `reauth_ms`: so long a login holds."""
+    broker = Secured(kind, directory, reauth_ms)
     try:
         broker.start()
         yield broker
@@ -274,5 +283,4 @@ ssl.keystore.location=/secrets/keystore.pem
 ssl.truststore.type=PEM
 ssl.truststore.location=/secrets/authority.pem
 listener.name.ssl.ssl.client.auth=required
-connections.max.reauth.ms=3600000
 """
