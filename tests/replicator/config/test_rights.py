@@ -13,8 +13,9 @@ from replicator.config.rights import NEEDED, GrantedBy, On, Resource, Right, kaf
 PAGE = Path(__file__).parents[3] / "docs/operate/rights.md"
 
 
-def flow(topics: str, rename: str = "") -> Flow:
+def flow(topics: str, rename: str = "", heartbeat: str = "") -> Flow:
     more = f", rename: '{rename}'" if rename else ""
+    more += f", heartbeat: {heartbeat}" if heartbeat else ""
     clusters = '{a: {properties: {bootstrap.servers: "a:1"}}, b: {properties: {bootstrap.servers: "b:1"}}}'
     return load_text(
         f"clusters: {clusters}\nflows: {{f: {{source: a, target: b, topics: {topics}{more}}}}}\n", env={}
@@ -67,6 +68,14 @@ def test_names_and_prefixes_of_both_sides() -> None:
     }
     assert named(rights, Resource.GROUP, GrantedBy.TARGET) == {("eos-replicate.f", False)}
     assert named(rights, Resource.TRANSACTIONAL_ID, GrantedBy.TARGET) == {("eos.f.", True)}
+
+
+def test_heartbeats_need_rights_of_their_own_where_a_flow_has_them() -> None:
+    own, copy = ("eos-heartbeat.f", False), ("eos-heartbeat.f.copy", False)
+    rights = rights_of(flow("[orders]", "x.{topic}", heartbeat="10s"))
+    assert own in named(rights, Resource.TOPIC, GrantedBy.SOURCE)
+    assert copy in named(rights, Resource.TOPIC, GrantedBy.TARGET)
+    assert own not in named(rights_of(flow("[orders]", "x.{topic}")), Resource.TOPIC, GrantedBy.SOURCE)
 
 
 def test_a_pattern_without_a_prefix_is_all_topics_of_the_source() -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from replicator.lane import incident_report, start_decision
 from replicator.lane.decisions import LaneDecisions
 from replicator.lane.incident_report import IncidentReport
 from replicator.lane.partition import Decided
 from replicator.lane.partitions import Partitions
 from replicator.lane.positions import LanePositions
+from replicator.lane.start_decision import Facts, StartDecision
 from replicator.lane.transaction import LaneTransactions
-from replicator.model.commands import Command
-from tests.replicator.lane import test_decisions, test_reports
+from replicator.model.commands import ONE_RECORD, Command
+from tests.replicator.lane import test_decisions, test_deleted_topics, test_reports, test_truncated
 from tests.replicator.lane.mutations import MUTATIONS, Patch, mutation
+from tests.replicator.lane.test_truncated import at_the_position
 
 ALL_MUTATIONS = MUTATIONS
 
@@ -105,3 +109,21 @@ def leave_what_a_record_has_caused_open(patch: Patch) -> None:
 @mutation(test_decisions.test_retried_in_vain_it_is_another_one_and_the_decision_is_used_up)
 def find_a_retried_incident_under_its_old_id(patch: Patch) -> None:
     patch.setattr(IncidentReport, "decided", lambda self, closed: self)
+
+
+@mutation(partial(test_truncated.test_it_goes_on_at_the_cut_and_what_was_copied_behind_it_stays, at_the_position, 2))
+def copy_on_over_a_cut_that_offsets_do_not_show(patch: Patch) -> None:
+    def as_ever(plan: Any, route: Any, facts: Facts, now_ms: int) -> StartDecision:
+        return start_decision._decided(plan, route, replace(facts, adopts=None, restarts=""), now_ms)
+
+    patch.setattr(start_decision, "_cut", as_ever)
+
+
+@mutation(test_truncated.test_what_only_reading_shows_is_the_same_incident_after_a_restart)
+def close_at_a_start_what_only_reading_shows(patch: Patch) -> None:
+    patch.setattr(incident_report, "READING_SHOWS", ONE_RECORD)
+
+
+@mutation(partial(test_deleted_topics.test_one_that_went_before_the_start_is_told_at_once, "keep"))
+def ask_again_for_a_topic_that_was_deleted(patch: Patch) -> None:
+    patch.setattr(Partitions, "_unlisted", staticmethod(lambda partition: False))
