@@ -42,6 +42,8 @@ from replicator.spark.reconcile.passes import READS_MAX, Passes, tasks
 from replicator.wire.access import access
 
 CHUNK_BITS_MIN, CHUNKS_MAX = 12, 1 << 18
+ON_DRIVER_MAX = 20_000
+"""Records that are left over which the driver keeps: what is asked of them then takes no shuffle."""
 RECORD_BYTES = 512
 """About so many a record has: by that ranges are put together that are read in one go."""
 UNNAMED = "the position names no block of the offset map"
@@ -275,6 +277,8 @@ class _Comparison:
         numbers = known_rows.counts(left)
         many = {at for at, number in numbers.items() if number.records > LEFT_MAX}
         self._found.by_content |= dict.fromkeys(many, TOO_MANY)
+        if sum(number.records for number in numbers.values()) <= ON_DRIVER_MAX:
+            left = arrow.on_driver(left)
         counts = {at: one.pair_counts() for at, one in differ.items() if at not in many}
         asked = [pair for pair in pairs if pair.source in counts and pair.source in numbers]
         for at in counts.keys() - numbers.keys():  # what differed before stands where it should by now, or is gone
