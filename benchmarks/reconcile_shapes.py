@@ -1,7 +1,7 @@
 """`python -m benchmarks.reconcile_shapes`: reconciliation of one large partition, and of a topic with many differences.
 
-One partition: several tasks beside one, for the digest of the source alone and for the quick pass over both sides, in
-turn, in one session of Spark, after a round of each that is not counted. Differences: the full pass over a small topic,
+One partition: several tasks beside one, for the quick pass over both sides, in turn, in one session of Spark, after a
+round of each that is not counted. Differences: the full pass over a small topic,
 1 % of whose records are missing, doubled, altered or foreign on the target, each time in a session that has run nothing
 before; its start is not counted, nor is the first one, in which the brokers answer for the first time.
 """
@@ -22,7 +22,6 @@ from pathlib import Path
 from statistics import median
 
 import click
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from benchmarks.__main__ import RESULTS, machine
@@ -32,7 +31,7 @@ from integration_tests.spark.planted import Content, Planted, mixed
 from replicator.config import Flow
 from replicator.proof import snapshot
 from replicator.proof.snapshot import Window
-from replicator.spark.reconcile import passes, whole_partitions
+from replicator.spark.reconcile import passes
 from replicator.spark.reconcile.reconcile import reconcile
 from replicator.spark.session import SparkSettings, session
 
@@ -55,14 +54,11 @@ def _one_task() -> Iterator[None]:
 
 
 def one_partition(flow: Flow, records: int, runs: int, console: Console) -> Figures:
-    """Seconds with several tasks and with one, for one side alone and for the quick pass, which has one task for each
-    side at the same time even if it divides nothing."""
+    """Seconds of the quick pass with several tasks and with one: one for each side at the same time even if it divides
+    nothing."""
     found: Figures = {}
     with session(SparkSettings(MASTER)) as spark:
-        measures: dict[str, Callable[[], float]] = {
-            "one_side": partial(_one_side, spark, flow, records),
-            "both_sides": partial(quick_pass, spark, flow, records),
-        }
+        measures: dict[str, Callable[[], float]] = {"both_sides": partial(quick_pass, spark, flow, records)}
         for number in range(runs + 1):
             for name, measure in measures.items():
                 several, one = f"{name}_several_tasks_s", f"{name}_one_task_s"
@@ -73,23 +69,6 @@ def one_partition(flow: Flow, records: int, runs: int, console: Console) -> Figu
                     if number:
                         found.setdefault(key, []).append(seconds)
     return found
-
-
-def _one_side(spark: SparkSession, flow: Flow, records: int) -> float:
-    """Seconds for the digest of the whole source."""
-    began = time.monotonic()
-    taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-    ranges = {pair.source: pair.source_range for pair in taken.pairs}
-    read = passes.Passes(spark, flow, taken.pairs, deep=False).records(
-        True, ranges, tasks=passes.tasks(ranges.values())
-    )
-    assert read is not None
-    found = whole_partitions.ranges(read, ["digest"], of_source=True).toArrow()
-    elapsed = time.monotonic() - began
-    pieces = whole_partitions.pieces(found, of_source=True)
-    if sum(piece.records for of_partition in pieces.values() for piece in of_partition) != records:
-        raise RuntimeError("not all records were read")
-    return elapsed
 
 
 def damaged(records: list[Content], chance: random.Random) -> tuple[list[Content], Counter[str]]:

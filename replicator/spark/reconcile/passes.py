@@ -1,8 +1,7 @@
-"""The reads of a reconciliation, each a Spark job over both sides: whole partitions, then chunks of those that differ,
-then records of gaps.
+"""The reads of a comparison by content, each a Spark job over both sides: chunks, then records of gaps.
 
-A partition may be read by several tasks of the first two (`minPartitions` of Spark's Kafka source): the pieces that
-they give are put together on the driver. No task of the last read has more than one range of one partition.
+A partition may be read by several tasks of the first (`minPartitions` of Spark's Kafka source): the pieces that they
+give are put together on the driver. No task of the other one has more than one range of one partition.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.config import Cluster, Flow
-from replicator.model.counting import counted
 from replicator.model.partition import Partition
 from replicator.proof.pairs import Offsets, Pair
-from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms, whole_partitions
+from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms
 from replicator.spark.reconcile.alignment import Aligned, Gap, Side
 from replicator.spark.reconcile.cutting import Cutter, Piece
 from replicator.spark.reconcile.opened_chunks import GapRange, GapSides, partition_of
@@ -102,35 +100,10 @@ class Passes:
         hashed = transforms.hashed(found)
         return transforms.hashed_again(hashed) if self.deep else hashed
 
-    def digests(self, say: Callable[[str], object]) -> list[Aligned]:
-        """How both sides correspond, pair by pair. What is equal as a whole is one chunk of either side; what isn't, or
-        can't be because one side was cut or compacted, is read again, and cut.
-
-        Args:
-            say: told in a few words what begins.
-        """
-        say("reading both sides")
-        alike = self._alike([pair for pair in self._pairs if _may_be_alike(pair)])
-        others = [pair for pair in self._pairs if pair.source not in alike]
-        if alike and others:
-            say(f"reading {counted(len(others), 'partition')} again for differences, retention and compaction")
-        found = alike | self._cut(others)
-        return [found[pair.source] for pair in self._pairs]
-
-    def _alike(self, pairs: Sequence[Pair]) -> dict[Partition, Aligned]:
-        """Those of `pairs` whose sides are equal."""
+    def aligned(self) -> list[Aligned]:
+        """How both sides correspond, pair by pair: one read of both, cut into chunks."""
         found = self._both(
-            pairs, lambda read, of_source: whole_partitions.ranges(read, self.digest_columns, of_source=of_source)
-        )
-        here, there = (_side_of(whole_partitions.pieces(found, of_source=of)) for of in (True, False))
-        sides = {pair.source: (here.get(pair.source, _NOTHING), there.get(pair.target, _NOTHING)) for pair in pairs}
-        aligned = {at: alignment.align(*both, self._mean) for at, both in sides.items()}
-        return {at: one for at, one in aligned.items() if not one.gaps}
-
-    def _cut(self, pairs: Sequence[Pair]) -> dict[Partition, Aligned]:
-        """`pairs`, chunk by chunk."""
-        found = self._both(
-            pairs,
+            self._pairs,
             lambda read, of_source: read.select(
                 "topic", "partition", "offset", "timestamp_ms", transforms.size().alias("size"), *self.digest_columns
             ).mapInArrow(
@@ -139,10 +112,10 @@ class Passes:
             ),
         )
         here, there = _sides(found)
-        return {
-            pair.source: alignment.align(here.get(pair.source, _NOTHING), there.get(pair.target, _NOTHING), self._mean)
-            for pair in pairs
-        }
+        return [
+            alignment.align(here.get(pair.source, _NOTHING), there.get(pair.target, _NOTHING), self._mean)
+            for pair in self._pairs
+        ]
 
     def _both(self, pairs: Sequence[Pair], summed: Callable[[DataFrame, bool], DataFrame]) -> pa.Table:
         """What `summed` makes of the records of either side; one job."""
@@ -210,11 +183,6 @@ class Passes:
         )
         found = transforms.by_field(read, deep=self.deep).join(F.broadcast(topics), ["topic", "partition"])
         return found.drop("topic").withColumnRenamed("source_topic", "topic")
-
-
-def _may_be_alike(pair: Pair) -> bool:
-    """Whether it is worth looking at a pair as a whole."""
-    return not (pair.source_cut or pair.target_cut or pair.source_compacted or pair.target_compacted)
 
 
 def tasks(ranges: Iterable[Offsets]) -> int:

@@ -2,7 +2,7 @@
 
 What the flow's offset map covers is compared by that (`by_map`), whatever it doesn't cover by content:
 
-1 read      whole partitions; of those that differ, chunks cut by content     (whole_partitions, cutting, passes)
+1 read      chunks, cut by content                                            (cutting, passes)
 2 align     equal chunks correspond; what lies between is a gap                             (alignment)
 3 open      records of the gaps, compared one by one                          (opened_chunks, verdicts)
 4 explain   what is there twice, was altered or has moved, what retention and compaction removed      (explain)
@@ -111,10 +111,10 @@ def _by_content(
 ) -> tuple[Sequence[PartitionOutcome], DataFrame | None]:
     """Compares pairs by what their records hold; findings are None where nothing was opened."""
     passes = Passes(spark, flow, pairs, deep=mode == "deep")
-    offsets = iter([_offsets_of_first_read(pairs)])
-    aligned = passes.digests(lambda step: say(step, next(offsets, 0)))
-    after = after_reading(flow, pairs)
-    compared = [Compared(pair, found) for pair, found in zip(after, aligned, strict=True)]
+    offsets = sum(end - first for pair in pairs for first, end in (pair.source_range, pair.target_range))
+    say("comparing both sides by content", offsets)
+    aligned = passes.aligned()
+    compared = [Compared(pair, found) for pair, found in zip(after_reading(flow, pairs), aligned, strict=True)]
     wanted = {item.pair.source: _to_open(item, mode) for item in compared}
     differ = [item for item in wanted.values() if item.gaps]
     firsts: Firsts = {}
@@ -134,19 +134,8 @@ def _by_content(
     partitions = outcomes(list(wanted.values()), findings, firsts, removed)
     if values and any(verdicts.ALTERED in partition.verdicts for partition in partitions):
         say("reading some of the altered records again")
-        partitions = altered.with_fields(spark, flow, compared, partitions)
+        partitions = altered.with_fields(flow, {pair.source: pair for pair in pairs}, partitions)
     return partitions, findings
-
-
-def _offsets_of_first_read(pairs: Sequence[Pair]) -> int:
-    """Offsets of both sides that the first read passes: of partitions that were neither cut nor compacted, if there are
-    any. What must be read again is another stage, whose offsets aren't known before."""
-    whole = [
-        pair
-        for pair in pairs
-        if not (pair.source_cut or pair.target_cut or pair.source_compacted or pair.target_compacted)
-    ]
-    return sum(end - first for pair in whole or pairs for first, end in (pair.source_range, pair.target_range))
 
 
 def _to_open(item: Compared, mode: Mode) -> ToOpen:
