@@ -19,6 +19,7 @@ EXCERPT = re.compile(r"^```python from (\S+)\n(.*?)^```\n", re.MULTILINE | re.DO
 ADDRESS = "127.0.0.1:9092"
 
 
+@pytest.mark.tier("full")
 def test_every_block_prints_what_the_page_says(target: BrokerHandle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.syspath_prepend(str(ROOT / "docs/examples"))

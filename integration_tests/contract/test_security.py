@@ -289,6 +289,7 @@ def _tool(broker: Secured, config: str, command: str, *arguments: str, stdin: st
     return done.stdout + done.stderr
 
 
+@pytest.mark.tier("full")
 def test_kafkas_own_tools_make_users_and_acls_and_use_them(secured: Secured) -> None:
     if docker_problem() is not None or secured.kind != "embedded":
         pytest.skip("Kafka's tools against this broker; they come from Kafka's image")

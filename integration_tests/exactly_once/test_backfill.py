@@ -201,7 +201,7 @@ def test_a_partition_whose_records_are_gone_is_named_and_the_others_go_on(copyin
     assert [outcome.done for _, outcome in sorted(summary.partitions.items())] == [False, True, True]
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_a_stop_leaves_every_partition_claimed_where_it_would_have_begun(make_copying: MakeCopying) -> None:
     """The flow itself starts at latest: a daemon that came upon an unclaimed partition would leave its history out."""
     copying = make_copying(start="latest")

@@ -174,6 +174,7 @@ def test_what_an_open_transaction_hides_is_not_taken_for_missing(plant: Plant) -
     assert copied(planted) == without(records, LOST)
 
 
+@pytest.mark.tier("full")
 def test_a_target_that_lost_its_end_is_made_whole_and_the_flow_goes_on(plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records], [records[:-30]])

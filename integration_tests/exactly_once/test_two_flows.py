@@ -151,6 +151,7 @@ def test_a_topic_that_two_flows_select_is_copied_by_the_first_only_from_the_star
     assert assert_exact(one.source, name, one.target, f"{name}.copy", 2) == both.committed
 
 
+@pytest.mark.tier("full")
 def test_a_topic_that_appears_in_two_flows_is_copied_by_the_first_only(make_copying: MakeCopying) -> None:
     one, other = overlapping(make_copying)
     worker = one.run()

@@ -11,7 +11,11 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator
 
 LIMITS = {"transaction_timeout_ms": 1_500}
-STEPS = ("before_send", "before_flush", "before_offsets", "before_end_txn")
+STEPS = [
+    *(pytest.param(step, marks=pytest.mark.tier("full")) for step in ("before_send", "before_flush")),
+    "before_offsets",
+    "before_end_txn",
+]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -44,6 +48,7 @@ def asleep_until_timed_out(copying: Copying) -> Replicator:
     return worker
 
 
+@pytest.mark.tier("full")
 def test_a_worker_that_wakes_up_alone_goes_on(make_copying: MakeCopying) -> None:
     """A transaction time-out looks like fencing; the positions' owner tells that nobody else came."""
     copying = make_copying(limits=LIMITS)

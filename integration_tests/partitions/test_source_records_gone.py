@@ -32,6 +32,7 @@ def lose(two: TwoTopics) -> None:
     clients.delete_records(two.source, two.first, 0, GONE_BELOW)
 
 
+@pytest.mark.tier("full")
 def test_deleted_under_the_running_worker(two_topics: TwoTopics) -> None:
     two = two_topics
     worker = two.running(OLD)

@@ -69,6 +69,7 @@ def test_a_crash_between_the_open_record_and_the_first_records(make_two_topics: 
     assert worker.stop() == 0
 
 
+@pytest.mark.tier("full")
 def test_records_that_were_deleted_before_a_late_partition_was_admitted(make_two_topics: MakeTwoTopics) -> None:
     """They came after the flow was opened, so they are missing, and that is told."""
     two = make_two_topics(start=LATEST)

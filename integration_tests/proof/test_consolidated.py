@@ -106,7 +106,7 @@ def test_blocks_are_deleted_under_those_who_read_them(
     assert_proven(copying)
 
 
-@pytest.mark.tier("default", kafka="full")
+@pytest.mark.tier("full")
 def test_copies_that_retention_has_taken_stay_known(make_copying: MakeCopying, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "PAGE_BYTES", 60)
     monkeypatch.setattr(map_consolidation, "PRUNE_S", 0.0)

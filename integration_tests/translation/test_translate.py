@@ -128,7 +128,7 @@ def begin(bootstrap: str, group: str, offsets: list[tuple[str, int, int]]) -> No
     consumer.close()
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier(embedded="full", kafka="default")
 def test_a_group_goes_on_at_the_other_side_and_comes_back(
     make_copying: MakeCopying, unique: Callable[[str], str]
 ) -> None:

@@ -16,7 +16,7 @@ EXAMPLES = budget(1_500, 20_000)
 GROWTH_KIB_MAX = 100 * 1024
 
 
-@pytest.mark.parametrize("authorizer", [False, True])
+@pytest.mark.parametrize("authorizer", [pytest.param(False, marks=pytest.mark.tier("full")), True])
 def test_mutated_requests_break_nothing(tmp_path: Path, authorizer: bool) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     fuzz(tmp_path, EXAMPLES, derandomize=not LONG, authorizer=authorizer)

@@ -136,12 +136,18 @@ def test_who_decides_is_told_apart_from_an_operator() -> None:
     assert gaps(world) == [(1, 2), (3, 4), (4, 5)]
 
 
+BY_HAND = "source_truncated"
+"""What was copied is gone at the source, and other records are under its offsets: nobody can have expected that."""
+
+
 def test_rules_are_there_for_all_that_leaves_something_out_and_for_nothing_else() -> None:
     moving = {kind: [it for it in commands if it.moves] for kind, commands in COMMANDS.items()}
     known = {kind: len(commands) for kind, commands in moving.items() if commands}
     fields = DecisionPolicy.model_fields
-    assert fields.keys() == known.keys()
+    assert fields.keys() == known.keys() - {BY_HAND}
     for kind, count in known.items():
+        if kind == BY_HAND:
+            continue
         rule_type = fields[kind].annotation
         assert rule_type is not None
         choices = rule_type.model_fields["decide"].annotation.__args__

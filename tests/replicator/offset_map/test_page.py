@@ -125,6 +125,7 @@ def test_any_bytes_are_refused_by_name(data: bytes) -> None:
                 continue
 
 
+@pytest.mark.tier("full")
 def test_bytes_that_claim_much_cost_little() -> None:
     claims = [
         b"\x01\x02" + TOPIC + b"\x07" + bytes(8) + b"\xff\xff\x03" + b"\x00" * 20_000,

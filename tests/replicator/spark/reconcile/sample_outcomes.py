@@ -126,7 +126,6 @@ EXAMPLE = outcome(
         verdicts={"same": 68_000, "extra": 1},
         ranges=(OffsetRange(verdict="extra", records=1, target_offsets=(68_009, 68_009), key=b"customer-1"),),
         ranges_found={"extra": 1},
-        notes=("records at target offsets 68009 to 68009 were not written by this flow",),
     ),
     _copied(1, 56_000),
     _copied(2, 76_000),
