@@ -24,6 +24,20 @@ from replicator.model.partition import Committed, Partition
 _ONE_RECORD = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
 """One record of each partition is wanted; the broker sends a whole batch anyway."""
 
+_NOT_TEXT = "\N{REPLACEMENT CHARACTER}"
+
+
+def _metadata(answer: TopicPartition) -> str:
+    """Return the metadata of a committed offset, or what isn't the metadata of any position where it is no text.
+
+    confluent-kafka reads metadata up to a zero byte, which its own commits have behind them. Those of other clients
+    have none, so it may go on into whatever stands behind them in memory.
+    """
+    try:
+        return answer.metadata or ""
+    except UnicodeDecodeError:
+        return _NOT_TEXT
+
 
 class OffsetReader:
     """Reads the position group, and lends its metadata to the transactional producer. Used by one thread. `stable`, as
@@ -59,7 +73,7 @@ class OffsetReader:
                 right = f"Describe on topic {at.topic!r}"
                 found[at] = self._offsets.error(answer.error, f"read the position of {at}", right)
             else:
-                raw = Committed(answer.offset, answer.metadata or "")
+                raw = Committed(answer.offset, _metadata(answer))
                 found[at] = checkpoint.read(raw) if answer.offset >= 0 else None
         if found.keys() != set(partitions):
             raise Fatal(f"{self._doing}: asked for {len(partitions)} partitions, {len(found)} answered")
