@@ -99,7 +99,8 @@ class Connection(asyncio.BufferedProtocol):
             self.closed = True
             self._transport.abort()
         elif turn.wait_s:
-            self._pause()
+            # asyncio of Python 3.11.2 (Debian 12) begins to read after this call, whether it was told to pause or not.
+            asyncio.get_running_loop().call_soon(self.pause)
             self._login.await_turn(turn.wait_s, lambda _: self.refuse(turn.refusal) if turn.refusal else self._begin())
         else:
             self._begin()
