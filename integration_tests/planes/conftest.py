@@ -18,10 +18,11 @@ from replicator.model import names
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches_io.budget import FetchBudget
-from replicator.planes.batches_io.plane import BatchesPlane, BatchesSettings
+from replicator.planes.batches_io.plane import BatchesPlane
 from replicator.planes.contract import Copied, PollResult, ReadPlan
 from replicator.planes.records.losses import LostRecords
-from replicator.planes.records.plane import PlaneSettings, RecordsPlane
+from replicator.planes.records.plane import RecordsPlane
+from replicator.planes.settings import PlaneSettings
 
 POLL_S_MAX = 40.0
 FETCHED_BYTES_MAX = 64 * 1024 * 1024
@@ -101,10 +102,10 @@ def made_plane(
     limits: tuple[int, int] = (1_000_000, 1_048_588),
 ) -> RecordsPlane | BatchesPlane:
     """A plane of this engine; `limits` are `batch_bytes_max` and `record_bytes_max`."""
-    wanted = (flow, transactional_id, 0, routes, *limits)
+    settings = PlaneSettings(flow, transactional_id, 0, routes, *limits)
     if engine == "records":
-        return RecordsPlane(PlaneSettings(*wanted), said.append, ([] if lost is None else lost).append)
-    return BatchesPlane(BatchesSettings(*wanted, FetchBudget(FETCHED_BYTES_MAX)), said.append)
+        return RecordsPlane(settings, said.append, ([] if lost is None else lost).append)
+    return BatchesPlane(settings, FetchBudget(FETCHED_BYTES_MAX), said.append)
 
 
 @pytest.fixture

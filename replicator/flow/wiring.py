@@ -41,10 +41,11 @@ from replicator.lane.throttle import FlowThrottle
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, TopicMissing
 from replicator.planes.batches_io.budget import FetchBudget
-from replicator.planes.batches_io.plane import BatchesPlane, BatchesSettings
+from replicator.planes.batches_io.plane import BatchesPlane
 from replicator.planes.records.losses import LostRecords
-from replicator.planes.records.plane import PlaneSettings, RecordsPlane
+from replicator.planes.records.plane import RecordsPlane
 from replicator.planes.records.record_reader import LogReader
+from replicator.planes.settings import PlaneSettings
 from replicator.state.flow_state import FlowState
 from replicator.state.run_settings import RateLimit
 from replicator.wire.map_log import WireMapLog
@@ -114,21 +115,21 @@ def _plane(
     log: structlog.stdlib.BoundLogger,
 ) -> RecordsPlane | BatchesPlane:
     """The plane of the flow's engine."""
-    settings: dict[str, Any] = {
-        "flow": plan.flow,
-        "transactional_id": plan.transactional_id,
-        "claim_partition": plan.claim_partition,
-        "routes": {route.source: route.target for route in plan.routes},
-        "batch_bytes_max": plan.batch_bytes_max,
-        "record_bytes_max": plan.record_bytes_max,
-        "bulk": not policy.copies_live,
-        "compress": plan.compress,
-        "patience": patience,
-        "timestamps": {route.source: route.timestamps for route in plan.routes},
-    }
+    settings = PlaneSettings(
+        flow=plan.flow,
+        transactional_id=plan.transactional_id,
+        claim_partition=plan.claim_partition,
+        routes={route.source: route.target for route in plan.routes},
+        batch_bytes_max=plan.batch_bytes_max,
+        record_bytes_max=plan.record_bytes_max,
+        bulk=not policy.copies_live,
+        compress=plan.compress,
+        patience=patience,
+        timestamps={route.source: route.timestamps for route in plan.routes},
+    )
     if chosen_engine(plan.flow).name == BATCHES:
-        return BatchesPlane(BatchesSettings(**settings, budget=budget), partial(_client_error, log))
-    return RecordsPlane(PlaneSettings(**settings), partial(_client_error, log), partial(_lost_records, log))
+        return BatchesPlane(settings, budget, partial(_client_error, log))
+    return RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log))
 
 
 def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Services:

@@ -9,19 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kafka_records.batch import BatchHeader, read_header
 from kafka_records.rebuild import rebuild
 from kafka_records.records import Record
-from replicator.config import Flow
 from replicator.kafka import properties
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.model import names
 from replicator.model.checkpoint import PAYLOAD_DIGEST_KIND, Stored
 from replicator.model.errors import Abortable, ReplicatorError
 from replicator.model.partition import Committed, Partition
-from replicator.model.timestamps import TimestampBounds
 from replicator.planes.batches.decoding import WritableBatch
 from replicator.planes.batches.fetcher import FetcherSettings
 from replicator.planes.batches.merge import MergeLimits
@@ -37,6 +35,7 @@ from replicator.planes.batches_io.producing import Producing
 from replicator.planes.batches_io.reader import ReaderSettings, SourceReader
 from replicator.planes.batches_io.writer import TransactionWriter, WriterLimits
 from replicator.planes.contract import AsideRecord, Copied, Flushed, MapBlocks, PollResult, ReadPlan, Written
+from replicator.planes.settings import PlaneSettings
 from replicator.wire.access import access
 from replicator.wire.fetch import FetchLimits
 
@@ -46,24 +45,6 @@ BEHIND_S = 0.05
 RESPONSE_OVERHEAD_BYTES = 1 << 20
 _ZSTD = 4
 _MAGIC = 2
-
-
-@dataclass(frozen=True, slots=True)
-class BatchesSettings:
-    """What a batches plane is to do. Fields as of `records.plane.PlaneSettings`; `budget` is shared by all lanes of the
-    process."""
-
-    flow: Flow
-    transactional_id: str
-    claim_partition: int
-    routes: Mapping[Partition, Partition]
-    batch_bytes_max: int
-    record_bytes_max: int
-    budget: FetchBudget
-    bulk: bool = False
-    compress: bool = False
-    patience: CoordinatorPatience | None = None
-    timestamps: Mapping[Partition, TimestampBounds] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -80,9 +61,11 @@ class _Sent:
 class BatchesPlane:
     """Implements `planes.contract.Plane` for one producer session of one lane, with exactly_once delivery only."""
 
-    def __init__(self, settings: BatchesSettings, on_client_error: Callable[[str], None]) -> None:
-        """`on_client_error` takes what is to be known of connections. Raises Unsupported, ConfigError: a cluster can't
-        be reached from here as its properties say."""
+    def __init__(self, settings: PlaneSettings, budget: FetchBudget, on_client_error: Callable[[str], None]) -> None:
+        """`budget` is shared by all lanes of the process; `on_client_error` takes what is to be known of connections.
+
+        Raises Unsupported, ConfigError: a cluster can't be reached from here as its properties say.
+        """
         flow = settings.flow
         self._settings, self._flow, self._routes = settings, flow, settings.routes
         self._loop = LinkLoop()
@@ -108,7 +91,7 @@ class BatchesPlane:
             limits.fetch_queue_bytes_max,
             request_s,
         )
-        self._reader = SourceReader(reader, self._source_brokers, settings.budget)
+        self._reader = SourceReader(reader, self._source_brokers, budget)
         merging = MergeLimits(
             settings.batch_bytes_max,
             codec=_ZSTD if settings.compress else None,

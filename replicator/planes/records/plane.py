@@ -8,21 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException
 
-from replicator.config import Delivery, Flow
+from replicator.config import Delivery
 from replicator.kafka import failures, properties
-from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
 from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
-from replicator.model.timestamps import UNBOUNDED, TimestampBounds
+from replicator.model.timestamps import UNBOUNDED
 from replicator.offset_map.runs import add_runs
 from replicator.planes.contract import AsideRecord, Copied, Flushed, MapBlocks, PollResult, ReadPlan, Written
 from replicator.planes.records.acks import AckWatch
@@ -34,28 +32,7 @@ from replicator.planes.records.message import Record
 from replicator.planes.records.plain import PlainWriter
 from replicator.planes.records.refusals import Refusals
 from replicator.planes.records.source import Source
-
-
-@dataclass(frozen=True, slots=True)
-class PlaneSettings:
-    """What a records plane is to do.
-
-    `claim_partition` is the one of the claims topic that this lane writes, `routes` maps source to target partitions.
-    `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`, `compress` too, `timestamps` by source partition as
-    of `Route`. `bulk`: single partitions are copied in large transactions, where latency does not matter. `patience` is
-    what the flow knows of its coordinator, None: nothing.
-    """
-
-    flow: Flow
-    transactional_id: str
-    claim_partition: int
-    routes: Mapping[Partition, Partition]
-    batch_bytes_max: int
-    record_bytes_max: int
-    bulk: bool = False
-    compress: bool = False
-    patience: CoordinatorPatience | None = None
-    timestamps: Mapping[Partition, TimestampBounds] = field(default_factory=dict)
+from replicator.planes.settings import PlaneSettings
 
 
 class RecordsPlane:

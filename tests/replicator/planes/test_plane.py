@@ -15,7 +15,8 @@ from replicator.model.partition import Committed, Partition, Seek
 from replicator.planes.contract import PollResult, ReadPlan, RecordsRefused
 from replicator.planes.records import oversized, plain, source
 from replicator.planes.records.losses import NO_ACK, LostRecords
-from replicator.planes.records.plane import PlaneSettings, RecordsPlane
+from replicator.planes.records.plane import RecordsPlane
+from replicator.planes.settings import PlaneSettings
 from tests.replicator.kafka.fakes import Factory, FakeProducer, Report
 from tests.replicator.kafka.test_producer import make_flow
 from tests.replicator.planes.fakes import Consumers, FakeConsumer, records
