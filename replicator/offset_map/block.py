@@ -17,20 +17,18 @@ whatever origin cost at most some eighty times their size in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from struct import Struct
 
-from replicator.model.partition import Span
+from replicator.offset_map.entries import put_records, put_runs, read_aside, read_dropped, read_runs
 from replicator.offset_map.section import (
     DIGEST_BYTES,
     NO_DIGEST,
-    DroppedRecord,
     MapSection,
-    SetAside,
     divided,
 )
-from replicator.offset_map.varints import OFFSET_MAX, BadBlock, VarintReader, put
+from replicator.offset_map.varints import BadBlock, VarintReader, put
 
 VERSION, RAW = 1, 1
 VERSION_MAX = 31
@@ -146,16 +144,10 @@ def _encoded(section: MapSection, topic: bytes) -> bytearray:
     out.append(section.digest_kind)
     out += section.digest
     put(out, section.log_start + 1)
-    put(out, len(section.runs))
-    at = section.source_start
-    for first, end in section.runs:
-        put(out, first - at)
-        put(out, end - first)
-        at = end
-    if section.aside:
-        _put_others(out, section.aside, section.source_start)
-    if section.dropped:
-        _put_others(out, section.dropped, section.source_start)
+    put_runs(out, section.runs, section.source_start)
+    for entries in (section.aside, section.dropped):
+        if entries:
+            put_records(out, entries, section.source_start)
     return out
 
 
@@ -170,15 +162,6 @@ def _flags(section: MapSection, same_topic: bool) -> int:
     )
 
 
-def _put_others(out: bytearray, entries: Sequence[SetAside] | Sequence[DroppedRecord], at: int) -> None:
-    put(out, len(entries))
-    for entry in entries:
-        put(out, entry.source - at)
-        for number in entry[1:]:
-            put(out, number)
-        at = entry.source + 1
-
-
 def _decoded(reader: VarintReader, topic: bytes, runs_max: int) -> MapSection:
     flags = reader.byte()
     if flags & ~_KNOWN_FLAGS or (flags & SAME_TOPIC and not topic):
@@ -189,9 +172,9 @@ def _decoded(reader: VarintReader, topic: bytes, runs_max: int) -> MapSection:
     digest = b"" if digest_kind == NO_DIGEST else reader.take(DIGEST_BYTES)
     log_start = reader.number()
     repaired_from = 0 if span == 0 else before  # a claim has no entries
-    runs = _runs(reader, repaired_from, runs_max)
-    aside = tuple(_aside(reader, repaired_from)) if flags & ASIDE else ()
-    dropped = tuple(_dropped(reader, repaired_from)) if flags & DROPPED else ()
+    runs = read_runs(reader, repaired_from, runs_max)
+    aside = tuple(read_aside(reader, repaired_from, PART_BYTES_MAX)) if flags & ASIDE else ()
+    dropped = tuple(read_dropped(reader, repaired_from, PART_BYTES_MAX)) if flags & DROPPED else ()
     return MapSection(
         source_topic_id=topic_id,
         partition=partition,
@@ -210,37 +193,3 @@ def _decoded(reader: VarintReader, topic: bytes, runs_max: int) -> MapSection:
         gap=bool(flags & GAP),
         continued=bool(flags & CONTINUED),
     )
-
-
-def _runs(reader: VarintReader, at: int, most: int) -> tuple[Span, ...]:
-    count = reader.count("runs", 2, most)
-    found: list[Span] = []
-    numbers = iter(reader.numbers(2 * count))
-    for gap, length in zip(numbers, numbers, strict=True):
-        first = at + gap
-        at = first + length
-        found.append((first, at))
-    if at > OFFSET_MAX:
-        raise BadBlock("a run beyond all offsets")
-    return tuple(found)
-
-
-def _aside(reader: VarintReader, at: int) -> Iterator[SetAside]:
-    for _ in range(_others(reader, "records set aside", 3)):
-        source = at + reader.number()
-        yield SetAside(source, reader.number(), reader.number())
-        at = source + 1
-
-
-def _dropped(reader: VarintReader, at: int) -> Iterator[DroppedRecord]:
-    for _ in range(_others(reader, "dropped records", 2)):
-        source = at + reader.number()
-        yield DroppedRecord(source, reader.number())
-        at = source + 1
-
-
-def _others(reader: VarintReader, what: str, bytes_min: int) -> int:
-    count = reader.count(what, bytes_min, PART_BYTES_MAX)
-    if not count:
-        raise BadBlock(f"an empty list of {what}")
-    return count

@@ -25,23 +25,21 @@ SECTIONS_MAX sections.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
-from replicator.model.partition import Span
 from replicator.offset_map.block import RUNS_MAX, VERSION, VERSION_MAX, NewerBlock
+from replicator.offset_map.entries import put_records, put_runs, read_aside, read_dropped, read_runs
 from replicator.offset_map.section import (
     DIGEST_BYTES,
     GROUPED_DIGEST,
     NO_DIGEST,
-    DroppedRecord,
     MapSection,
     PrunedCopies,
-    SetAside,
 )
 from replicator.offset_map.varints import OFFSET_MAX, BadBlock, VarintReader, put
 
@@ -199,7 +197,7 @@ def _put_section(out: bytearray, one: TimedSection, last: _Last) -> None:
     if marks:
         out.append(marks)
     if not moved:
-        _put_runs(out, section.runs, section.source_start)
+        put_runs(out, section.runs, section.source_start)
     if marks & (ASIDE | DROPPED | PRUNED):
         _put_others(out, section)
 
@@ -219,24 +217,10 @@ def _marks(section: MapSection) -> int:
     )
 
 
-def _put_runs(out: bytearray, runs: Sequence[Span], at: int) -> None:
-    put(out, len(runs))
-    for first, end in runs:
-        put(out, first - at)
-        put(out, end - first)
-        at = end
-
-
 def _put_others(out: bytearray, section: MapSection) -> None:
     for entries in (section.aside, section.dropped):
         if entries:
-            put(out, len(entries))
-        at = section.source_start
-        for entry in entries:
-            put(out, entry.source - at)
-            for number in entry[1:]:
-                put(out, number)
-            at = entry.source + 1
+            put_records(out, entries, section.source_start)
     if section.pruned is not None:
         put(out, section.pruned.sections)
         put(out, section.pruned.target_end - max(section.first_target, 0))
@@ -296,9 +280,9 @@ def _decoded(reader: VarintReader, page: MapPage, last: _Last, runs_max: int) ->
     if marks & ~_KNOWN_MARKS or (flags & FILLED and after == before):
         raise BadBlock(f"flags {flags:#x}, marks {marks:#x}")
     repaired_from = 0 if after == before else before
-    runs = ((before, after),) if flags & FILLED else _runs(reader, repaired_from, runs_max)
-    aside = tuple(_aside(reader, repaired_from)) if marks & ASIDE else ()
-    dropped = tuple(_dropped(reader, repaired_from)) if marks & DROPPED else ()
+    runs = ((before, after),) if flags & FILLED else read_runs(reader, repaired_from, runs_max)
+    aside = tuple(read_aside(reader, repaired_from, PAGE_BYTES_MAX)) if marks & ASIDE else ()
+    dropped = tuple(read_dropped(reader, repaired_from, PAGE_BYTES_MAX)) if marks & DROPPED else ()
     pruned = _pruned(reader, first_target) if marks & PRUNED else None
     if count < 0 and before == after and (runs or marks & (ASIDE | DROPPED | PRUNED)):
         count = last.count  # of a repair
@@ -325,31 +309,6 @@ def _decoded(reader: VarintReader, page: MapPage, last: _Last, runs_max: int) ->
         continued=bool(marks & CONTINUED),
     )
     return TimedSection(generation, commit_ms, section)
-
-
-def _runs(reader: VarintReader, at: int, most: int) -> tuple[Span, ...]:
-    count = reader.count("runs", 2, most)
-    found: list[Span] = []
-    numbers = iter(reader.numbers(2 * count))
-    for gap, length in zip(numbers, numbers, strict=True):
-        first = at + gap
-        at = first + length
-        found.append((first, at))
-    return tuple(found)
-
-
-def _aside(reader: VarintReader, at: int) -> Iterator[SetAside]:
-    for _ in range(reader.count("records set aside", 3, PAGE_BYTES_MAX)):
-        gap, partition, offset = reader.numbers(3)
-        yield SetAside(at + gap, partition, offset)
-        at += gap + 1
-
-
-def _dropped(reader: VarintReader, at: int) -> Iterator[DroppedRecord]:
-    for _ in range(reader.count("dropped records", 2, PAGE_BYTES_MAX)):
-        gap, rule = reader.numbers(2)
-        yield DroppedRecord(at + gap, rule)
-        at += gap + 1
 
 
 def _pruned(reader: VarintReader, first_target: int) -> PrunedCopies:
