@@ -15,15 +15,14 @@ from replicator.config import Flow
 from replicator.kafka.topic_questions import raised
 from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.ports import ClusterQuestions
-from replicator.model import names
 from replicator.model.errors import TopicMissing
 from replicator.model.partition import Partition
 from replicator.offset_map.block import MapBlock, decode_block
 from replicator.offset_map.section import MapSection, topic_id_bytes
-from replicator.offset_map.topic import MAP_PARTITIONS, index_partition
+from replicator.offset_map.topic import MAP_PARTITIONS
 from replicator.offset_map.varints import BadBlock
 from replicator.state.decisions import NotDecided, Objection
-from replicator.wire.map_index import MapIndexLog
+from replicator.wire.map_index import index_of
 
 WINDOW = 100_000  # offsets that are read at once: reading has a time limit
 
@@ -71,13 +70,11 @@ def indexed_copy(flow: Flow, source_topic_id: str, partition: int) -> LastCopy |
     Of several that are in one page, the end of the copies is that of the highest one. Raises as `MapIndexLog`.
     """
     key = topic_id_bytes(source_topic_id), partition
-    with MapIndexLog(flow, names.offsets_index_topic(flow.name), "") as index:
-        try:
-            root = index.root()
-        except TopicMissing:
+    with index_of(flow) as (index, root):
+        if root is None:
             return None
-        entries = index.directory(index_partition(key), root)[0].entries if root is not None else {}
-    entry = entries.get(key)
+        ((_, entries),) = index.entries(root, [key])
+    entry = entries[key]
     if entry is None or not entry.pages:
         return None
     return LastCopy(entry.after, entry[-1].target_end, entry.generation, entry.commit_ms)

@@ -16,11 +16,10 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.checkpoint import Evidence
 from replicator.model.counting import counted
-from replicator.model.errors import Incident, NotAllowed, Retriable, TopicMissing, Unreachable
+from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
 from replicator.model.partition import Partition, Span
-from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.topic import unfit
-from replicator.wire.map_index import MapIndexLog
+from replicator.wire.map_index import index_of
 
 OPEN_WAIT_S = 5.0
 
@@ -80,11 +79,10 @@ def _facts(flow: Flow, clusters: ControlPlane, info: TopicInfo) -> MapTopicFacts
 def _covered(flow: Flow, info: TopicInfo) -> Mapping[int, int]:
     """Asked after the log starts: blocks are deleted behind the commit that covers them."""
     try:
-        with MapIndexLog(flow, names.offsets_index_topic(flow.name), "") as index:
-            root = index.root()
-    except (TopicMissing, Incident):
+        with index_of(flow) as (_, root):
+            return dict(enumerate(root.covered)) if root is not None and root.is_of(info.topic_id) else {}
+    except Incident:
         return {}
-    return dict(enumerate(root.covered)) if root and root.map_topic_id == topic_id_bytes(info.topic_id) else {}
 
 
 def found(

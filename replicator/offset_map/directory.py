@@ -31,6 +31,7 @@ from typing import NamedTuple
 from replicator.offset_map.block import VERSION
 from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.page import PAGE_BYTES_MAX, check_kind
+from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.topic import MAP_PARTITIONS, PAGE_PARTITIONS
 from replicator.offset_map.varints import BadBlock, VarintReader, put
 
@@ -218,6 +219,10 @@ class IndexRoot:
     covered: list[int] = field(default_factory=lambda: [0] * MAP_PARTITIONS)
     unreadable: dict[int, tuple[int, int]] = field(default_factory=dict)
     partitions: list[PagePartition] = field(default_factory=lambda: [PagePartition()] * PAGE_PARTITIONS)
+
+    def is_of(self, topic_id: str) -> bool:
+        """Whether `covered` is of the map topic with this id, as positions have it, and not of one before it."""
+        return self.map_topic_id == topic_id_bytes(topic_id)
 
 
 def encode_root(root: IndexRoot) -> bytes:

@@ -9,7 +9,6 @@ begin. Where blocks are deleted meanwhile, the index has them, and is read again
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from replicator.offset_map.delivered import PrunedMeanwhile, SectionDelivery, Ta
 from replicator.offset_map.directory import IndexRoot
 from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.section import MapSection, topic_id_bytes
-from replicator.offset_map.topic import MAP_PARTITIONS, index_partition
+from replicator.offset_map.topic import MAP_PARTITIONS
 from replicator.offset_map.varints import BadBlock
 from replicator.proof.map_place import MapPlace
 from replicator.wire.committed_log import CommittedLog, corrupt
@@ -125,22 +124,17 @@ def _from_index(
     root = index.root()
     if root is None:
         return [0] * MAP_PARTITIONS
-    keys: defaultdict[int, list[SectionKey]] = defaultdict(list)
-    for key in takers:
-        keys[index_partition(key)].append(key)
-    for number, of_partition in keys.items():
-        entries = index.directory(number, root)[0].entries
+    for number, entries in index.entries(root, takers):
         load = partial(index.decoded_page, number)
-        for key in sorted(of_partition, key=lambda it: entries[it][0].offset if entries.get(it) else 0):
-            delivery.from_index(key, entries.get(key), load)
+        for key, entry in sorted(entries.items(), key=lambda it: it[1][0].offset if it[1] else 0):
+            delivery.from_index(key, entry, load)
     read.unreadable = dict(root.unreadable)
     return covered_of(root, place)
 
 
 def covered_of(root: IndexRoot, place: MapPlace) -> list[int]:
     """Up to which offsets of the map's topic the index has all: nothing of it, where it is another one."""
-    ours = root.map_topic_id == topic_id_bytes(place.topic_id)
-    return list(root.covered) if ours else [0] * MAP_PARTITIONS
+    return list(root.covered) if root.is_of(place.topic_id) else [0] * MAP_PARTITIONS
 
 
 def _from_blocks(

@@ -13,7 +13,6 @@ stable offsets, below which copies are visible. At last log starts: what expired
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -32,7 +31,6 @@ from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.run_index import RunIndex
 from replicator.offset_map.section import topic_id_bytes
-from replicator.offset_map.topic import index_partition
 from replicator.offset_map.translate import ClaimedStart
 from replicator.offset_map.varints import OFFSET_MAX
 from replicator.proof.map_cut import MapUpTo
@@ -178,15 +176,11 @@ def _looked_up(flow: Flow, place: MapPlace, known: Mapping[Partition, _Known]) -
 
 
 def _directories(index: MapIndexLog, root: IndexRoot, by_key: Mapping[SectionKey, PassedOver]) -> None:
-    wanted: defaultdict[int, list[SectionKey]] = defaultdict(list)
-    for key in by_key:
-        wanted[index_partition(key)].append(key)
-    for number, keys in wanted.items():
-        entries = index.directory(number, root)[0].entries
-        for key in keys:
-            entry, it = entries.get(key), by_key[key]
+    for number, entries in index.entries(root, by_key):
+        for key, entry in entries.items():
             if entry is None:
                 continue
+            it = by_key[key]
             for ref, needed in zip(entry, it.needed(entry), strict=True):
                 it.add_page(ref, index.decoded_page(number, ref.offset) if needed and not it.turns else None)
 

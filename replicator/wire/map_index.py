@@ -7,19 +7,23 @@ where what was asked for is there no longer: the root is to be read again. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from kafka_records.batch import CorruptBatch
 from kafka_records.committed import committed
 from kafka_records.fetched import FetchedBatch, read_batches
 from kafka_records.records import decode
 from replicator.config import Flow
-from replicator.model.errors import Incident, Retriable
+from replicator.model import names
+from replicator.model.errors import Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
 from replicator.offset_map.block import NewerBlock
-from replicator.offset_map.directory import CHANGES, IndexRoot, PageDirectory, decode_root, kind_of
+from replicator.offset_map.directory import CHANGES, IndexRoot, PageDirectory, PartitionEntry, decode_root, kind_of
+from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.page import MapPage, decode_page
-from replicator.offset_map.topic import ROOTS
+from replicator.offset_map.topic import ROOTS, index_partition
 from replicator.offset_map.varints import BadBlock
 from replicator.wire.committed_log import CommittedLog, corrupt
 from replicator.wire.holes import OffsetOutOfRange
@@ -97,6 +101,17 @@ class MapIndexLog:
             raise IndexMoved(f"{self._topic}[{partition}] has no directory at offset {it.first} any more")
         return directory, size, records
 
+    def entries(
+        self, root: IndexRoot, keys: Iterable[SectionKey]
+    ) -> Iterator[tuple[int, dict[SectionKey, PartitionEntry | None]]]:
+        """Read what there is of source partitions; with it in which partition of the index."""
+        wanted: defaultdict[int, list[SectionKey]] = defaultdict(list)
+        for key in keys:
+            wanted[index_partition(key)].append(key)
+        for number, of_partition in wanted.items():
+            entries = self.directory(number, root)[0].entries
+            yield number, {key: entries.get(key) for key in of_partition}
+
     def page(self, partition: int, offset: int) -> bytes:
         """Read the value of a page."""
         if self._near[0] != partition or offset not in self._near[1]:
@@ -150,3 +165,14 @@ class MapIndexLog:
         name = error.incident if isinstance(error, NewerBlock) else "map_lost"
         detail = str(error) if isinstance(error, NewerBlock) else f"its index can't be read: {error}"
         return Incident(name, detail, topic=self._topic, partition=partition, offset=offset)
+
+
+@contextmanager
+def index_of(flow: Flow) -> Iterator[tuple[MapIndexLog, IndexRoot | None]]:
+    """The flow's index, whatever topic has its name now, and its newest root; None where there is none, or no topic."""
+    with MapIndexLog(flow, names.offsets_index_topic(flow.name), "") as index:
+        try:
+            root = index.root()
+        except TopicMissing:
+            root = None
+        yield index, root

@@ -13,15 +13,12 @@ from kafka_records.control import marker_commits
 from kafka_records.fetched import FetchedBatch, OldMessage, read_batches
 from kafka_records.records import decode
 from replicator.config import Flow
-from replicator.model import names
-from replicator.model.errors import Retriable, TopicMissing
+from replicator.model.errors import Retriable
 from replicator.model.partition import Partition
 from replicator.offset_map.newest import MapItem, MapMarker, MapRecord, SectionKey
-from replicator.offset_map.section import topic_id_bytes
-from replicator.offset_map.topic import index_partition
 from replicator.offset_map.varints import BadBlock
 from replicator.wire.holes import OffsetOutOfRange
-from replicator.wire.map_index import MapIndexLog
+from replicator.wire.map_index import index_of
 from replicator.wire.partition_log import PartitionLog
 
 FETCH_BYTES = 1024 * 1024
@@ -58,18 +55,12 @@ class WireMapLog:
 
     def indexed_ends(self, topic_id: str, keys: Collection[SectionKey]) -> dict[SectionKey, int]:
         """See `lane.ports.MapLog`."""
-        name = names.offsets_index_topic(self._flow.name)
         found: dict[SectionKey, int] = {}
-        with MapIndexLog(self._flow, name, "") as index:
-            try:
-                root = index.root()
-            except TopicMissing:
+        with index_of(self._flow) as (index, root):
+            if root is None or not root.is_of(topic_id):
                 return {}
-            if root is None or root.map_topic_id != topic_id_bytes(topic_id):
-                return {}
-            for number in {index_partition(key) for key in keys}:
-                entries = index.directory(number, root)[0].entries
-                found |= {key: entries[key].after for key in keys if key in entries and entries[key].pages}
+            for _, entries in index.entries(root, keys):
+                found |= {key: entry.after for key, entry in entries.items() if entry is not None and entry.pages}
         return found
 
 
