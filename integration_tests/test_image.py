@@ -10,7 +10,6 @@ import pytest
 from integration_tests.harness import clients, image
 from integration_tests.harness.broker import free_port
 from integration_tests.harness.image import Container
-from integration_tests.harness.kafka_container import docker_problem
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import FlowFile
 
@@ -23,8 +22,6 @@ Run = Callable[..., Container]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if (problem := docker_problem()) is not None and "Docker isn't there" in problem:
-        pytest.skip(problem)
     return image.built(tmp_path_factory.mktemp("base"))
 
 

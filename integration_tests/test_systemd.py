@@ -11,7 +11,6 @@ import pytest
 
 from integration_tests.harness import clients, image, systemd
 from integration_tests.harness.embedded import EmbeddedBroker
-from integration_tests.harness.kafka_container import docker_problem
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import FlowFile
 from integration_tests.harness.systemd import UNIT, Machine
@@ -36,8 +35,6 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> None:
-    if (problem := docker_problem()) is not None and "Docker isn't there" in problem:
-        pytest.skip(problem)
     image.built(tmp_path_factory.mktemp("base"))
     systemd.built(tmp_path_factory.mktemp("systemd"))
 

@@ -92,17 +92,24 @@ def wire(target: BrokerHandle) -> Iterator[Wire]:
         yield made
 
 
-def test_a_former_epoch_may_commit_what_the_member_has_had_since(
-    target: BrokerHandle, wire: Wire, unique: Callable[[str], str]
-) -> None:
+def two_members(target: BrokerHandle, wire: Wire, unique: Callable[[str], str]) -> tuple[Member, Member]:
+    """The first one has all partitions, and was told to give half of them back for the second."""
     topic, group = unique("shared"), unique("group")
     clients.create_topic(target.bootstrap, topic, PARTITIONS)
     one, two = Member(wire, group, topic), Member(wire, group, topic)
     until(lambda: len(one.holds) == PARTITIONS, one)
     joined = one.epoch
     until(lambda: len(one.told) == PARTITIONS // 2, two, one)
-    gone, kept = sorted(one.holds - one.told), sorted(one.told)
     assert one.epoch == joined
+    return one, two
+
+
+def test_a_former_epoch_may_commit_what_the_member_has_had_since(
+    target: BrokerHandle, wire: Wire, unique: Callable[[str], str]
+) -> None:
+    one, two = two_members(target, wire, unique)
+    joined = one.epoch
+    gone, kept = sorted(one.holds - one.told), sorted(one.told)
     assert one.commit(joined, *kept, *gone) == {E.none}, "it has not revoked anything yet"
     one.holds = set(one.told)
     until(lambda: one.epoch > joined and sorted(two.holds) == gone, one, two)
@@ -119,12 +126,8 @@ def test_a_fenced_member_keeps_its_partitions_and_may_join_again_under_its_id(
     target: BrokerHandle, wire: Wire, unique: Callable[[str], str]
 ) -> None:
     """FENCED_MEMBER_EPOCH ends nothing on the broker's side: KIP-1251, KAFKA-19233."""
-    topic, group = unique("shared"), unique("group")
-    clients.create_topic(target.bootstrap, topic, PARTITIONS)
-    one, two = Member(wire, group, topic), Member(wire, group, topic)
-    until(lambda: len(one.holds) == PARTITIONS, one)
+    one, two = two_members(target, wire, unique)
     joined = one.epoch
-    until(lambda: len(one.told) == PARTITIONS // 2, two, one)
     kept = sorted(one.told)
     one.holds = set(one.told)
     until(lambda: one.epoch > joined and len(two.holds) == len(kept), one, two)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from integration_tests.harness.kafka_container import docker_problem
 from tests.running.tiers import ROOT
 
 BASE = "eos-replicate-test/debian-python:bookworm"
@@ -35,7 +36,9 @@ def docker(*words: str, check: bool = True, stdin: Any = None) -> subprocess.Com
 
 
 def built(directory: Path) -> str:
-    """Build the image and return its name. Skips the test where Debian's packages can't be made a base of."""
+    """Build the image and return its name. Skips the test where there is no Docker, or no base can be made."""
+    if (problem := docker_problem()) is not None and "Docker isn't there" in problem:
+        pytest.skip(problem)
     if docker("image", "inspect", BASE, check=False).returncode != 0:
         _make_base(directory)
     docker("build", "--quiet", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", IMAGE, str(ROOT))

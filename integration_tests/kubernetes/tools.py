@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,22 +42,23 @@ def helm() -> str:
     return str(built)
 
 
+def _run(directory: Path, words: Sequence[str], values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+    file = directory / "values.yaml"
+    file.write_text(yaml.safe_dump(dict(values)))
+    command = [helm(), *words, str(CHART), "--values", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
 def template(directory: Path, **values: Any) -> tuple[list[Manifest], str]:
     """Render the chart with these values; what Helm says if it refuses them."""
-    file = directory / "values.yaml"
-    file.write_text(yaml.safe_dump(values))
-    command = [helm(), "template", "copy", str(CHART), "--namespace", "kafka", "--values", str(file)]
-    command += ["--kube-version", "1.34"]  # there is no cluster to ask
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    no_cluster_to_ask = ["--kube-version", "1.34", "--namespace", "kafka"]
+    done = _run(directory, ["template", "copy", *no_cluster_to_ask], values)
     return [each for each in yaml.safe_load_all(done.stdout) if each], done.stderr
 
 
 def lint(directory: Path, **values: Any) -> None:
     """Raise AssertionError with what `helm lint --strict` finds."""
-    file = directory / "values.yaml"
-    file.write_text(yaml.safe_dump(values))
-    command = [helm(), "lint", "--strict", str(CHART), "--values", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = _run(directory, ["lint", "--strict"], values)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
