@@ -1,8 +1,8 @@
 """`python -m benchmarks.broker_pairs --before TREE`: this checkout's broker beside another one's, in alternating pairs.
 
-As `benchmarks.pairs` does for the worker: pairs of old and new take turns with pairs of old and old, the first pair of
-each series is dropped. Both brokers are run by the same Python and driven by librdkafka, with the broker's defaults:
-everything acknowledged is on disk.
+As `benchmarks.pairs` does for the worker: a pair of old and new is followed by a pair of old and old, and so on; the
+first pair of each series is dropped. Both brokers are run by the same Python and driven by librdkafka, with the
+broker's defaults: everything acknowledged is on disk.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """`python -m benchmarks.pairs --before TREE`: this checkout's worker beside another one's, in alternating pairs.
 
-Both are run by the same Python on the same two real Kafka brokers. Pairs of old and new take turns with pairs of old
-and old, in the same run: how far the latter are apart is what the machine adds by itself. The first pair of each series
-is dropped. Figures and verdicts go to benchmarks/results/pairs; `benchmarks.pairs_report` judges them.
+Both are run by the same Python on the same two real Kafka brokers. A pair of old and new is followed by a pair of
+old and old, and so on, in the same run: how far the latter are apart is what the machine adds by itself.
+The first pair of each series is dropped. Figures and verdicts go to
+benchmarks/results/pairs; `benchmarks.pairs_report` judges them.
 """
 
 from __future__ import annotations

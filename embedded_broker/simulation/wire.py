@@ -114,7 +114,7 @@ class SimulatedClient:
 
     @property
     def now_ms(self) -> int:
-        """As on the wall."""
+        """Return the simulated wall-clock time, which may jump, in milliseconds since the epoch."""
         return self._network.loop.now_ms()
 
     @property

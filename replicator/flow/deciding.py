@@ -195,7 +195,7 @@ def make_aside_topic(flow: Flow, plane: ControlPlane) -> None:
 
 
 def _ignored(text: str) -> None:
-    """What librdkafka tells by the way is in the error that follows, if there is one."""
+    """Ignore an error that librdkafka reports by its callback: if a call fails for it, the call raises it."""
 
 
 def _no_starts(partitions: Mapping[str, int]) -> Sequence[tuple[bytes, bytes]]:

@@ -76,7 +76,8 @@ class TransactionalProducer:
         explain: Explain = lambda error: None,
         patience: CoordinatorPatience | None = None,
     ) -> None:
-        """`props` as of `properties.lane_producer`; `on_client_error` takes what librdkafka tells by the way.
+        """`props` as of `properties.lane_producer`; `on_client_error` takes what librdkafka reports
+        by its error callback.
 
         `patience`: what is known of the coordinator from earlier producers.
         """

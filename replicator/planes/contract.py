@@ -24,10 +24,10 @@ class ReadPlan:
 
     `digest` is that of what was written before: the next block's chains to it, as each later one to that of the block
     that was committed last.
-    Nothing at or behind `until` (None: no bound) is copied; having read so far is to have reached it. Of `spans`, where
-    there are any, nothing else is copied than the records in them. `every_ack`: each record's acknowledgement is
-    asked for, so that a refused one can be named; costs CPU, used after a refusal. `flush_every` (0: never): after so
-    many records their acknowledgements are waited for, so that a refused batch has no more.
+    Nothing at or behind `until` (None: no bound) is copied; the plan ends when the source was read up to there.
+    Of `spans`, where there are any, nothing else is copied than the records in them. `every_ack`: each record's
+    acknowledgement is asked for, so that a refused one can be named; costs CPU, used after a refusal. `flush_every`
+    (0: never): after so many records their acknowledgements are waited for, so that a refused batch has no more.
     """
 
     start: Seek

@@ -48,7 +48,10 @@ class RecordsPlane:
         on_client_error: Callable[[str], None],
         on_lost_records: Callable[[LostRecords], None],
     ) -> None:
-        """`on_client_error` takes what librdkafka tells by the way, `on_lost_record` what at_most_once has lost."""
+        """`on_client_error` takes what librdkafka reports by its error callback.
+
+        `on_lost_records`: what at_most_once has lost.
+        """
         flow, limits = settings.flow, (settings.batch_bytes_max, settings.record_bytes_max)
         self._settings, self._flow, self._routes = settings, flow, settings.routes
         self._on_lost_records = on_lost_records

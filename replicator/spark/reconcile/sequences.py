@@ -17,8 +17,8 @@ Pairs = list[tuple[int, int]]
 EDITS_MAX = 2_000
 """So many differences of a range without any element of its own are found exactly."""
 NEIGHBOURS = (4, 16, 64, 256)
-"""With more differences, an element is told from others like it by so many that follow; where that tells none apart,
-the range is matched position by position."""
+"""With more differences, equal elements are distinguished by so many elements that follow each of them; where those
+are equal, too, the range is matched position by position."""
 
 
 def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:
