@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
 
 import pytest
 
 from cli import __version__
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness.broker import BrokerHandle
-from replicator.client_lines import LINES_MAX, cause_of
+from replicator.client_lines import LINES_MAX, WINDOW_S, cause_of
 
 AS_IT_IS_BY_DEFAULT = ("--log-level", "info")
 LINES_OF_A_START_AND_A_STOP = 12
@@ -60,7 +61,10 @@ def test_an_outage_is_told_in_few_lines(
     recovered = worker.wait_event("recovered", cluster=cluster)
     assert recovered["unreachable_s"] >= 4
     copying.finish(worker)
-    lines = Counter(cause_of(event["detail"]) for event in worker.seen("client"))
+    client = worker.seen("client")
+    lines = Counter(cause_of(event["detail"]) for event in client)
     assert lines
-    assert max(lines.values()) <= LINES_MAX + 1, worker.tail(200)
+    first, last = (datetime.fromisoformat(client[at]["timestamp"]) for at in (0, -1))
+    minutes = 1 + int((last - first).total_seconds() / WINDOW_S)  # on a busy machine more than one
+    assert max(lines.values()) <= (LINES_MAX + 1) * minutes, worker.tail(200)
     assert worker.other_lines == []

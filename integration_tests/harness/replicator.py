@@ -260,8 +260,15 @@ class Replicator:
         """Send a signal to a thread that isn't the main one, as the system may do with what the process is sent."""
         pid = self._process.pid
         others = [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir() if path.name != str(pid)]
-        hearing = [thread for thread in others if not _blocks(Path(f"/proc/{pid}/task/{thread}/status"), number)]
-        assert ctypes.CDLL(None).tgkill(pid, hearing[0], number) == 0
+        kill = ctypes.CDLL(None).tgkill
+        for thread in others:
+            try:
+                hears = not _blocks(Path(f"/proc/{pid}/task/{thread}/status"), number)
+            except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                continue
+            if hears and kill(pid, thread, number) == 0:
+                return
+        raise AssertionError(f"none of the threads {others} takes the signal\n{self.tail()}")
 
     def memory_bytes(self) -> int:
         """Its resident memory, as Linux tells."""
