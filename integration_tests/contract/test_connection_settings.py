@@ -51,6 +51,14 @@ def usual_connections(bootstrap: str) -> Iterator[None]:
         changes = [(name, DELETE, None) for name in (*NUMBERS_OF_CONNECTIONS, OVERRIDES)]
         assert alter(bootstrap, BROKER, broker, *changes, dry=True) is NONE
         assert alter(bootstrap, BROKER, broker, *changes) is NONE
+        if broker == ALL:  # Kafka judges the next change by what its broker holds, which learns of this one later
+            wait_until(lambda: not set_for_all(bootstrap), "none is set for all", str)
+
+
+def set_for_all(bootstrap: str) -> bool:
+    """Whether the broker holds a value of the cluster's default resource."""
+    found = [described(bootstrap, BROKER, THIS, name)[name] for name in (*NUMBERS_OF_CONNECTIONS, OVERRIDES)]
+    return any(synonym.source == OF_ALL for each in found for synonym in each.synonyms)
 
 
 @pytest.mark.usefixtures("usual_connections")
@@ -139,8 +147,8 @@ def set_for_this(call: Callable[..., Any], *changes: tuple[str, int, str | None]
 def test_an_address_has_as_many_connections_as_were_set(bootstrap: str, kept_open: Callable[..., Any]) -> None:
     set_for_this(kept_open, (PER_IP, SET, "12"))
     try:
-        wait_until(lambda: False in connect_at_once(bootstrap, 14), "some are closed", str)
-        assert connect_at_once(bootstrap, 14).count(True) in range(6, 12)
+        # Connections of the attempt before count until the broker has noticed that they are closed.
+        wait_until(lambda: connect_at_once(bootstrap, 14).count(True) in range(6, 12), "some are closed", str)
     finally:
         set_for_this(kept_open, (PER_IP, DELETE, None))
     wait_until(lambda: False not in connect_at_once(bootstrap, 14), "all are answered", str)

@@ -14,6 +14,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from replicator.config import Cluster, Delivery, Flow, Properties
 from replicator.config.models import Limits
+from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.model import names
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition, Seek
@@ -100,9 +101,10 @@ def made_plane(
     said: list[str],
     lost: list[LostRecords] | None = None,
     limits: tuple[int, int] = (1_000_000, 1_048_588),
+    patience: CoordinatorPatience | None = None,
 ) -> RecordsPlane | BatchesPlane:
     """A plane of this engine; `limits` are `batch_bytes_max` and `record_bytes_max`."""
-    settings = PlaneSettings(flow, transactional_id, 0, routes, *limits)
+    settings = PlaneSettings(flow, transactional_id, 0, routes, *limits, patience=patience)
     if engine == "records":
         return RecordsPlane(settings, said.append, ([] if lost is None else lost).append)
     return BatchesPlane(settings, FetchBudget(FETCHED_BYTES_MAX), said.append)
@@ -121,6 +123,7 @@ def make_plane(source: BrokerHandle, target: BrokerHandle, engine: str) -> Itera
         record_bytes_max: int = 1_048_588,
         delivery: Delivery = Delivery.EXACTLY_ONCE,
         other_engine: bool = False,
+        patience: CoordinatorPatience | None = None,
     ) -> Driven:
         flow = flow or make_flow(source.bootstrap, target.bootstrap, delivery=delivery)
         routes = {
@@ -132,7 +135,7 @@ def make_plane(source: BrokerHandle, target: BrokerHandle, engine: str) -> Itera
         lost: list[LostRecords] = []
         used = {"records": "batches", "batches": "records"}[engine] if other_engine else engine
         lane = names.lane_id(flow.name, 1, 0)
-        plane = made_plane(used, flow, lane, routes, said, lost, (batch_bytes_max, record_bytes_max))
+        plane = made_plane(used, flow, lane, routes, said, lost, (batch_bytes_max, record_bytes_max), patience)
         made.append(Driven(plane, flow, routes, said, lost))
         plane.fence()
         return made[-1]

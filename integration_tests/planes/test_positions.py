@@ -13,6 +13,7 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.proxy import Action, Proxy, Side
 from integration_tests.planes.conftest import SOON_S, MakePlane, make_flow, only_records
 from replicator.kafka import offset_reader
+from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.producer import OFFSET_OVERHEAD_BYTES, TXN_OFFSETS_BYTES_MAX
 from replicator.model import checkpoint
 from replicator.model.errors import UnknownOutcome
@@ -20,6 +21,7 @@ from replicator.model.partition import Committed, Partition
 
 MakePair = Callable[..., tuple[str, str]]
 POSITIONS = 1_000
+SLOW_S = 60.0
 METADATA = "m" * 700  # about what evidence takes
 
 
@@ -35,7 +37,8 @@ def test_a_thousand_positions_of_the_longest_names_are_committed_in_one_transact
     at = [Partition(topic, number) for topic in topics for number in range(POSITIONS // 4)]
     assert POSITIONS * (249 + len(METADATA) + OFFSET_OVERHEAD_BYTES) > 3 * TXN_OFFSETS_BYTES_MAX
     with Proxy(target.bootstrap) as proxy:
-        driven = make_plane({}, flow=make_flow(source.bootstrap, proxy.bootstrap))
+        patience = CoordinatorPatience(SLOW_S, late_s=SLOW_S)  # the broker has just made a thousand partitions
+        driven = make_plane({}, flow=make_flow(source.bootstrap, proxy.bootstrap), patience=patience)
         driven.plane.commit({one: Committed(number, METADATA) for number, one in enumerate(at)})
         assert proxy.count("TxnOffsetCommit", Side.REQUEST) >= 4
         assert proxy.count("EndTxn", Side.REQUEST) == 1
