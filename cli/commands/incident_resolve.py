@@ -15,6 +15,7 @@ from cli.options import chosen, config_option, flow_option, json_option, log_to_
 
 if TYPE_CHECKING:
     from replicator.config import Config, Flow
+    from replicator.flow.deciding import Resolved
     from replicator.model.errors import ReplicatorError
     from replicator.state.decisions import OperatorDecision
     from replicator.state.occurrences import Occurrence
@@ -39,7 +40,8 @@ Exit codes:
   1  refused, and nothing was written: no such incident, decided before,
      outdated, the command doesn't apply to it, the source has no such
      offset, or the map doesn't say where to go on; or the facts had
-     changed when the flow came to act
+     changed when the flow came to act; or the partition was judged again
+     and is still stopped, by an incident with another id
   2  the flow file or the command line is wrong
   3  a cluster cannot be reached, or a right is missing
   4  the flow's own topics are lost or unreadable
@@ -125,12 +127,12 @@ def resolve(
     loaded = config.load(path, os.environ)
     flow = _flow_of(id_, loaded, chosen(loaded, path, names))
     wanted = deciding.DecisionWanted(id_, command, decider(by), printable(why), offset)
-    decision, it = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
+    done = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
     if as_json:
-        print_json(_as_json(flow, decision, it))
+        print_json(_as_json(flow, done))
     else:
-        _show(flow, decision, it)
-    return REFUSED if _in_vain(decision, it) else 0
+        _show(flow, done)
+    return REFUSED if done.still is not None or _in_vain(done.decision, done.occurrence) else 0
 
 
 def _in_vain(decision: OperatorDecision, it: Occurrence) -> bool:
@@ -213,21 +215,23 @@ def _refuse_without_occurrence(start: str, loaded: Config, flows: Sequence[Flow]
         raise NotDecided(Objection.WRONG_COMMAND, f"no command applies to {it.name} of {it.where} now. {it.advice}")
 
 
-def _as_json(flow: Flow, decision: OperatorDecision, it: Occurrence) -> Mapping[str, object]:
-    closing = it.closing
+def _as_json(flow: Flow, done: Resolved) -> Mapping[str, object]:
+    it, closing = done.occurrence, done.occurrence.closing
     return {
         "flow": flow.name,
-        "decision": decision.content(),
+        "decision": done.decision.content(),
         "acted": None if closing is None else closing.effect.value,
         "moved": None if it.moved is None else [*it.moved],
         "kept": None if closing is None or not closing.kept else closing.kept,
+        "still_stopped": None if done.still is None else {"id": done.still.id, "name": done.still.name},
     }
 
 
-def _show(flow: Flow, decision: OperatorDecision, it: Occurrence) -> None:
+def _show(flow: Flow, done: Resolved) -> None:
     from replicator.model import names
     from replicator.model.commands import Command
 
+    decision, it, still = done.decision, done.occurrence, done.still
     click.echo(f"{it.id}  {it.name} of {it.source}: {decision.said}")
     closing = it.closing
     if closing is None:
@@ -245,6 +249,8 @@ def _show(flow: Flow, decision: OperatorDecision, it: Occurrence) -> None:
         click.echo(f"The position went from source offset {it.moved[0]} to {it.moved[1]}.")
         if closing.kept:
             click.echo(f"The record is in {names.aside_topic(flow.name)}: {closing.kept}.")
+    elif still is not None:
+        click.echo(f"The partition was judged again, and {still.name} still stops it: the incident is {still.id} now.")
     elif closing.decision is not None:
         click.echo("The partition was judged again: incident list shows whether anything still stops it.")
     else:

@@ -46,6 +46,16 @@ class DecisionWanted:
     adopted: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What was decided, and the occurrence as it is by then. `still`: what stops the partition after a retry, if it was
+    found in the transaction that closed the occurrence: another one, with an id of its own."""
+
+    decision: OperatorDecision
+    occurrence: Occurrence
+    still: Occurrence | None = None
+
+
 def occurrences_of(flow: Flow, connect_timeout_ms: int) -> Sequence[Occurrence]:
     """All occurrences of a flow's incidents, open and closed. Raises Unreachable, NotAllowed, Retriable, Incident."""
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:
@@ -54,10 +64,8 @@ def occurrences_of(flow: Flow, connect_timeout_ms: int) -> Sequence[Occurrence]:
         return () if claims is None else claims.occurrences
 
 
-def resolve(
-    flow: Flow, wanted: DecisionWanted, *, connect_timeout_ms: int, wait_s: float
-) -> tuple[OperatorDecision, Occurrence]:
-    """Write a decision, and wait at most `wait_s` seconds for a lane to act on it; the occurrence as it is then.
+def resolve(flow: Flow, wanted: DecisionWanted, *, connect_timeout_ms: int, wait_s: float) -> Resolved:
+    """Write a decision, and wait at most `wait_s` seconds for a lane to act on it; what has come of it by then.
 
     Raises NotDecided; Incident of the flow's own topics; Unreachable, NotAllowed, Retriable, Fenced.
     """
@@ -66,10 +74,20 @@ def resolve(
         decision = _written(flow, plane, wanted)
         deadline_s = time.monotonic() + wait_s
         while True:
-            (it,) = [it for it in plane.state.claims().occurrences if it.id == decision.occurrence]
+            occurrences = plane.state.claims().occurrences
+            (it,) = [each for each in occurrences if each.id == decision.occurrence]
             if not it.is_open or time.monotonic() >= deadline_s:
-                return decision, it
+                return Resolved(decision, it, still_stopped(decision, it, occurrences))
             time.sleep(POLL_S)
+
+
+def still_stopped(
+    decision: OperatorDecision, closed: Occurrence, occurrences: Sequence[Occurrence]
+) -> Occurrence | None:
+    """Find what stops a partition after it was judged again. Pure."""
+    if decision.command is not Command.RETRY or closed.is_open:
+        return None
+    return next((it for it in occurrences if it.is_open and it.target == closed.target), None)
 
 
 def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> OperatorDecision:

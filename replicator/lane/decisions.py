@@ -162,8 +162,8 @@ class LaneDecisions:
             closed = self._closed(occurrence, decision, (before.offset, decision.end), kept)
             self._transactions.commit_decision(positions, at, moved, closed)
             self._beforehand.acted(closed)
-        self._judge_anew(at)
         self._tell(at, decision)
+        self._judge_anew(at)
         return True
 
     def _judge_anew(self, at: Partition) -> bool:

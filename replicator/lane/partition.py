@@ -291,6 +291,8 @@ class LanePartition:
     """What its claims say of incidents that only a lane finds. Written by `reports`."""
     unlogged: bool = False
     """Whether it waits and that was not logged, because its whole cluster is away. Written by `partitions`."""
+    decided: bool = False
+    """Whether an operator has decided about what stops it, and nothing was told since. Written by `partitions`."""
 
     @property
     def copied(self) -> bool:

@@ -1,7 +1,7 @@
 """All partitions of one lane, over all its producer sessions: the one owner of their states, which tells of them.
 
 Made by `lane.driver`; `lane.session` and `lane.start` apply events to single partitions here. A state is logged
-when it changes, not when it is found again.
+when it changes, not when it is found again; but what still stops a partition after a decision is logged again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from replicator.lane.partition import (
     MISSING,
     Admitted,
     Copying,
+    Decided,
     Event,
     HoldUp,
     LanePartition,
@@ -46,9 +47,9 @@ class PartitionCounts:
     stopped: int = 0
 
 
-def _same(one: Incident, other: Incident) -> bool:
-    """Tell whether two incidents of a partition are one, seen again: what else was found may have grown meanwhile."""
-    return (one.name, one.offset) == (other.name, other.offset)
+def _known(before: PartitionState | None, found: Incident) -> bool:
+    """Tell whether an incident was told before: what else was found may have grown meanwhile."""
+    return isinstance(before, Stopped) and (before.incident.name, before.incident.offset) == (found.name, found.offset)
 
 
 class Partitions(Mapping[Partition, LanePartition]):
@@ -103,6 +104,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         partition = self._all[at]
         before, was_copied = partition.told, partition.copied
         told = partition.apply(event, self._now_s())
+        partition.decided = partition.decided or isinstance(event, Decided)
         if partition.copied != was_copied:
             self._copied, self.read_anew = None, True
         if told:
@@ -120,9 +122,9 @@ class Partitions(Mapping[Partition, LanePartition]):
             tell("waiting", topic=at.topic, partition=at.partition, reason=now.reason.value, detail=now.detail)
         elif isinstance(now, Copying) and isinstance(before, Waiting | Stopped) and not unlogged:
             self._log.info("copying", topic=at.topic, partition=at.partition)
-        elif isinstance(now, Stopped) and not (isinstance(before, Stopped) and _same(before.incident, now.incident)):
+        elif isinstance(now, Stopped) and (partition.decided or not _known(before, now.incident)):
             tell_incident(self._log, now.incident)
-        partition.unlogged = False
+        partition.unlogged = partition.decided = False
 
     @property
     def copied(self) -> Mapping[Partition, LanePartition]:

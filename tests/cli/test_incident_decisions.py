@@ -12,13 +12,13 @@ import pytest
 
 from cli import main
 from replicator.flow import deciding
-from replicator.flow.deciding import DecisionWanted
+from replicator.flow.deciding import DecisionWanted, Resolved
 from replicator.inspect import status as statuses
 from replicator.inspect.status import FlowStatus, PartitionStatus
 from replicator.model.commands import Command
 from replicator.model.errors import Incident, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
-from replicator.state.decisions import NotDecided, Objection, OperatorDecision, decide
+from replicator.state.decisions import NotDecided, Objection, decide
 from replicator.state.occurrences import Closing, Ending, Occurrence, found
 
 FILE = """\
@@ -45,6 +45,7 @@ class Flows:
             "audit": [occurrence(GONE, "bb33")],
         }
         self.closing: dict[str, Any] | None = None
+        self.found_then: list[Occurrence] = []  # in the transaction in which the lane acts
         self.wanted: list[tuple[str, DecisionWanted, float]] = []
 
     def occurrences_of(self, flow: Any, connect_timeout_ms: int) -> Sequence[Occurrence]:
@@ -53,16 +54,14 @@ class Flows:
             raise found_
         return found_
 
-    def resolve(
-        self, flow: Any, wanted: DecisionWanted, *, connect_timeout_ms: int, wait_s: float
-    ) -> tuple[OperatorDecision, Occurrence]:
+    def resolve(self, flow: Any, wanted: DecisionWanted, *, connect_timeout_ms: int, wait_s: float) -> Resolved:
         self.wanted.append((flow.name, wanted, wait_s))
         of = self.occurrences_of(flow, connect_timeout_ms)
         decision = decide(wanted.start, wanted.command, of, {}, by=wanted.by, why=wanted.why, now_ms=5)
         it = next(each for each in of if each.id == decision.occurrence)
         if self.closing is not None:
             it = it.closed(Closing(by="lane", at_ms=6, decision=decision, **self.closing), 1)
-        return decision, it
+        return Resolved(decision, it, deciding.still_stopped(decision, it, self.found_then))
 
     def status(self, flow: Any, *_: object, **__: object) -> FlowStatus:
         row = PartitionStatus(
@@ -126,6 +125,26 @@ def test_what_came_of_it_is_said(
     assert shown["flow"] == "orders"
     assert shown["decision"]["command"] == "set-aside"
     assert shown["acted"] == (None if closing is None else closing["effect"].value)
+
+
+def test_what_still_stops_a_partition_after_a_retry_is_said_with_its_id(
+    flows: Flows, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flows.occurrences = {"orders": [occurrence(GONE, "aa11")], "audit": []}
+    elsewhere = replace(occurrence(GONE, "cc44"), target=Partition("west.t", 4))
+    flows.found_then = [elsewhere, occurrence(GONE, "dd55")]
+    assert resolve(path, "aa11", "--retry") == 0, "not acted on: what stops it is what was decided about"
+    assert "dd55" not in capsys.readouterr().out
+    flows.closing = {"effect": Ending.RETRIED}
+    assert resolve(path, "aa11", "--retry") == 1
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "The partition was judged again, and source_records_gone still stops it: the incident is dd55 now."
+    )
+    assert resolve(path, "aa11", "--retry", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["still_stopped"] == {"id": "dd55", "name": "source_records_gone"}
+    flows.found_then = [elsewhere]
+    assert resolve(path, "aa11", "--retry") == 0
+    assert "incident list shows whether" in capsys.readouterr().out
 
 
 def test_the_offset_of_what_is_adopted_is_said(flows: Flows, path: str, capsys: pytest.CaptureFixture[str]) -> None:

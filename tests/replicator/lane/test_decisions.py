@@ -174,6 +174,16 @@ def test_retried_in_vain_it_is_another_one_and_the_decision_is_used_up() -> None
         assert len(world.told("decided")) == 1
 
 
+def test_what_a_retry_has_not_mended_is_logged_again_behind_the_decision() -> None:
+    world = losing()
+    world.idle_s_max = 5.0
+    world.actions[world.calls + 60] = lambda: world.resolve(Command.RETRY, A)
+    began = len(world.events)
+    world.run("another")
+    told = [event["event"] for event in world.events[began:] if event["event"] in ("incident", "decided")]
+    assert told == ["incident", "decided", "incident"]
+
+
 def test_a_decision_that_was_written_over_other_facts_does_nothing() -> None:
     world = losing()
     world.run()
