@@ -66,8 +66,8 @@ Exit codes:
 def list_(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """List the incidents that are open now.
 
-    Each has an id, which stays the same while the same thing is found; `incident show` says which commands apply. One
-    with partition -1 concerns a whole topic; one without topic the whole flow.
+    Each has an id, which stays the same while the same thing is found; `incident show` says which commands apply, as
+    they are typed. One with partition -1 concerns a whole topic; one without topic the whole flow.
     """
     shown, found, failed = _find(path, names)
     if as_json:
@@ -112,7 +112,7 @@ def show(id_: str, path: Path, names: tuple[str, ...], as_json: bool) -> int:
         if as_json:
             print_json(_as_json(it))
         else:
-            _show_one(it)
+            _show_one(it, path)
         return 0
     show_failed(failed)
     known = ", ".join(it.id for it in fitting or found)
@@ -160,7 +160,7 @@ def _show_list(shown: Sequence[FlowStatus], found: Sequence[OpenIncident]) -> No
             click.echo(f"{status.flow}: none")
 
 
-def _show_one(it: OpenIncident) -> None:
+def _show_one(it: OpenIncident, path: Path) -> None:
     click.echo(f"{it.id}  {it.name}")
     end = "" if it.source_end is None else f" of {it.source_end}"
     behind = "" if it.lag_records is None else f", {it.lag_records} not copied"
@@ -173,7 +173,6 @@ def _show_one(it: OpenIncident) -> None:
         "in general": it.found,
         "means": it.means,
         "do": it.advice,
-        "commands": " ".join(f"incident resolve {it.id} {option}" + ";" for option in it.commands).rstrip(";"),
         "decided": it.decided and f"{it.decided}; the flow has not acted on it yet",
     }
     for name, text in rows.items():
@@ -187,3 +186,7 @@ def _show_one(it: OpenIncident) -> None:
                     break_on_hyphens=False,
                 )
             )
+    for number, command in enumerate(it.typed):
+        words = f"eos-replicate {command} -c {path}"
+        lines = textwrap.wrap(words, WIDTH - 17, break_long_words=False, break_on_hyphens=False)
+        click.echo(f"  {'' if number else 'commands':<11}  " + f" \\\n{' ' * 17}".join(lines))  # to be copied whole

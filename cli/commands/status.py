@@ -194,9 +194,10 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
                 f"  {row.source_topic}\\[{row.partition}]: {row.held_back_records} records wait behind a transaction "
                 f"that has been open at the source since {since}"
             )
-    for row in item.partitions:
-        if row.detail and row.state not in ("paused", "kept"):  # said once for the flow or its topic; of no news
-            _show_detail(console, row)
+    # "paused" is said once for the flow or its topic; "kept" is no news
+    told = [row for row in item.partitions if row.detail and row.state not in ("paused", "kept")]
+    for (_, incident), rows in groupby(told, lambda row: (row.source_topic, row.incident)):
+        _show_details(console, incident, list(rows))
     if item.incident:
         from replicator.model.incident_kinds import advice_for
 
@@ -244,15 +245,20 @@ def _runs(item: FlowStatus) -> list[str]:
     return lines
 
 
-def _show_detail(console: Console, row: PartitionStatus) -> None:
-    """Why a partition is stopped, with the advice, or waits."""
+def _show_details(console: Console, incident: str, rows: list[PartitionStatus]) -> None:
+    """Why partitions of a topic wait, or are stopped by the same kind of incident; then, once, what to do."""
     from rich.markup import escape
 
     from replicator.model.incident_kinds import advice_for
 
-    where = row.source_topic if row.partition < 0 else f"{row.source_topic}[{row.partition}]"
-    why = f"{row.incident}: {row.detail}. {advice_for(row.incident)}" if row.incident else f"waits: {row.detail}"
-    console.print(f"  {escape(f'{where} {why}')}", soft_wrap=True)
+    for row in rows:
+        where = row.source_topic if row.partition < 0 else f"{row.source_topic}[{row.partition}]"
+        id_ = f" ({row.occurrence})" if row.occurrence else ""
+        why = f"{incident}{id_}: {row.detail}" if incident else f"waits: {row.detail}"
+        console.print(f"  {escape(f'{where} {why}')}", soft_wrap=True)
+    if incident:
+        (id_,) = {row.occurrence for row in rows} if len(rows) == 1 else {""}
+        console.print(f"    {escape(advice_for(incident, id_ or 'ID'))}", soft_wrap=True)
 
 
 def _table(*, heading: bool = False) -> Table:

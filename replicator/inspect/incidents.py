@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from replicator.inspect.status import FlowStatus, PartitionStatus
-from replicator.model.commands import commands_for
+from replicator.model.commands import SET_POSITION, commands_for
 from replicator.model.incident_kinds import KINDS, advice_for
 
 ID_DIGITS = 8
@@ -65,9 +65,19 @@ class OpenIncident:
         return tuple(command.option for command in commands_for(self.name)) if self.occurrence else ()
 
     @property
+    def typed(self) -> tuple[str, ...]:
+        """What to type to decide about it, without the flow file."""
+        usages = [command.usage for command in commands_for(self.name)] if self.occurrence else []
+        found = [f"incident resolve {self.id} {usage}" for usage in usages]
+        if self.name in SET_POSITION and self.position is not None:
+            at = f"--partition {self.topic}:{self.partition} --offset {self.position}"
+            found.append(f"position set --flow {self.flow} {at} --why TEXT")
+        return tuple(found)
+
+    @property
     def advice(self) -> str:
         """What to do; never empty."""
-        return advice_for(self.name)
+        return advice_for(self.name, self.id if self.occurrence else "ID")
 
 
 def open_incidents(status: FlowStatus) -> list[OpenIncident]:

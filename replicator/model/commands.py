@@ -25,6 +25,12 @@ class Command(StrEnum):
         return f"--{self.value}"
 
     @property
+    def usage(self) -> str:
+        """How it is typed, with what it needs besides."""
+        offset = " OFFSET" if self is Command.ADOPT else ""
+        return f"{self.option}{offset}" + (" --why TEXT" if self.needs_reason else "")
+
+    @property
     def moves(self) -> bool:
         """Whether the position moves past what is not copied."""
         return self in (Command.SKIP, Command.SET_ASIDE)
@@ -75,6 +81,10 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
     **dict.fromkeys(RECREATED, (Command.RETRY, Command.RESTART_TOPIC)),
 }
 """By kind. To any other no command applies: each discovery judges it again, or the whole flow stands still."""
+
+
+SET_POSITION = frozenset({"target_has_later_records"})
+"""Kinds of which the cause stays: a decision of another kind, about the position, lets the flow go on."""
 
 
 def commands_for(name: str) -> tuple[Command, ...]:

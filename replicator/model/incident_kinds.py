@@ -132,7 +132,7 @@ _TARGET = {
         "A committed record follows the last one that this flow has written",
         "Somebody else writes to the target topic, or the position went back",
         "Stop the other writer and compare both sides with reconcile. To take what stands there as it is, stop the "
-        "flow and set the position to where it shall go on: position set. "
+        "flow and set the position anew, to the offset that it has: position set. "
         f"Else {_ANOTHER_FLOW[0].lower()}{_ANOTHER_FLOW[1:]}",
     ),
     "target_transaction_open": IncidentKind(
@@ -151,7 +151,8 @@ _TARGET = {
         "A source record is larger than the target topic or the client takes",
         "It can't be written as it is, and to go on without it would lose it",
         "Raise max.message.bytes of the target topic, or limits.record_bytes_max; if the source's batches are "
-        "compressed, leave compression.type out of the target's properties or set it to zstd; then restart the worker. "
+        "compressed, leave compression.type out of the target's properties or set it to zstd; then incident resolve ID "
+        "--retry, or, where that stops at the same record again or the flow file was changed, restart the worker. "
         "To go on without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip "
         "doesn't",
     ),
@@ -313,6 +314,6 @@ KINDS: Mapping[str, IncidentKind] = {**_SOURCE, **_TARGET, **_STATE, **_JOBS}
 """By name, in the order in which docs/operate/incidents.md shows them."""
 
 
-def advice_for(name: str) -> str:
-    """What to do about an incident of this name."""
-    return KINDS[name].advice if name in KINDS else _UNKNOWN
+def advice_for(name: str, id_: str = "ID") -> str:
+    """Say what to do about an incident of this name. `id_`: what `incident resolve` takes, where it is known."""
+    return KINDS[name].advice.replace("resolve ID ", f"resolve {id_} ") if name in KINDS else _UNKNOWN
