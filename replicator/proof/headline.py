@@ -44,6 +44,11 @@ def headline(outcome: Outcome) -> str:
         said.append(
             f"By decisions of operators {counted(len(signed), 'range')} of source offsets {are(len(signed))} left out."
         )
+    adopted = sum(partition.adopted is not None for partition in outcome.partitions)
+    if adopted:
+        said.append(
+            f"In {counted(adopted, 'partition')} nothing was compared before the offset where operators had it go on."
+        )
     if outcome.to_begin:
         partitions = counted(len(outcome.to_begin), "partition")
         said.append(f"The flow has not begun to copy {partitions}.")

@@ -87,6 +87,7 @@ def partition_outcome(
         ranges=_first_ones(all_ranges),
         ranges_found=_counts(all_ranges),
         signed_gaps=pair.signed_gaps,
+        adopted=pair.adopted,
         notes=tuple(notes),
         provable=provable,
     )

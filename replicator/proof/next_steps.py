@@ -37,7 +37,8 @@ _TEXTS: dict[str, tuple[Action, str]] = {
     verdicts.EXTRA: (
         "decide",
         "Somebody else writes into the target topic: find out who has the right to, and take it away. "
-        f"{_STAYS}; either readers can live with these records, or copy the topic to a new target topic",
+        f"{_STAYS}; either readers can live with these records, or copy the topic to a new target topic. A partition "
+        "that has stopped for them goes on after eos-replicate position set: incident show has the command",
     ),
     verdicts.DOUBLED: (
         "decide",
@@ -102,8 +103,8 @@ _COUNTS = (
 )
 _CHUNKS = "Digests differ, but no record does: the log changed while it was read"
 _LAG = (
-    "Records after the positions were not compared; the flow copies them when it runs. eos-replicate status shows "
-    "the lag"
+    "Records after the positions were not compared. A flow that runs copies them, unless an incident has stopped the "
+    "partition: eos-replicate status shows that, and the lag"
 )
 
 

@@ -64,7 +64,8 @@ class PartitionOutcome:
     how many committed source offsets stood behind it. `opened`: records of both sides that were read again and compared
     one by one. `reasons` counts unproven records by why they are. `places` counts findings by verdict in BUCKETS parts
     of the partition. `ranges` are the first findings of each verdict, `ranges_found` says how many there are.
-    `signed_gaps`: what was not compared, because an operator has decided to leave it out. `provable`: the source offset
+    `signed_gaps`: what was not compared, because an operator has decided to leave it out. `adopted`: the source offset
+    before which nothing was compared, because an operator has decided to go on there. `provable`: the source offset
     from which on the offset map is whole, and since when (ms since 1970), where it was compared by that. `by_content`:
     why it wasn't, on Spark: there contents say which records belong together.
     """
@@ -89,6 +90,7 @@ class PartitionOutcome:
     ranges: tuple[OffsetRange, ...] = ()
     ranges_found: Mapping[str, int] = field(default_factory=dict)
     signed_gaps: tuple[SignedGap, ...] = ()
+    adopted: int | None = None
     notes: tuple[str, ...] = ()
     provable: tuple[int, int] | None = None
     by_content: str = ""

@@ -66,6 +66,7 @@ def _partition(partition: PartitionOutcome) -> dict[str, Any]:
         "ranges": [_range(item) for item in partition.ranges],
         "ranges_found": dict(partition.ranges_found),
         "signed_gaps": [asdict(gap) for gap in partition.signed_gaps],
+        "adopted": partition.adopted,
         "notes": list(partition.notes),
         "provable": _provable(partition.provable),
         "by_content": partition.by_content or None,

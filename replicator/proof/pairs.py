@@ -43,6 +43,7 @@ class Pair:
     `copied_again`: what the flow's repairs have copied, as the claims topic says.
     `map_topic_id`: of the offset map's topic, in which the position's transaction wrote a block; empty: it wrote none.
     `signed_gaps`: source offsets that operators have decided to leave out: they need not be on the target.
+    `adopted`: the source offset before which nothing was compared, because an operator has decided to go on there.
     `notes`: what a reader of the report should know, in sentences.
     """
 
@@ -67,6 +68,7 @@ class Pair:
     copied_again: tuple[CopiedRun, ...] = ()
     map_topic_id: str = ""
     signed_gaps: tuple[SignedGap, ...] = ()
+    adopted: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -183,6 +185,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         ),
         map_topic_id=evidence.map_topic_id,
         signed_gaps=facts.signed_gaps,
+        adopted=max((adopted.offset for adopted in facts.adoptions), default=None),
         notes=tuple(notes),
     )
 

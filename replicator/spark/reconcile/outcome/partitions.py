@@ -111,6 +111,7 @@ def partition_outcome(
         ranges=known.ranges,
         ranges_found=known.ranges_found,
         signed_gaps=pair.signed_gaps,
+        adopted=pair.adopted,
         notes=tuple(notes),
     )
 

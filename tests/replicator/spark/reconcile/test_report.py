@@ -95,6 +95,12 @@ def test_agreement_is_counts_and_records() -> None:
             "differs",
             "The sides differ: 6 in chunks that differ.",
         ),
+        (
+            outcome(partition(adopted=5), partition()),
+            "agrees",
+            "Both sides agree: 20 records. In 1 partition nothing was compared before the offset where operators had "
+            "it go on.",
+        ),
         (outcome(partition(), window=(0, None)), "agrees", "Both sides agree in the window of time: 10 records."),
     ],
 )
