@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from cli.commands.reconcile_map_repair import MapRepairing
     from replicator.config import Flow
     from replicator.proof.outcome import Outcome
-    from replicator.proof.signing import Seal
     from replicator.proof.snapshot import Snapshot
 
 
@@ -37,7 +36,7 @@ class LocalScope:
     values: bool = True
 
 
-def run(flow: Flow, scope: LocalScope, out: str | None, repair: MapRepairing | None, seal: Seal) -> Outcome:
+def run(flow: Flow, scope: LocalScope, out: str | None, repair: MapRepairing | None) -> Outcome:
     """Compare, repair if that is asked for, write the report, and return the outcome.
 
     Raises ConfigError, what `reconcile_local` does, and what a repair does.
@@ -66,7 +65,7 @@ def run(flow: Flow, scope: LocalScope, out: str | None, repair: MapRepairing | N
             outcome = repair.finish(outcome, result, stopping, progress.update)
         if out is not None:
             progress.step(f"writing {out}")
-            local_report.write(result, outcome, Path(out), seal)
+            local_report.write(result, outcome, Path(out))
     return outcome
 
 

@@ -30,6 +30,7 @@ class Orchestrator:
         self._progress = Progress()
         self._began = time.monotonic()
         self._next_offsets_s = 0.0
+        self._held = 0  # records on the target; known at the end, with what killed workers had no time to log
         self._worker = Worker(directory / "flow.yaml", directory / "replicator.log")
         self._stack = ExitStack()
 
@@ -176,6 +177,7 @@ flows:
         verdicts = {at: judge(records, there[RENAMED.format(at[0]), at[1]]) for at, records in here.items()}
         proof = reconciliation.proof() if reconciliation is not None else None
         progress = self._progress
+        self._held = sum(map(len, there.values()))
         self._say("done")
         return Outcome(
             verdicts,
@@ -202,5 +204,5 @@ flows:
     def _report(self) -> None:
         progress = self._progress
         progress.seconds = round(time.monotonic() - self._began, 1)
-        progress.copied = self._worker.copied
+        progress.copied = max(self._worker.copied, self._held)
         self._show(progress)
