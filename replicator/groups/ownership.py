@@ -1,0 +1,87 @@
+"""Whose a committed offset of a consumer group at the target is: the flow's, or somebody else's. Pure.
+
+A broker doesn't say who committed an offset, so the flow keeps a note of each partition of each group: what it has
+committed last, and what it may have committed. The notes are durable, and have one writer at a time.
+
+Invariants
+- An offset is noted, durably, before it is committed. So whoever takes over, after fencing the writer of notes before
+  it and reading them, knows every commit that can still arrive.
+- An offset is the flow's only if the last note has it. That it was the flow's once doesn't count: an operator may have
+  reset the group to just that one.
+- A commit that was answered is noted as such at once: what stood there before isn't the flow's any more.
+- A commit without an answer may arrive for `LATE_MS`; after that the next look at the target decides.
+- Once somebody else's offset was seen, no offset is the flow's until there is none at all: deleting it hands it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+LATE_MS = 60_000
+"""How long after its deadline a commit may still be applied: it waited in a connection, or in a broker's queue."""
+UNANSWERED_MAX = 4
+
+
+class GroupOffset(NamedTuple):
+    """A committed offset and its metadata, which is the application's: both must be equal for the same offset."""
+
+    offset: int
+    metadata: str = ""
+
+
+class UnansweredCommit(NamedTuple):
+    """What was about to be committed, and until when (ms since 1970 UTC) it may arrive."""
+
+    value: GroupOffset
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipNote:
+    """What the flow has committed in one partition of one group at the target.
+
+    Attributes:
+        last: what certainly stood there last, committed by the flow; None: nothing.
+        unanswered: what may stand there, or may still arrive; the oldest first.
+    """
+
+    last: GroupOffset | None = None
+    unanswered: tuple[UnansweredCommit, ...] = ()
+
+    def owns(self, there: GroupOffset | None) -> bool:
+        """Whether what stands at the target was committed by the flow, or nothing stands there."""
+        return there is None or there == self.last or any(there == one.value for one in self.unanswered)
+
+    def observed(self, there: GroupOffset | None, now_ms: int) -> OwnershipNote:
+        """Return the note after a look at the target, which was made after this note was read or written."""
+        if not self.owns(there):
+            return OwnershipNote()
+        return OwnershipNote(there, tuple(one for one in self.unanswered if one.until_ms > now_ms))
+
+    def before_commit(self, value: GroupOffset, until_ms: int) -> OwnershipNote | None:
+        """Return the note to be durable before `value` is committed; None: too many commits have no answer yet.
+
+        Args:
+            until_ms: the deadline of the commit and `LATE_MS`.
+        """
+        if len(self.unanswered) >= UNANSWERED_MAX:
+            return None
+        return replace(self, unanswered=(*self.unanswered, UnansweredCommit(value, until_ms)))
+
+    def committed(self, value: GroupOffset) -> OwnershipNote:
+        """Return the note after the coordinator has said that `value` is committed."""
+        return OwnershipNote(value, self._without(value))
+
+    def refused(self, value: GroupOffset) -> OwnershipNote:
+        """Return the note after the coordinator has said that `value` is not committed, and won't be."""
+        return replace(self, unanswered=self._without(value))
+
+    def _without(self, value: GroupOffset) -> tuple[UnansweredCommit, ...]:
+        """Without the newest of this value: an older one is still without an answer."""
+        left = list(self.unanswered)
+        for number in reversed(range(len(left))):
+            if left[number].value == value:
+                del left[number]
+                break
+        return tuple(left)
