@@ -27,7 +27,8 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "fetch": (1, 4, 17),  # 4: record batches of format v2; 13: topic ids instead of names
     "list_offsets": (2, 1, 10),
     "metadata": (3, 4, 13),  # 4: a request can leave topics uncreated; 10: topic ids
-    "offset_fetch": (9, 7, 7),  # 7: stable offsets; 8: several groups at a time
+    "offset_commit": (8, 8, 8),  # 8: Kafka 2.4; 10: topic ids
+    "offset_fetch": (9, 7, 8),  # 7: stable offsets; 8: several groups at a time
     "find_coordinator": (10, 3, 3),  # 4: several keys at a time
     "sasl_handshake": (17, 1, 1),  # 1: tokens travel in SaslAuthenticate
     "api_versions": (18, 0, 0),

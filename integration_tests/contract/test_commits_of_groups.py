@@ -1,0 +1,110 @@
+"""What group sync rests on: who may commit for a group from outside, and reading many groups with one question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from kio.schema.errors import ErrorCode as E
+
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
+from replicator.config import Cluster, Properties
+from replicator.groups.decision import OffsetToCommit
+from replicator.model.partition import Partition
+from replicator.wire import group_requests
+from replicator.wire.access import access
+from replicator.wire.connection import Connection, address_of
+
+LATER = frozenset({E.not_coordinator, E.coordinator_not_available, E.coordinator_load_in_progress})
+GROUPS = 50
+SOON_S = 60.0
+
+
+@pytest.fixture
+def connection(target: BrokerHandle) -> Iterator[Connection]:
+    """To the only broker, which coordinates all groups."""
+    cluster = access(Cluster(name="west", properties=Properties({"bootstrap.servers": target.bootstrap})))
+    made = Connection(
+        address_of(target.bootstrap), cluster, "test", deadline_s=time.monotonic() + SOON_S, response_bytes_max=2**24
+    )
+    with closing(made):
+        yield made
+
+
+@pytest.fixture
+def at(target: BrokerHandle, unique: Callable[[str], str]) -> Partition:
+    name = unique("synced")
+    clients.create_topic(target.bootstrap, name)
+    clients.put(clients.producer(target.bootstrap), name, *(b"%d" % number for number in range(10)))
+    return Partition(name, 0)
+
+
+def commit(connection: Connection, group: str, at: Partition, value: OffsetToCommit) -> int:
+    """Commit as somebody who is no member; the code."""
+    deadline_s = time.monotonic() + SOON_S
+    while True:
+        fields = group_requests.commit_fields(group, {at: value})
+        codes = group_requests.committed(connection.ask(group_requests.COMMIT, fields, deadline_s))
+        assert codes.keys() == {at}
+        if codes[at] not in LATER or time.monotonic() > deadline_s:
+            return codes[at]
+
+
+def value_of(connection: Connection, group: str, at: Partition) -> group_requests.GroupValue:
+    """What the group has committed there, stable."""
+    fields = group_requests.fetch_fields({group: [at]}, stable=True)
+    answer = connection.ask(group_requests.FETCH, fields, time.monotonic() + SOON_S)
+    found = group_requests.fetched(answer)[group]
+    assert found.code == E.none
+    code, value = found.by_partition[at]
+    assert code == E.none
+    return value
+
+
+def joined(bootstrap: str, group: str, topic: str, protocol: str) -> Consumer:
+    """A member that holds the partition."""
+    given = {"session_timeout_ms": 6_000} if protocol == "classic" else {}
+    member = clients.consumer(bootstrap, group_id=group, group_protocol=protocol, **given)
+    member.subscribe([topic])
+    deadline = time.monotonic() + SOON_S
+    while not member.assignment():
+        assert time.monotonic() < deadline, "no assignment"
+        member.poll(0.1)
+    return member
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_is_moved_from_outside_before_and_after_it_has_members_and_never_while(
+    target: BrokerHandle, connection: Connection, at: Partition, unique: Callable[[str], str], protocol: str
+) -> None:
+    group = unique("group")
+    assert commit(connection, group, at, OffsetToCommit(4, "é and \0 verbatim")) == E.none
+    assert value_of(connection, group, at) == (4, "é and \0 verbatim", -1)
+    member = joined(target.bootstrap, group, at.topic, protocol)
+    assert commit(connection, group, at, OffsetToCommit(7, "")) == E.unknown_member_id
+    assert value_of(connection, group, at).offset == 4
+    member.commit(offsets=[TopicPartition(*at, 5)], asynchronous=False)
+    member.close()
+    assert value_of(connection, group, at).offset == 5
+    assert commit(connection, group, at, OffsetToCommit(2, "")) == E.none  # back, too
+    assert value_of(connection, group, at) == (2, "", -1)
+
+
+def test_offsets_of_many_groups_come_with_one_question(
+    connection: Connection, at: Partition, unique: Callable[[str], str]
+) -> None:
+    groups = [unique(f"group-{number}") for number in range(GROUPS)]
+    for number, group in enumerate(groups[:-1]):
+        assert commit(connection, group, at, OffsetToCommit(number, f"m{number}")) == E.none
+    for wanted in ([at], None):
+        fields = group_requests.fetch_fields(dict.fromkeys(groups, wanted), stable=True)
+        found = group_requests.fetched(connection.ask(group_requests.FETCH, fields, time.monotonic() + SOON_S))
+        assert list(found) == groups
+        for number, group in enumerate(groups[:-1]):
+            assert found[group] == (E.none, {at: (E.none, (number, f"m{number}", -1))})
+        nothing = {at: (E.none, (-1, "", -1))} if wanted else {}
+        assert found[groups[-1]] == (E.none, nothing)
