@@ -21,8 +21,9 @@ Run = Callable[..., Container]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return image.built(tmp_path_factory.mktemp("base"))
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    thorough = any(item.get_closest_marker("full") for item in request.session.items if item.path == request.path)
+    return image.built(tmp_path_factory.mktemp("base"), makes_base=thorough)
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def run(built: str, unique: Callable[[str], str]) -> Iterator[Run]:
     made: list[Container] = []
 
     def start(*words: str, options: tuple[str, ...] = ()) -> Container:
-        made.append(Container(unique("eos-image"), words, options))
+        made.append(Container(built, unique("eos-image"), words, options))
         return made[-1]
 
     yield start
@@ -53,6 +54,7 @@ def mounted(file: Path) -> tuple[str, ...]:
     return ("--volume", f"{file}:/etc/eos/flows.yaml:ro")
 
 
+@pytest.mark.tier("default")
 def test_it_is_small_and_its_user_is_not_root(built: str) -> None:
     size = int(image.docker("image", "inspect", "--format", "{{.Size}}", built).stdout)
     assert size <= MIB_MAX * 1_000_000
@@ -78,6 +80,7 @@ def test_a_flow_between_two_brokers_of_the_image_is_copied_and_healthy(
     assert flow.stop() == 0, flow.logs()
 
 
+@pytest.mark.tier("default")
 def test_without_a_flow_file_it_says_which_one_it_wants(run: Run) -> None:
     ended = run()
     assert ended.wait() == 2

@@ -35,14 +35,20 @@ def docker(*words: str, check: bool = True, stdin: Any = None) -> subprocess.Com
     return done
 
 
-def built(directory: Path) -> str:
-    """Build the image and return its name. Skips the test where there is no Docker, or no base can be made."""
+def built(directory: Path, *, makes_base: bool = True) -> str:
+    """Build the image and return its id: another checkout may build one under the same name meanwhile.
+
+    Skips the test where there is no Docker, or no base can be made; without `makes_base` also where none was made yet,
+    which takes a minute.
+    """
     if (problem := docker_problem()) is not None and "Docker isn't there" in problem:
         pytest.skip(problem)
     if docker("image", "inspect", BASE, check=False).returncode != 0:
+        if not makes_base:
+            pytest.skip(f"there is no {BASE}: `python -m integration_tests.harness.prepare` makes it")
         _make_base(directory)
-    docker("build", "--quiet", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", IMAGE, str(ROOT))
-    return IMAGE
+    made = ["--quiet", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", IMAGE, str(ROOT)]
+    return docker("build", *made).stdout.strip()
 
 
 def _make_base(directory: Path) -> None:
@@ -65,11 +71,11 @@ def _make_base(directory: Path) -> None:
 class Container:
     """One container of the image: no new rights, nothing to write but what is mounted, in the network of the host."""
 
-    def __init__(self, name: str, words: Sequence[str], options: Sequence[str] = ()) -> None:
+    def __init__(self, image: str, name: str, words: Sequence[str], options: Sequence[str] = ()) -> None:
         self.name = name
         docker(
             "run", "--detach", "--name", name, "--network", "host", "--read-only", "--cap-drop", "ALL",
-            "--security-opt", "no-new-privileges", *options, IMAGE, *words,
+            "--security-opt", "no-new-privileges", *options, image, *words,
         )  # fmt: skip
 
     def inspected(self) -> dict[str, Any]:

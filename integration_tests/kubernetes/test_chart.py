@@ -44,7 +44,7 @@ MONITOR = "PodMonitor"  # of the Prometheus operator: Kubernetes has no schema o
 
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> Schemas:
-    tools.helm()
+    tools.build_helm()
     return Schemas(tmp_path_factory.mktemp("kubernetes"))
 
 
@@ -71,6 +71,7 @@ def test_a_field_that_kubernetes_has_not_would_be_found(schemas: Schemas, tmp_pa
         schemas.check([deployment], VERSIONS[0])
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("token", ["", "metrics"])
 def test_the_flow_file_is_what_was_given_and_where_to_listen(tmp_path: Path, token: str) -> None:
     found = rendered(tmp_path, config=CONFIG, metrics={"tokenSecret": {"name": token}})
