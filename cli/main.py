@@ -29,6 +29,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records."),
     "verify": ("cli.commands.verify:verify", "Check that each copy stands where the offset map says."),
+    "evidence": ("cli.commands.evidence:evidence", "Check a report that was signed, offline."),
     "translate": ("cli.commands.translate:translate", "Where consumers go on at the other side: translate offsets."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "Copy between two brokers, kill worker and target, compare."),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from replicator.config import Config, Flow
+    from replicator.proof.signing import Seal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -44,6 +45,30 @@ def flow_option(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """--json."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
+
+
+def sign_option(command: Command) -> Command:
+    """--sign KEY, for commands that write a report with --out."""
+    return click.option(
+        "--sign",
+        "key",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="KEY",
+        help="With --out: sign the report's files with this Ed25519 private key (PEM); see evidence check.",
+    )(command)
+
+
+def signed_by(key: Path | None, out: str | None, command: str, flow: str) -> Seal:
+    """What seals a report of `flow` that this `command` writes to `out`. Raises ConfigError for a key that is none."""
+    from cli import __version__
+    from replicator.model.errors import ConfigError
+    from replicator.proof.signing import Signer, unsealed
+
+    if key is None:
+        return unsealed
+    if out is None:
+        raise ConfigError("--sign: there is nothing to sign without --out")
+    return Signer(key, command, flow, __version__)
 
 
 def spark_options(command: Command) -> Command:

@@ -20,6 +20,8 @@ from cli.options import (
     one,
     patience_ms,
     print_json,
+    sign_option,
+    signed_by,
     spark_options,
     split,
     time_ms,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
     from replicator.proof.outcome import Mode, Outcome
+    from replicator.proof.signing import Seal
 
 EPILOG = """\b
 Examples:
@@ -44,6 +47,8 @@ Examples:
   eos-replicate reconcile -c flows.yaml --flow orders \\
       --master spark://host:7077 --conf spark.cores.max=16
   eos-replicate reconcile -c flows.yaml --flow orders --local
+  eos-replicate reconcile -c flows.yaml --flow orders --local \\
+      --out report --sign key.pem
   eos-replicate reconcile -c flows.yaml --flow orders --local --repair plan
 
 Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered. What retention
@@ -78,6 +83,7 @@ Exit codes:
     metavar="DIR|URI",
     help="New directory for HTML, JSON and Parquet: here, or where Spark's Hadoop reaches (s3a://, hdfs://).",
 )
+@sign_option
 @click.option("--quick", is_flag=True, help="Only say which chunks differ, after one read of both sides.")
 @click.option("--deep", is_flag=True, help="Compare 128 bits of each record's digest instead of 64.")
 @click.option(
@@ -116,6 +122,7 @@ def reconcile(
     start: str | None,
     end: str | None,
     out: str | None,
+    key: Path | None,
     quick: bool,
     deep: bool,
     local: bool,
@@ -151,13 +158,15 @@ def reconcile(
     flow = one(loaded, path, name)
     mode: Mode = "quick" if quick else "deep" if deep else "full"
     reconcile_repair.refuse(wanted, mode, window, take_over)
+    seal = signed_by(key, out, "reconcile", flow.name)
     if local:
         repair = reconcile_map_repair.MapRepairing(loaded, flow, wanted, take_over) if wanted else None
         scope = reconcile_local.LocalScope(split(topics), set(partitions), not no_values)
-        code = _shown(reconcile_local.run(flow, scope, out, repair), out, accept, as_json)
+        code = _shown(reconcile_local.run(flow, scope, out, repair, seal), out, accept, as_json)
         return repair.code if repair is not None and repair.code else code
     repairing = reconcile_repair.Repairing(loaded, flow, wanted, take_over) if wanted else None
-    outcome = _run(loaded, flow, split(topics), window, mode, out, master, conf, repairing, values=not no_values)
+    given = (master, conf)
+    outcome = _run(loaded, flow, split(topics), window, mode, out, given, repairing, seal, values=not no_values)
     code = _shown(outcome, out, accept, as_json)
     return repairing.code if repairing is not None and repairing.code else code
 
@@ -188,9 +197,9 @@ def _run(
     window: tuple[int | None, int | None],
     mode: Mode,
     out: str | None,
-    master: str | None,
-    conf: tuple[str, ...],
+    spark_options_given: tuple[str | None, tuple[str, ...]],
     repairing: Repairing | None,
+    seal: Seal,
     *,
     values: bool,
 ) -> Outcome:
@@ -202,7 +211,7 @@ def _run(
     from replicator.spark import connector, java, session
     from replicator.spark.reconcile import java_client
 
-    chosen = session.settings(loaded.spark, master, conf)
+    chosen = session.settings(loaded.spark, *spark_options_given)
     connector.with_connector({**session.configured(), **chosen.conf})
     java.check(os.environ)  # last: what was typed is corrected sooner than something is installed
     from replicator.proof import snapshot
@@ -248,7 +257,7 @@ def _run(
             if out is not None:
                 status.update(f"writing {out}")
                 with _interruptible(stopping, spark), failures.explained(flow, taken, connect_timeout_ms=patience):
-                    report.write(outcome, found.findings, out)
+                    report.write(outcome, found.findings, out, seal)
     return outcome
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cli.commands.reconcile_map_repair import MapRepairing
     from replicator.config import Flow
     from replicator.proof.outcome import Outcome
+    from replicator.proof.signing import Seal
     from replicator.proof.snapshot import Snapshot
 
 
@@ -36,7 +37,7 @@ class LocalScope:
     values: bool = True
 
 
-def run(flow: Flow, scope: LocalScope, out: str | None, repair: MapRepairing | None) -> Outcome:
+def run(flow: Flow, scope: LocalScope, out: str | None, repair: MapRepairing | None, seal: Seal) -> Outcome:
     """Compare, repair if that is asked for, write the report, and return the outcome.
 
     Raises ConfigError, what `reconcile_local` does, and what a repair does.
@@ -65,7 +66,7 @@ def run(flow: Flow, scope: LocalScope, out: str | None, repair: MapRepairing | N
             outcome = repair.finish(outcome, result, stopping, progress.update)
         if out is not None:
             progress.step(f"writing {out}")
-            local_report.write(result, outcome, Path(out))
+            local_report.write(result, outcome, Path(out), seal)
     return outcome
 
 

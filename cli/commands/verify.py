@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from cli.options import (
     one,
     patience_ms,
     print_json,
+    sign_option,
+    signed_by,
     split,
     time_ms,
     topics_option,
@@ -32,6 +35,8 @@ Examples:
   eos-replicate verify -c flows.yaml --flow orders --sample 1%
   eos-replicate verify -c flows.yaml --flow orders \\
       --since 2026-01-31T00:00:00Z --json
+  eos-replicate verify -c flows.yaml --flow orders --out report \\
+      --sign key.pem
 
 The map's chain and its counts are followed from its beginning, and the target's log is read: at each place that the map
 names a committed record must stand, and none among them that it doesn't name. Contents are not compared. A record that
@@ -48,6 +53,7 @@ Exit codes:
   130  interrupted
 """
 PARTITIONS_SHOWN = 50
+REPORT = "verify.json"
 _SIGNS = {"differs": "[red]≠ differs[/]", "unproven": "[yellow]? unproven[/]", "stands": "[green]= stands[/]"}
 
 
@@ -71,6 +77,8 @@ _SIGNS = {"differs": "[red]≠ differs[/]", "unproven": "[yellow]? unproven[/]",
     help="Look for this share of the copies, drawn at random: 1% or 0.01. Chains and counts are followed whole.",
 )
 @click.option("--since", metavar="TIME", help="Look for copies committed at or after this time, with zone.")
+@click.option("--out", metavar="DIR", help="New directory for the result as verify.json.")
+@sign_option
 @json_option
 def verify(
     path: Path,
@@ -79,6 +87,8 @@ def verify(
     partitions: tuple[int, ...],
     sample: str,
     since: str | None,
+    out: str | None,
+    key: Path | None,
     as_json: bool,
 ) -> int:
     """Compare a flow's target with its offset map. Reads no record of the source.
@@ -92,18 +102,26 @@ def verify(
     from replicator import config
     from replicator.model.errors import Incident
     from replicator.proof import map_place, snapshot
+    from replicator.proof.report_directory import check_unused, complete
     from replicator.proof.verify import VerifyScope
     from replicator.proof.verify import verify as compare
 
     scope = VerifyScope(share(sample), time_ms("--since", since), int.from_bytes(os.urandom(8), "big"))
     flow = one(config.load(path, os.environ), path, name)
     map_place.refuse_delivery(flow)
+    seal = signed_by(key, out, "verify", flow.name)
+    if out is not None:
+        check_unused(Path(out))
     with LocalProgress(Console(stderr=True), flow.name) as progress:
         progress.step("asking both clusters")
         patience = patience_ms(flow)
         taken = snapshot.take(flow, split(topics), snapshot.Window(), connect_timeout_ms=patience, time_ms_max=None)
         found = compare(flow, chosen(taken, set(partitions)), scope, progress)
     found = replace(found, partitions=tuple(sorted(found.partitions, key=lambda it: it.source)))
+    if out is not None:
+        with complete(Path(out)) as part:
+            (part / REPORT).write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
+            seal(part)
     if as_json:
         print_json(found.as_json())
     else:

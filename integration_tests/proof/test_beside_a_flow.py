@@ -7,9 +7,12 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
@@ -17,6 +20,7 @@ from integration_tests.harness.copying import ASKED_S_MAX, Copying
 from integration_tests.harness.two_topics import TwoTopics
 from replicator.model.names import offsets_topic
 from replicator.offset_map.topic import MAP_PARTITIONS
+from replicator.proof import signing
 
 pytestmark = pytest.mark.tier("full")
 
@@ -160,3 +164,25 @@ def test_a_map_whose_beginning_was_deleted_covers_what_is_left(make_copying: Mak
     assert found["partitions"][0]["foreign"] == 0
     clients.delete_records(copying.target, topic, 0, end)
     assert map_incidents(copying) == ["map_lost"]
+
+
+def test_what_is_proven_is_signed_and_can_be_checked(make_copying: MakeCopying, tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    made = Ed25519PrivateKey.generate()
+    key.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    copying = make_copying()
+    with copying.writing():
+        worker = copying.running()
+        worker.wait_event("committed")
+    copying.finish(worker)
+    for words in (("reconcile", "--local"), ("verify",)):
+        out = tmp_path / words[0]
+        code, _, said = asked(copying, *words, "--sign", str(key))
+        assert (code, "nothing to sign without --out" in said) == (2, True), said
+        code, _, said = asked(copying, *words, "--out", str(out), "--sign", str(key))
+        assert code == 0, said
+        assert signing.check(out).wrong == ()
+        report = next(path for path in out.iterdir() if path.name in ("report.json", "verify.json"))
+        assert json.loads(report.read_text())["flow"] == copying.name
+        report.write_text(report.read_text().replace('"same"', '"Same"').replace('"stands"', '"Stands"'))
+        assert signing.check(out).wrong != ()

@@ -14,15 +14,17 @@ from replicator.proof.local import LocalResult
 from replicator.proof.outcome import Outcome, key_text
 from replicator.proof.outcome_json import as_json
 from replicator.proof.report_directory import complete
+from replicator.proof.signing import Seal, unsealed
 
 
-def write(result: LocalResult, outcome: Outcome, directory: Path) -> None:
+def write(result: LocalResult, outcome: Outcome, directory: Path, seal: Seal = unsealed) -> None:
     """Write all files into a new directory. `outcome`: as it is shown. Raises ConfigError when it exists."""
     with complete(directory) as part:
         with (part / "findings.jsonl").open("w", encoding="utf-8") as file:
             file.writelines(line + "\n" for line in lines(result))
         (part / "report.html").write_text(page.html(outcome), encoding="utf-8")
         (part / "report.json").write_text(json.dumps(as_json(outcome), indent=2) + "\n", encoding="utf-8")
+        seal(part)
 
 
 def lines(result: LocalResult) -> Iterator[str]:

@@ -19,6 +19,7 @@ from replicator.proof import page
 from replicator.proof.outcome import Outcome
 from replicator.proof.outcome_json import as_json
 from replicator.proof.report_directory import complete
+from replicator.proof.signing import Seal, unsealed
 from replicator.spark import directories
 from replicator.spark.cause import FAILURES, root
 from replicator.spark.directories import LocalDirectory
@@ -29,7 +30,7 @@ ROWS_AT_ONCE = 10_000
 FILES = ("findings.parquet", "report.html", "report.json")
 
 
-def write(outcome: Outcome, findings: DataFrame, out: str) -> None:
+def write(outcome: Outcome, findings: DataFrame, out: str, seal: Seal = unsealed) -> None:
     """Writes all files of the report into a new directory, given as a user names it (see `directories`).
 
     Raises ConfigError when it exists, Unreachable when it can't be written.
@@ -38,13 +39,16 @@ def write(outcome: Outcome, findings: DataFrame, out: str) -> None:
     if isinstance(to, LocalDirectory):
         with complete(to.path) as part:
             _write(outcome, findings, part)
+            seal(part)
         return
     assert to is not None, "there is a session"
     to.begin()
     with tempfile.TemporaryDirectory(prefix="eos-report-") as name:
         _write(outcome, findings, Path(name))
+        seal(Path(name))
+        sealed = sorted(path.name for path in Path(name).iterdir() if path.name not in FILES)
         try:
-            for file in FILES:  # the one that machines look for is the last
+            for file in (*sealed, *FILES):  # the one that machines look for is the last
                 to.put(Path(name) / file)
         except FAILURES as error:
             raise Unreachable(f"{out} cannot be written: {root(error)}") from error
