@@ -26,6 +26,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "resume": ("cli.commands.control:resume", "Resume what was paused."),
     "rate": ("cli.commands.control:rate", "Limit how fast a flow that runs copies."),
     "position": ("cli.commands.position:position", "Positions of a flow: show, export, set them."),
+    "adopt-mm2": ("cli.commands.adopt_mm2:adopt_mm2", "Go on where MirrorMaker 2 has ended."),
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records."),
     "verify": ("cli.commands.verify:verify", "Check that each copy stands where the offset map says."),
@@ -57,7 +58,8 @@ Exit codes:
       simulate: a fault was found; demo: not exact;
       incident show: there is no such incident;
       translate: an offset has no translation;
-      incident resolve, position set: refused
+      incident resolve, position set, adopt-mm2: refused;
+      evidence check: a report was altered
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision

@@ -116,7 +116,7 @@ def set_(
     if all(it.command is None for it in plan.values()):
         generation = None
     else:
-        if meant is None and not _confirmed(flow.name):
+        if meant is None and not confirmed(flow.name):
             click.echo("not confirmed: nothing was changed", err=True)
             return REFUSED
         try:
@@ -160,7 +160,7 @@ def _wanted(
     return found
 
 
-def _confirmed(flow: str) -> bool:
+def confirmed(flow: str) -> bool:
     """Ask for the flow's name. The end of the input is no answer; an interrupt ends the command."""
     click.echo(f"Type {flow} to go on: ", nl=False, err=True)
     typed = "" if sys.stdin is None else sys.stdin.readline()

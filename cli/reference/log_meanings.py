@@ -46,10 +46,16 @@ EVENTS = {
     "position_set": (
         "`position set` has moved the position of a partition from `before` to `after`, as `by` has decided."
     ),
-    "handed_over_later": (
-        "`position set` is over and could not open the daemon's next generation: whoever starts the flow opens it."
+    "partition_adopted": (
+        "`adopt-mm2` has set the position of a partition that MirrorMaker 2 had copied, as `by` has decided."
     ),
-    "position_set_tried_again": "`position set` has met what may pass, and tries again; it is done once or not at all.",
+    "handed_over_later": (
+        "`position set` or `adopt-mm2` is over and could not open the daemon's next generation: whoever starts the "
+        "flow opens it."
+    ),
+    "position_set_tried_again": (
+        "`position set` or `adopt-mm2` has met what may pass, and tries again; it is done once or not at all."
+    ),
     "decision_postponed": (
         "What an operator has decided can't be done now, and is tried again after half a minute; nothing was changed."
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
@@ -34,8 +35,8 @@ emit.heartbeats.enabled=false
 sync.topic.acls.enabled=false
 refresh.topics.interval.seconds=2
 a.consumer.isolation.level=read_committed
-a.exactly.once.source.support=enabled
-b.exactly.once.source.support=enabled
+a.exactly.once.source.support=$exactly_once
+b.exactly.once.source.support=$exactly_once
 dedicated.mode.enable.internal.rest=true
 listeners=http://127.0.0.1:$port
 """)
@@ -50,15 +51,26 @@ def run(main_class: str, *arguments: str, timeout_s: float = 240.0) -> str:
 
 
 class MirrorMaker:
-    """MirrorMaker 2, exactly once, from `source` to `target`; the copy of a topic is called `a.TOPIC`."""
+    """MirrorMaker 2 from `source` to `target`; the copy of a topic is called `a.TOPIC`. `settings`: more lines."""
 
-    def __init__(self, directory: Path, source: str, target: str, topic: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        source: str,
+        target: str,
+        topic: str,
+        *,
+        exactly_once: bool = True,
+        settings: Sequence[str] = (),
+    ) -> None:
         testcontainers_config.ryuk_disabled = True  # as in `kafka_container`
-        settings = directory / "mirror.properties"
-        settings.write_text(
-            MIRROR_SETTINGS.substitute(source=source, target=target, topic=topic, port=free_port()), encoding="utf-8"
+        file = directory / "mirror.properties"
+        support = "enabled" if exactly_once else "disabled"
+        text = MIRROR_SETTINGS.substitute(
+            source=source, target=target, topic=topic, port=free_port(), exactly_once=support
         )
-        self._container = DockerContainer(IMAGE).with_volume_mapping(str(settings), "/mirror.properties", "ro")
+        file.write_text(text + "".join(f"{line}\n" for line in settings), encoding="utf-8")
+        self._container = DockerContainer(IMAGE).with_volume_mapping(str(file), "/mirror.properties", "ro")
         self._container.with_command([HEAP, *QUICK, "-cp", LIBRARIES, MIRROR, "/mirror.properties"])
         self._container.with_kwargs(entrypoint="java", network_mode="host")
 
@@ -74,6 +86,10 @@ class MirrorMaker:
         container = self._container.get_wrapped_container()
         container.kill()
         container.wait()
+
+    def terminate(self) -> None:
+        """SIGTERM, and wait until it is gone."""
+        self._container.get_wrapped_container().stop(timeout=60)
 
     def restart(self) -> None:
         """Start again after `kill`, with nothing but what stands on the brokers."""

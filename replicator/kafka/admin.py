@@ -250,6 +250,16 @@ class ClusterAdmin:
             return None
         return operations(answer.authorized_operations)
 
+    def members(self, group: str) -> int:
+        """Count the members of a group of any protocol, such as Kafka Connect's; 0 where there is no such group."""
+        try:
+            found = self._client.list_groups(group, self._request_s)
+        except KafkaException as error:
+            raise failures.classify(
+                error.args[0], self.cluster.name, f"describe group {group!r}", f"Describe on group {group!r}"
+            ) from error
+        return sum(len(it.members) for it in found)
+
     def offsets(
         self, partitions: Iterable[AddressedPartition], *, end: bool, committed_only: bool = False
     ) -> dict[AddressedPartition, int]:

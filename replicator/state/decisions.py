@@ -45,6 +45,8 @@ class Objection(StrEnum):
     NOT_PROVEN = "not_proven"  # the offset map doesn't say, beyond doubt, where a partition stood
     NO_POSITION = "no_position"  # of this flow: there is nothing that could be set
     STOPPED = "stopped"  # an incident that another position is no answer to
+    HAS_POSITION = "has_position"  # of this flow: nothing is to be adopted
+    STILL_RUNS = "still_runs"  # the other replicator whose copy is to be adopted
 
 
 class NotDecided(ReplicatorError):

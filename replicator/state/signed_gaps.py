@@ -13,6 +13,8 @@ from replicator.state.occurrences import Ending, Occurrence
 
 POSITION_SET = "position_set"
 """In place of an incident's name: `position set` has moved the position."""
+ADOPT_MM2 = "adopt_mm2"
+"""The same: `adopt-mm2` has set it where MirrorMaker 2 had ended."""
 _ADOPTED = (Ending.ADOPTED, Ending.RESTARTED)
 """What the target has before is not the flow's."""
 
@@ -116,7 +118,7 @@ class Adoption:
     @property
     def said(self) -> str:
         """What was decided, for people."""
-        how = "position set" if self.incident == POSITION_SET else f"{self.incident}, --adopt"
+        how = {POSITION_SET: "position set", ADOPT_MM2: "adopt-mm2"}.get(self.incident, f"{self.incident}, --adopt")
         if self.former_topic_id:
             gone = (
                 f"target offsets below {self.target_end} are of the source topic with the id {self.former_topic_id}, "

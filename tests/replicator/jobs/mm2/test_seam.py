@@ -1,0 +1,88 @@
+"""Where another replicator's copy ends: by drawn histories of a replicator that is killed and begins again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replicator.jobs.mm2.seam import NoSeam, ReadRecord, find_seam
+
+
+def log(contents: str, first: int = 0, step: int = 1) -> list[ReadRecord]:
+    """A record for each letter, from an offset on."""
+    return [ReadRecord(first + step * number, letter.encode()) for number, letter in enumerate(contents)]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "end", "doubled"),
+    [
+        ("abcdef", "abc", 3, ()),
+        ("abcdef", "abcdef", 6, ()),
+        ("abcdef", "abcdcdef", 6, ((2, 4),)),
+        ("abcdef", "abcdc", 4, ((2, 3),)),  # killed while it copied again: d is there, behind it comes e
+        ("abcdef", "abcdabcd", 4, ((0, 4),)),
+        ("abcdef", "abcdabab", 4, ((0, 2), (0, 2))),
+        ("cdef", "abcd", 2, ()),  # the source has deleted what was copied first
+        ("aaab", "aaab", 4, ()),
+        ("xabyabz", "xabyab", 6, ()),
+    ],
+)
+def test_the_end_is_behind_the_furthest_record_that_was_copied(
+    source: str, target: str, end: int, doubled: tuple[tuple[int, int], ...]
+) -> None:
+    found = find_seam(log(source), log(target))
+    assert (found.end, found.doubled) == (end, doubled)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        ("aaaa", "aa", "equal records"),
+        ("abab", "ab", "before 2 or before 4"),
+        ("abcd", "abx", "offset 2, which is the last one"),
+        ("abcd", "axc", "offset 1, which stands among copies"),
+        ("", "a", "the last one"),
+        ("a" * 2_000, "a", "2000 records like that"),
+    ],
+)
+def test_nothing_is_decided_where_the_records_do_not_tell(source: str, target: str, said: str) -> None:
+    with pytest.raises(NoSeam, match=said):
+        find_seam(log(source), log(target))
+
+
+def test_records_that_can_not_be_read_equal_none() -> None:
+    with pytest.raises(NoSeam, match="the last one"):
+        find_seam([ReadRecord(0, b"")], [ReadRecord(0, b"")])
+
+
+def test_offsets_may_have_gaps_on_both_sides() -> None:
+    found = find_seam(log("abcdef", 100, 3), log("abc", 7, 2))
+    assert (found.end, found.compared) == (107, 3)
+
+
+@given(
+    records=st.integers(1, 40),
+    restarts=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=6),
+    seen=st.integers(1, 60),
+)
+def test_whatever_a_replicator_has_copied_again_nothing_is_lost_or_copied_a_third_time(
+    records: int, restarts: list[tuple[int, int]], seen: int
+) -> None:
+    """Each restart begins at or before the furthest record that was copied. `seen`: of the target, so many records from
+    its end on are looked at, at least the last restart and the furthest record."""
+    target: list[int] = []
+    reached = furthest_at = 0
+    for back, length in restarts:
+        first = max(0, reached - back)
+        end = min(records, first + length)
+        for number in range(first, end):
+            target.append(number)
+            if number + 1 > reached:
+                reached, furthest_at = number + 1, len(target)
+    source = [ReadRecord(number * 2, b"%d" % number) for number in range(records)]
+    copied = [ReadRecord(at, b"%d" % number) for at, number in enumerate(target)]
+    looked_at = copied[-max(seen, len(copied) - furthest_at + 1) :]
+    found = find_seam(source, looked_at)
+    assert found.end == 2 * reached - 1, "one past the offset of the furthest one"
+    assert found.compared == len(looked_at)
