@@ -144,6 +144,7 @@ lock:
 	$(LOCK) --all-extras -o constraints.txt
 	$(LOCK) --constraints constraints.txt --no-annotate -o constraints-run.txt
 	$(LOCK) --constraints constraints.txt --no-annotate --extra spark -o constraints-spark.txt
+	printf 'mkdocs\nmkdocs-material\n' | $(subst pyproject.toml,-,$(LOCK)) --constraints constraints.txt --no-annotate -o constraints-site.txt
 	echo hatchling | $(subst pyproject.toml,-,$(LOCK)) --constraints constraints.txt --no-annotate -o constraints-build.txt
 
 clean:

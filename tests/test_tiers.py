@@ -44,6 +44,7 @@ KEPT = {
     "the README's example": "integration_tests/test_readme.py::*",
     "a demo": "tests/cli/test_demo.py::*",
     "the image": "integration_tests/test_image.py::*",
+    "the site": "tests/test_site.py::*",
     "the chart": "integration_tests/kubernetes/test_chart.py::*",
 }
 """What `make test` shows, and at least one test that shows it."""

@@ -14,8 +14,8 @@ INTRODUCTION = """\
 # Flow file
 
 Generated from the models in `replicator/config` by `python -m cli.reference`; a test checks that it is up to date.
-[configs/reference.yaml](../../configs/reference.yaml) has every key with its default as a file, and
-[configs/orders-dr.yaml](../../configs/orders-dr.yaml) is a small flow.
+`configs/reference.yaml` has every key with its default as a file, and
+`configs/orders-dr.yaml` is a small flow.
 
 A flow file is YAML. `eos-replicate validate` checks it without connecting, and names every fault with its key and
 line. `eos-replicate schema` prints its JSON schema for editors. An unknown key, a key that is written twice and a
