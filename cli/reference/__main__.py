@@ -1,4 +1,4 @@
-"""`python -m cli.reference` writes commands.md, configuration.md, log-events.md and metrics.md in docs/reference.
+"""`python -m cli.reference` writes commands.md, configuration.md, licences.md, log-events.md and metrics.md.
 
 By hand, when a test says that one of them has changed.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.reference import commands, configuration, log_events, metrics
+from cli.reference import commands, configuration, licences, log_events, metrics
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "reference"
 PAGES = {
     "commands.md": commands.page,
     "configuration.md": configuration.page,
+    "licences.md": licences.page,
     "log-events.md": log_events.page,
     "metrics.md": metrics.page,
 }
