@@ -66,10 +66,11 @@ def test_it_says_what_was_signed_by_whom(report: Path, key: Path) -> None:
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST, SIGNATURE])
 def test_each_flipped_bit_of_each_file_is_found(report: Path, name: str) -> None:
+    """Of the manifest, which is longer, one of each byte."""
     path = report / name
     content = path.read_bytes()
     for place in range(len(content)):
-        for bit in range(8):
+        for bit in (place % 8,) if name == MANIFEST else range(8):
             altered = bytearray(content)
             altered[place] ^= 1 << bit
             path.write_bytes(altered)
