@@ -4,6 +4,8 @@ we copy nothing again. What can't be told is refused, and nothing is written."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -18,7 +20,7 @@ from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.embedded import EmbeddedBroker
 from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
 from integration_tests.harness.processes import wait_until
-from integration_tests.harness.replicator import FlowFile, Replicator
+from integration_tests.harness.replicator import FAILPOINTS, FlowFile, Replicator
 
 pytestmark = [pytest.mark.tier("full"), pytest.mark.timeout(900)]
 ADOPTED_S_MAX = 90
@@ -64,10 +66,13 @@ class Takeover:
 
         wait_until(copied, "MirrorMaker 2 has copied everything", mirror.log_tail)
 
-    def adopt(self, *words: str) -> tuple[int, dict[str, Any], str]:
-        """Exit code, JSON and stderr."""
+    def adopt(self, *words: str, step: str = "") -> tuple[int, dict[str, Any], str]:
+        """Exit code, JSON and stderr. `step`: where it is killed."""
         command = [sys.executable, "-m", "cli.main", "adopt-mm2", "-c", str(self.file.path), "--json", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ADOPTED_S_MAX)
+        environment = {**os.environ, FAILPOINTS: f"{step}=kill" if step else ""}
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ADOPTED_S_MAX, env=environment
+        )
         return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
     def rehearse(self, *words: str) -> dict[str, Any]:
@@ -273,6 +278,20 @@ def test_equal_records_are_taken_by_offsets_that_are_trusted(copied: Takeover) -
     (row,) = found["partitions"]
     assert (row["position"], row["compared"]) == (4, None)
     assert found["empty"] == [{"topic": "t", "partition": 1}]
+
+
+@pytest.mark.parametrize(
+    "step", ["position_set_opened", "before_position_set", "before_end_position_set", "after_position_set"]
+)
+def test_killed_at_any_step_it_has_adopted_all_or_nothing(copied: Takeover, step: str) -> None:
+    values = [b"%d" % number for number in range(10)]
+    for number, there in ((0, 4), (1, 7)):
+        clients.put(clients.producer(copied.source), "t", *values, partition=number, timestamp=1_000)
+        clients.put(clients.producer(copied.target), "a.t", *values[:there], partition=number, timestamp=1_000)
+    assert copied.adopt("--yes-i-mean", "orders", step=step)[0] == -signal.SIGKILL
+    code, _, said = copied.adopt("--yes-i-mean", "orders")
+    assert code == (REFUSED if step == "after_position_set" else 0), said
+    copied.assert_goes_on()
 
 
 def test_its_own_topics_must_be_excluded(copied: Takeover) -> None:
