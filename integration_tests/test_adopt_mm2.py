@@ -69,7 +69,7 @@ class Takeover:
     def adopt(self, *words: str, step: str = "") -> tuple[int, dict[str, Any], str]:
         """Exit code, JSON and stderr. `step`: where it is killed."""
         command = [sys.executable, "-m", "cli.main", "adopt-mm2", "-c", str(self.file.path), "--json", *words]
-        environment = {**os.environ, FAILPOINTS: f"{step}=kill" if step else ""}
+        environment = {**os.environ, FAILPOINTS: f"{step}@1=kill" if step else ""}
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ADOPTED_S_MAX, env=environment
         )
@@ -176,6 +176,8 @@ def assert_named_as_adopted(takeover: Takeover, done: dict[str, Any]) -> None:
     assert [(row["partition"], row["offset"], row["incident"]) for row in shown["adoptions"]] == [
         (row["partition"], row["position"], "adopt_mm2") for row in done["partitions"]
     ]
+    for row, adopted in zip(done["partitions"], shown["adoptions"], strict=True):
+        assert ("more than once" in adopted["doubled"]) is bool(row["doubled"])
 
 
 @pytest.fixture

@@ -189,8 +189,8 @@ def said(it: AdoptedPartition) -> Sequence[str]:
         lines.append(f"copied next: {following}")
     if it.behind_connect:
         lines.append(f"Connect's offset is {it.last}: what is behind it was copied before MirrorMaker 2 was killed")
-    for first, end in () if it.seam is None else it.seam.doubled:
-        lines.append(f"MirrorMaker 2 has copied source offsets {first} to {end - 1} more than once")
+    if it.seam is not None and it.seam.said:
+        lines.append(f"MirrorMaker 2: {it.seam.said}")
     return lines
 
 

@@ -110,6 +110,8 @@ class Adoption:
     copied_end: int = -1
     """Where the source's log was cut: the target has copies of the offsets from `offset` to before this one, of records
     that the source has lost."""
+    doubled: str = ""
+    """What another replicator, whose copy was adopted, had copied more than once, for people."""
 
     def copied_to(self, target: Partition) -> bool:
         """Whether that is this partition."""
@@ -136,9 +138,10 @@ class Adoption:
                 f"and stay on the target; what has these offsets now is copied behind them ({self.incident}, --skip), "
                 f"as {self.by} has decided: {self.why}"
             )
+        doubled = f"; {self.doubled}" if self.doubled else ""
         return (
             f"what the target had stands for the source's offsets before {self.offset} ({how}), as "
-            f"{self.by} has decided: {self.why}"
+            f"{self.by} has decided: {self.why}{doubled}"
         )
 
 
@@ -159,6 +162,7 @@ def adoptions(occurrences: Iterable[Occurrence]) -> tuple[Adoption, ...]:
             target_end=-1 if decision.adopted is None else decision.adopted.target_end,
             former_topic_id="" if decision.adopted is None else decision.adopted.former_topic_id,
             copied_end=decision.offset if decision.goes_back else -1,
+            doubled=it.detail if it.name == ADOPT_MM2 else "",
         )
         for it in occurrences
         if it.closing is not None and it.closing.effect in _ADOPTED and (decision := it.closing.decision)

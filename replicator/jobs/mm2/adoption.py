@@ -209,7 +209,7 @@ class Mm2Adoption:
         for it in sides:
             if (why := _changed(shown.partitions[it.source].sides, it)) is not None:
                 raise NotDecided(Objection.OUTDATED, f"{it.source}: {why}")
-        moved = [self._moved(fenced, it, shown.partitions[it.source].end) for it in sides]
+        moved = [self._moved(fenced, it, shown.partitions[it.source]) for it in sides]
         fenced.commit(moved, sides)
         for it in sides:
             self._log.warning(
@@ -222,7 +222,8 @@ class Mm2Adoption:
                 occurrence=self._ids[it.source],
             )
 
-    def _moved(self, fenced: FencedAttempt, it: ComparedSides, end: int) -> MovedPosition:
+    def _moved(self, fenced: FencedAttempt, it: ComparedSides, shown: AdoptedPartition) -> MovedPosition:
+        end = shown.end
         at_ms = now_ms(it.target, fenced.claims)
         adopted = AdoptedSides(
             source_topic_id=it.source_log.topic_id,
@@ -235,11 +236,14 @@ class Mm2Adoption:
         if found.position is None or found.claim is None:
             raise NotDecided(Objection.OUTDATED, f"{it.source} can't begin at {end}: {found.stopped or found.waits}")
         released = replace(found.position, evidence=replace(found.position.evidence, owner=NOBODY, committed_ms=at_ms))
-        occurrence = self._closed(fenced.plan, it, end, adopted, at_ms)
+        occurrence = self._closed(fenced.plan, it, shown, adopted, at_ms)
         return MovedPosition(it.target, released, (found.claim.encode(), occurrence.encode()))
 
-    def _closed(self, plan: LanePlan, it: ComparedSides, end: int, adopted: AdoptedSides, at_ms: int) -> Occurrence:
+    def _closed(
+        self, plan: LanePlan, it: ComparedSides, shown: AdoptedPartition, adopted: AdoptedSides, at_ms: int
+    ) -> Occurrence:
         """The record of it, in the form of an incident that was decided about: `status` and reconcile read it there."""
+        end = shown.end
         decision = OperatorDecision(
             occurrence=self._ids[it.source],
             command=Command.ADOPT,
@@ -257,7 +261,7 @@ class Mm2Adoption:
             target=it.target,
             source=it.source,
             name=ADOPT_MM2,
-            detail=f"MirrorMaker 2 had copied all before source offset {end}",
+            detail="" if shown.seam is None else shown.seam.said,
             offset=-1,
             end=end,
             found_by=plan.owner,

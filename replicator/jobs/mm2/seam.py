@@ -25,6 +25,10 @@ EQUAL_MAX = 1_000
 """Places at which one record may stand."""
 
 
+NAMED_MAX = 20
+"""Ranges that are named."""
+
+
 class ReadRecord(NamedTuple):
     """An offset, and the digest of the committed record that stands there."""
 
@@ -50,6 +54,15 @@ class Seam:
     end: int
     compared: int
     doubled: tuple[Span, ...]
+
+    @property
+    def said(self) -> str:
+        """What stands more than once, for people; empty if nothing does."""
+        if not self.doubled:
+            return ""
+        named = ", ".join(f"{first} to {end - 1}" for first, end in self.doubled[:NAMED_MAX])
+        more = f" and {len(self.doubled) - NAMED_MAX} more ranges" if len(self.doubled) > NAMED_MAX else ""
+        return f"of the last {self.compared} records it had copied source offsets {named}{more} more than once"
 
 
 class NoSeam(ValueError):

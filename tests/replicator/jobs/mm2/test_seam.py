@@ -51,6 +51,16 @@ def test_nothing_is_decided_where_the_records_do_not_tell(source: str, target: s
         find_seam(log(source), log(target))
 
 
+def test_what_was_copied_twice_is_named_up_to_a_number_of_ranges() -> None:
+    assert find_seam(log("abc"), log("abc")).said == ""
+    assert (
+        "of the last 5 records it had copied source offsets 2 to 2 more than once"
+        in find_seam(log("abcdef"), log("abcdc")).said
+    )
+    many = find_seam(log("abcd"), log("abcd" + "ab" * 22))
+    assert many.said.endswith("0 to 1 and 2 more ranges more than once")
+
+
 def test_records_that_can_not_be_read_equal_none() -> None:
     with pytest.raises(NoSeam, match="the last one"):
         find_seam([ReadRecord(0, b"")], [ReadRecord(0, b"")])
