@@ -30,9 +30,10 @@ def page() -> str:
 
 def licence(said: metadata.PackageMetadata) -> str:
     """Return the licence: as SPDX expression, as a word, or by the classifiers. Raises ValueError without any."""
-    expression, word = said.get("License-Expression"), (said.get("License") or "").strip()
+    (expression, *_), (word, *_) = (said.get_all(key) or [""] for key in ("License-Expression", "License"))
     if expression:
-        return expression
+        return str(expression)
+    word = str(word).strip()
     if word and "\n" not in word and len(word) <= SHORT_CHARACTERS_MAX and "://" not in word:
         return word
     found = [it.rpartition(" :: ")[2] for it in said.get_all("Classifier") or () if it.startswith(LICENCE)]
