@@ -15,7 +15,7 @@ from cli.commands.status import iso
 from cli.options import config_option, json_option, log_to_stderr, one, print_json
 
 if TYPE_CHECKING:
-    from replicator.jobs.mm2.adoption import AdoptionPlan
+    from replicator.jobs.mm2.adoption import AdoptionPlan, Mm2Adoption
     from replicator.jobs.mm2.sides import AdoptedPartition
     from replicator.planes.contract import WholeRecord
 
@@ -114,7 +114,6 @@ def adopt_mm2(
 
     from replicator import config, failpoints, logs
     from replicator.jobs.mm2.adoption import AdoptionRequest, Mm2Adoption
-    from replicator.model.errors import UnknownOutcome
     from replicator.model.printable import printable
 
     if as_json and meant is None and not dry_run:
@@ -147,10 +146,7 @@ def adopt_mm2(
         if meant is None and not confirmed(flow.name):
             click.echo("not confirmed: nothing was written", err=True)
             return REFUSED
-        try:
-            generation = adoption.apply(plan)
-        except UnknownOutcome as error:
-            raise UnknownOutcome(f"{error}. Whether it was done isn't known: position show says it") from error
+        generation = _applied(adoption, plan)
     if as_json:
         print_json(_as_json(flow.name, plan, generation))
     elif generation is None:
@@ -158,6 +154,15 @@ def adopt_mm2(
     else:
         click.echo(f"adopted, under generation {generation}; start the flow")
     return 0
+
+
+def _applied(adoption: Mm2Adoption, plan: AdoptionPlan) -> int:
+    from replicator.model.errors import UnknownOutcome
+
+    try:
+        return adoption.apply(plan)
+    except UnknownOutcome as error:
+        raise UnknownOutcome(f"{error}. Whether it was done isn't known: position show says it") from error
 
 
 def _show(plan: AdoptionPlan, start: str) -> None:

@@ -29,7 +29,7 @@ NAMED_MAX = 20
 """Ranges that are named."""
 
 
-class ReadRecord(NamedTuple):
+class RecordDigest(NamedTuple):
     """An offset, and the digest of the committed record that stands there."""
 
     offset: int
@@ -74,7 +74,7 @@ class NoSeam(ValueError):
         super().__init__(why)
 
 
-def find_seam(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Seam:
+def find_seam(source: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> Seam:
     """Find where the copy of `source` in `target` ends. Both ascend; `target` isn't empty, and has the partition's last
     committed record as its last.
 
@@ -87,7 +87,7 @@ def find_seam(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Sea
     runs: list[CopiedRange] = []
     lowest = highest = 0
     for found in _runs_backwards(source, target, places):
-        if isinstance(found, ReadRecord):
+        if isinstance(found, RecordDigest):
             _refuse_foreign(target, found, places)
             break
         run, ends = found
@@ -103,8 +103,8 @@ def find_seam(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Sea
 
 
 def _runs_backwards(
-    source: Sequence[ReadRecord], target: Sequence[ReadRecord], places: Mapping[bytes, list[int]]
-) -> Iterator[tuple[CopiedRange, set[int]] | ReadRecord]:
+    source: Sequence[RecordDigest], target: Sequence[RecordDigest], places: Mapping[bytes, list[int]]
+) -> Iterator[tuple[CopiedRange, set[int]] | RecordDigest]:
     """Yield the runs from the last one on, each with the source offsets behind which it may end; or the record that the
     source doesn't have, and then no more."""
     at = len(target) - 1
@@ -130,14 +130,14 @@ def _runs_backwards(
         at -= longest
 
 
-def _equal_backwards(source: Sequence[ReadRecord], end: int, target: Sequence[ReadRecord], at: int) -> int:
+def _equal_backwards(source: Sequence[RecordDigest], end: int, target: Sequence[RecordDigest], at: int) -> int:
     length = 0
     while length <= end and length <= at and source[end - length].digest == target[at - length].digest:
         length += 1
     return length
 
 
-def _refuse_foreign(target: Sequence[ReadRecord], foreign: ReadRecord, places: Mapping[bytes, list[int]]) -> None:
+def _refuse_foreign(target: Sequence[RecordDigest], foreign: RecordDigest, places: Mapping[bytes, list[int]]) -> None:
     """Raise NoSeam unless all before it may be gone from the source, too."""
     what = f"the source has no record like that at target offset {foreign.offset}"
     if foreign is target[-1]:

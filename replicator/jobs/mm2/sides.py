@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from replicator.config import Flow
-from replicator.jobs.mm2.seam import NoSeam, ReadRecord, Seam, find_seam
+from replicator.jobs.mm2.seam import NoSeam, RecordDigest, Seam, find_seam
 from replicator.jobs.position_change import ComparedSides
 from replicator.lane.ports import ClusterQuestions
 from replicator.model.errors import ReplicatorError
@@ -97,7 +97,7 @@ class SidesReader:
             )
         return found
 
-    def _compared(self, sides: ComparedSides, copies: list[ReadRecord], last: int | None) -> AdoptedPartition | None:
+    def _compared(self, sides: ComparedSides, copies: list[RecordDigest], last: int | None) -> AdoptedPartition | None:
         at, log = sides.source, sides.source_log
         source = self._window(sides, copies, last)
         try:
@@ -127,7 +127,7 @@ class SidesReader:
             )
         return AdoptedPartition(sides=sides, end=last + 1, last=last, seam=None)
 
-    def _tail(self, at: Partition, log: LogEnds) -> list[ReadRecord]:
+    def _tail(self, at: Partition, log: LogEnds) -> list[RecordDigest]:
         """The last committed records."""
         offsets = 2 * self._compare
         while True:
@@ -137,14 +137,14 @@ class SidesReader:
                 return found[-self._compare :]
             offsets *= 8
 
-    def _window(self, sides: ComparedSides, copies: list[ReadRecord], last: int | None) -> list[ReadRecord]:
+    def _window(self, sides: ComparedSides, copies: list[RecordDigest], last: int | None) -> list[RecordDigest]:
         """The source's records from about the first of `copies` on, to well behind the last one that is among them."""
         at, log = sides.source, sides.source_log
         first = self._from_time(sides, copies[0].offset)
         if last is not None:
             first = min(first, last)
         reached = max(log.start, first - 2 * self._compare)
-        wanted, found = {copy.digest for copy in copies}, list[ReadRecord]()
+        wanted, found = {copy.digest for copy in copies}, list[RecordDigest]()
         recognized: int | None = None
         while reached < log.stable and (recognized is None or reached < recognized + BEHIND_OFFSETS):
             if len(found) > SOURCE_RECORDS_MAX:
@@ -166,10 +166,10 @@ class SidesReader:
             raise found
         return sides.source_log.stable if found < 0 else found
 
-    def _read(self, reader: LogReader, at: Partition, span: Span) -> Iterator[ReadRecord]:
+    def _read(self, reader: LogReader, at: Partition, span: Span) -> Iterator[RecordDigest]:
         for some in reader.identities(at, [span]):
             for record in some:
-                yield ReadRecord(record.offset, record.digest)
+                yield RecordDigest(record.offset, record.digest)
 
 
 @contextmanager

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicator.jobs.mm2.seam import NoSeam, ReadRecord, find_seam
+from replicator.jobs.mm2.seam import NoSeam, RecordDigest, find_seam
 
 
-def log(contents: str, first: int = 0, step: int = 1) -> list[ReadRecord]:
+def log(contents: str, first: int = 0, step: int = 1) -> list[RecordDigest]:
     """A record for each letter, from an offset on."""
-    return [ReadRecord(first + step * number, letter.encode()) for number, letter in enumerate(contents)]
+    return [RecordDigest(first + step * number, letter.encode()) for number, letter in enumerate(contents)]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_was_copied_twice_is_named_up_to_a_number_of_ranges() -> None:
 
 def test_records_that_can_not_be_read_equal_none() -> None:
     with pytest.raises(NoSeam, match="the last one"):
-        find_seam([ReadRecord(0, b"")], [ReadRecord(0, b"")])
+        find_seam([RecordDigest(0, b"")], [RecordDigest(0, b"")])
 
 
 def test_offsets_may_have_gaps_on_both_sides() -> None:
@@ -90,8 +90,8 @@ def test_whatever_a_replicator_has_copied_again_nothing_is_lost_or_copied_a_thir
             target.append(number)
             if number + 1 > reached:
                 reached, furthest_at = number + 1, len(target)
-    source = [ReadRecord(number * 2, b"%d" % number) for number in range(records)]
-    copied = [ReadRecord(at, b"%d" % number) for at, number in enumerate(target)]
+    source = [RecordDigest(number * 2, b"%d" % number) for number in range(records)]
+    copied = [RecordDigest(at, b"%d" % number) for at, number in enumerate(target)]
     looked_at = copied[-max(seen, len(copied) - furthest_at + 1) :]
     found = find_seam(source, looked_at)
     assert found.end == 2 * reached - 1, "one past the offset of the furthest one"
