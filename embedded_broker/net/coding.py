@@ -40,6 +40,8 @@ class Coding:
         """
         self._items_at_once_max = items_at_once_max
         self._thread = OneByOne(workers, THREAD)
+        self.gives_back = True
+        """Whether the system gets back what large work has left of memory. Simulated brokers do nothing else."""
         self._same: dict[Same, list[bytes]] = {}
         """Encoded without their headers."""
 
@@ -70,7 +72,7 @@ class Coding:
         await self._thread.run(give_back)
 
     async def _beside(self, work: Callable[[], T]) -> T:
-        return await self._thread.run(partial(_large, work))
+        return await self._thread.run(partial(_large, work) if self.gives_back else work)
 
     def stop(self) -> None:
         """End the thread."""

@@ -72,6 +72,7 @@ class Fiber:
         self._runner: _Runner | None = None
         self._timer: TimerHandle | None = None
         self._pause_s: float | None = None
+        self._may_go_on: Callable[[], bool] | None = None
         self._is_killed = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -87,6 +88,10 @@ class Fiber:
             return
         if self._timer is not None:
             self._timer.cancel()
+        if self._may_go_on is not None and not self._may_go_on():
+            assert self._pause_s is not None
+            self._timer = self._later(self._pause_s, self.resume)
+            return
         if self._runner is None:
             self._runner = self._fibers.take()
             self._runner.work = self._run
@@ -100,7 +105,7 @@ class Fiber:
     def _proceed(self) -> bool:
         """Whether it has ended."""
         assert self._runner is not None
-        self._pause_s = None
+        self._pause_s = self._may_go_on = None
         before, self._fibers.current = self._fibers.current, self
         self._runner.resume()
         self._fibers.current = before
@@ -110,11 +115,11 @@ class Fiber:
         self._runner = None
         return True
 
-    def pause(self, seconds: float) -> None:
-        """Called in its thread. Raises Ended."""
+    def pause(self, seconds: float, may_go_on: Callable[[], bool] | None = None) -> None:
+        """Called in its thread. `may_go_on`: if it isn't true then, it pauses as long again. Raises Ended."""
         assert self._runner is not None, "a call that may not pause does"
         if not self._is_killed:
-            self._pause_s = seconds
+            self._pause_s, self._may_go_on = seconds, may_go_on
             self._runner.give_back()
         if self._is_killed:
             raise Ended
@@ -178,8 +183,11 @@ class Mutex(contextlib.AbstractContextManager[None]):
                 assert self._holder is not None, "the event loop waits for itself"
                 self._holder.resume()
             else:
-                self._fibers.current.pause(self.RETRY_S)
+                self._fibers.current.pause(self.RETRY_S, self._is_free)
         self._is_held, self._holder = True, self._fibers.current
+
+    def _is_free(self) -> bool:
+        return not self._is_held
 
     def __exit__(self, *error: object) -> None:
         self._is_held, self._holder = False, None

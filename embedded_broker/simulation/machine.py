@@ -108,6 +108,7 @@ class Machine:
     async def _run(self) -> None:
         broker = Broker(self._config, self.disk, self._loop, self._new_uuid, SimulatedThreads)
         self.broker = broker
+        broker.coding.gives_back = False
         await broker.start()
         self._server = _Server(broker, self)
         await self._server.start()

@@ -16,7 +16,8 @@ from embedded_broker.wire import schema
 from embedded_broker.wire.framing import Framer
 
 FRAME_BYTES_MAX = 1 << 26
-CORRELATION_BYTES = 4
+CORRELATION_AT, CORRELATION_BYTES = 4, 4
+"""In the header of a request, behind the API's key and version."""
 PORT = 9092
 
 
@@ -33,20 +34,22 @@ def _codec(name: str, version: int) -> tuple[Callable[[int, Mapping[str, Any]], 
     write_header = entity_writer(header_type)
     read_header, read = entity_reader(response.__header_schema__), entity_reader(response)
 
+    head = io.BytesIO()
+    key = request.__api_key__
+    write_header(
+        head,
+        header_type(request_api_key=key, request_api_version=version, correlation_id=0, client_id="simulated"),
+    )
+    before, after = head.getvalue()[:CORRELATION_AT], head.getvalue()[CORRELATION_AT + CORRELATION_BYTES :]
+
     def encode(correlation_id: int, fields: Mapping[str, Any]) -> bytes:
         out = io.BytesIO()
-        write_header(
-            out,
-            header_type(
-                request_api_key=request.__api_key__,
-                request_api_version=version,
-                correlation_id=correlation_id,
-                client_id="simulated",
-            ),
-        )
         write(out, build(fields))
-        frame = out.getvalue()
-        return len(frame).to_bytes(4, "big") + frame
+        body = out.getvalue()
+        size = len(before) + CORRELATION_BYTES + len(after) + len(body)
+        return b"".join(
+            (size.to_bytes(4, "big"), before, correlation_id.to_bytes(CORRELATION_BYTES, "big"), after, body)
+        )
 
     def decode(frame: bytes) -> Any:
         at = read_header(frame, 0)[1]
