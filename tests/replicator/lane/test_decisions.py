@@ -177,7 +177,11 @@ def test_retried_in_vain_it_is_another_one_and_the_decision_is_used_up() -> None
 def test_what_a_retry_has_not_mended_is_logged_again_behind_the_decision() -> None:
     world = losing()
     world.idle_s_max = 5.0
-    world.actions[world.calls + 60] = lambda: world.resolve(Command.RETRY, A)
+
+    def retry() -> None:
+        world.resolve(Command.RETRY, A)
+
+    world.actions[world.calls + 60] = retry
     began = len(world.events)
     world.run("another")
     told = [event["event"] for event in world.events[began:] if event["event"] in ("incident", "decided")]
