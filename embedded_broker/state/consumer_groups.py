@@ -279,7 +279,7 @@ class ConsumerGroup:
         else:
             member = self._check_static(self.members.static(request.instance_id), request)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
-                epochs = {each: member.assignment_epochs[each] for each in member.assigned}
+                epochs = {each: member.assignment_epochs[each] for each in sorted(member.assigned)}
                 away = replace(member, epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING, assignment_epochs=epochs)
                 self._put(Current(away.member_id, away))
                 return ConsumerAnswer(member_id=away.member_id, member_epoch=LEAVE_STATIC_EPOCH)

@@ -51,7 +51,7 @@ def reconcile(
         situation = Situation.NOTHING
     state, moves_on = MEMBER_STEPS[situation]
     assigned, revoking = (kept | free, NOTHING) if moves_on else (kept, revoking)
-    epochs = {each: member.assignment_epochs[each] for each in (assigned | revoking) - free}
+    epochs = {each: member.assignment_epochs[each] for each in sorted((assigned | revoking) - free)}
     return replace(
         member,
         epoch=target_epoch if moves_on else member.epoch,
@@ -59,7 +59,7 @@ def reconcile(
         state=state,
         assigned=assigned,
         revoking=revoking,
-        assignment_epochs=epochs | dict.fromkeys(assigned & free, target_epoch),
+        assignment_epochs=epochs | dict.fromkeys(sorted(assigned & free), target_epoch),
     )
 
 
