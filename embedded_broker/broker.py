@@ -33,6 +33,7 @@ from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.runtime.workers import Threads, Workers
 from embedded_broker.security.compose import Security
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
+from embedded_broker.state.producer_quota import ProducerQuota
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import DiskSpace
 from embedded_broker.storage.failures import is_disk_failure
@@ -122,6 +123,7 @@ class Broker:
             self.clock.now_ms,
             self.new_uuid,
             self.thresholds,
+            ProducerQuota(self.config.producers_max),
         )
         self.dynamic_configs = DynamicConfigs(self.config, self.metadata, self.topics.set_defaults)
         self.dynamic_configs.load()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from embedded_broker.api.ports import Client
-from embedded_broker.coordinators.owners import Owner
+from embedded_broker.state.owners import Owner
 
 
 def owner_of(client: Client) -> Owner:

@@ -11,10 +11,12 @@ names topics by id.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.produce.append_validation import Verify, append
@@ -65,6 +67,7 @@ class _Appends:
         self._broker, self._request, self._version = broker, request, version
         self._share, self._now_ms = conn.share(), broker.clock.now_ms()
         self._verify: Verify | None = None
+        self._owner = partial(owner_of, conn)
         self.dirty: list[Partition] = []
 
     async def all(self) -> list[dict[str, Any]]:
@@ -125,7 +128,7 @@ class _Appends:
             batch = await self._broker.batch_checks.check(header, records, config, self._now_ms, self._share)
             if partition.closed or partition.config is not config:  # while others had their turn
                 return _refusal(number, ErrorCode.not_leader_or_follower, "the topic has changed meanwhile")
-            appended = append(partition, batch, self._now_ms, self._verify)
+            appended = append(partition, batch, self._now_ms, self._verify, self._owner)
         except BatchRejected as refused:
             return _rejected(number, refused)
         except OSError as error:

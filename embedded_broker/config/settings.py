@@ -97,6 +97,11 @@ class BrokerConfig:
     retention_check_interval_ms: int = 10_000
     transaction_timeout_ms_max: int = 900_000
     producer_id_expiration_ms: int = 86_400_000
+    producers_max: int = 100_000
+    """What partitions remember of producers, some 400 bytes each: one that has written to two counts twice. Those of
+    one address are three quarters of it at most, of one connection a quarter; from three quarters of such a part on
+    the longest idle ones go sooner, after an hour, and then ten minutes. Batches of more are refused:
+    THROTTLING_QUOTA_EXCEEDED."""
     transactional_id_expiration_ms: int = 604_800_000
     offsets_retention_ms: int = 604_800_000
     offset_metadata_bytes_max: int = 4_096

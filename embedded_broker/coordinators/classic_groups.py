@@ -15,7 +15,6 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.group_memory import MEMBER_BYTES_MAX, GroupMemory, Place
 from embedded_broker.coordinators.group_registry import GroupRegistry
-from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig
 from embedded_broker.state import group_log
 from embedded_broker.state.group_members import member_bytes
@@ -34,6 +33,7 @@ from embedded_broker.state.group_types import (
     TimerEvent,
 )
 from embedded_broker.state.groups import Group
+from embedded_broker.state.owners import SOMEBODY, Owner
 
 
 class ClassicGroups:

@@ -13,7 +13,6 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.group_memory import GroupMemory, Place
 from embedded_broker.coordinators.group_registry import GroupRegistry, is_empty
-from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import CoordinatorHost, Topics
 from embedded_broker.state import consumer_log, subscriptions
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
@@ -27,6 +26,7 @@ from embedded_broker.state.consumer_types import (
     TopicInfo,
     Unwatch,
 )
+from embedded_broker.state.owners import SOMEBODY, Owner
 
 
 class TopicCatalog:

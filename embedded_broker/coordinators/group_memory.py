@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from embedded_broker.coordinators.owners import Owner
+from embedded_broker.state.owners import Owner
 
 MEMBER_BYTES_MAX = 1024 * 1024
 """Kafka takes a group whose record fits into a batch of __consumer_offsets: 1 MiB for all members together."""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import TypeVar
 
-from embedded_broker.coordinators.owners import SOMEBODY, Owner
+from embedded_broker.state.owners import SOMEBODY, Owner
 
 Key = TypeVar("Key", bound=Hashable)
 

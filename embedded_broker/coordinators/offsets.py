@@ -18,12 +18,12 @@ from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.compaction import LiveRecords
 from embedded_broker.coordinators.group_registry import AnyGroup
 from embedded_broker.coordinators.memory_quota import MemoryQuota
-from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig, Partition
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import offsets
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets, group_bytes
+from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.producers import RefuseBatch
 from embedded_broker.state.transactions import TopicPartition
 from kafka_records.batch import TRANSACTIONAL, read_header

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from embedded_broker.coordinators.memory_quota import MemoryQuota
-from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.state import transactions
+from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.transactions import Transaction
 
 ID_BYTES, PARTITION_BYTES = 1_200, 150

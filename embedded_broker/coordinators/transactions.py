@@ -34,12 +34,12 @@ from embedded_broker.coordinators.compaction import Compactor, LiveRecords
 from embedded_broker.coordinators.deadlines import Deadlines
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.memory_quota import MemoryQuota
-from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import CoordinatorHost, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
 from embedded_broker.coordinators.transaction_entry import PARTITION_BYTES, TransactionEntry, size_of
 from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state import transaction_log, transactions
+from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
 from embedded_broker.state.transactions import Answer, Decision, RefuseRequest, TopicPartition, Transaction
 from embedded_broker.storage.disk_space import NoSpace, suppress_disk_full

@@ -21,6 +21,7 @@ from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.metadata.topic_names import INTERNAL, metric_name
+from embedded_broker.state.producer_quota import ProducerQuota
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, SyncFailed
@@ -73,8 +74,9 @@ class Topics:
         now_ms: Callable[[], int],
         new_uuid: Callable[[], uuid.UUID],
         thresholds: Thresholds,
+        producers: ProducerQuota,
     ) -> None:
-        self._thresholds = thresholds
+        self._thresholds, self._producers = thresholds, producers
         self._now_ms, self._disk_space, self._new_uuid = now_ms, disk_space, new_uuid
         self._partitions_max = partitions_max
         self._fs, self._directory = fs, directory
@@ -185,6 +187,7 @@ class Topics:
             now_ms=self._now_ms(),
             on_batch=on_batch,
             thresholds=self._thresholds,
+            quota=self._producers,
         )
         partition.configure(config)
         return partition

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.produce.batch_checks import BatchRejected
+from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.producers import Duplicate, RefuseBatch
 from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.checked_batch import CheckedBatch
@@ -28,7 +29,9 @@ class Appended:
     append_time_ms: int
 
 
-def append(partition: Partition, batch: CheckedBatch, now_ms: int, verify: Verify | None) -> Appended:
+def append(
+    partition: Partition, batch: CheckedBatch, now_ms: int, verify: Verify | None, owner: Callable[[], Owner]
+) -> Appended:
     """Append a client's batch, if its producer may, not durably yet. A duplicate is answered with its first offset.
 
     Args:
@@ -36,6 +39,7 @@ def append(partition: Partition, batch: CheckedBatch, now_ms: int, verify: Verif
         batch: what `BatchChecks` has checked for the partition's topic.
         now_ms: wall time.
         verify: of the request; None if it has no transactional id.
+        owner: whom the batch's producer counts for, if the partition doesn't know it.
 
     Raises BatchRejected with nothing appended, or OSError.
     """
@@ -51,7 +55,13 @@ def append(partition: Partition, batch: CheckedBatch, now_ms: int, verify: Verif
     append_time_ms = now_ms if config.log_append_time else None
     if header.is_log_append_time:
         batch = batch.with_create_time()
-    base_offset = partition.append_checked(batch, append_time_ms=append_time_ms, now_ms=now_ms)
+    brought_by = SOMEBODY
+    if header.producer_id >= 0 and not partition.producers.knows(header.producer_id):
+        brought_by = owner()
+        if not partition.producers.has_room(brought_by):
+            detail = f"producer {header.producer_id}: partitions know as many as they may from this client, or in all"
+            raise BatchRejected(ErrorCode.throttling_quota_exceeded, detail)
+    base_offset = partition.append_checked(batch, append_time_ms=append_time_ms, now_ms=now_ms, owner=brought_by)
     return Appended(base_offset, now_ms if config.log_append_time else -1)
 
 

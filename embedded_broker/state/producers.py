@@ -7,19 +7,18 @@ log, batches that retention has removed included: a snapshot and the batch heade
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.state.owners import SOMEBODY, Owner
+from embedded_broker.state.producer_entry import SEQUENCE_MAX, ProducerEntry
+from embedded_broker.state.producer_quota import ProducerQuota
+
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-NO_SEQUENCE = -1
-SEQUENCE_MAX = 2**31 - 1
-# A producer may have this many requests in flight; a duplicate older than the window is out of order.
-BATCHES_REMEMBERED = 5
 # There is one coordinator, which never moves; DescribeProducers shows this once a producer has had a marker.
 COORDINATOR_EPOCH = 0
 
@@ -70,47 +69,6 @@ ACCEPT = Accept()
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
-    first_sequence: int
-    last_sequence: int
-    base_offset: int
-    timestamp_ms: int
-
-
-@dataclass(slots=True)
-class ProducerEntry:
-    """One producer's standing in one partition. Batches are of the current epoch only, oldest first."""
-
-    producer_id: int
-    epoch: int
-    last_timestamp_ms: int
-    coordinator_epoch: int = -1
-    first_offset_open: int | None = None
-    last_end: tuple[int, bool] | None = None
-    """Where the marker stands that ended its last transaction here, and whether it committed."""
-    batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record appended in this epoch, or -1."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_data_offset(self) -> int | None:
-        """Offset of the last record appended in this epoch."""
-        if not self.batches:
-            return None
-        last = self.batches[-1]
-        return last.base_offset + (last.last_sequence - last.first_sequence) % (SEQUENCE_MAX + 1)
-
-    def enter_epoch(self, epoch: int) -> None:
-        """Forget the batches of another epoch: their sequences mean nothing in this one."""
-        if epoch != self.epoch:
-            self.batches.clear()
-            self.epoch = epoch
-
-
-@dataclass(frozen=True, slots=True)
 class AbortedTransaction:
     """An entry of the aborted index; `stable_offset` is the last stable offset once its marker was written."""
 
@@ -123,7 +81,9 @@ class AbortedTransaction:
 class PartitionProducers:
     """Decides over batches of producers with an id, and knows which offsets are undecided or aborted."""
 
-    def __init__(self) -> None:
+    def __init__(self, quota: ProducerQuota | None = None) -> None:
+        """`quota`: of the broker; None: without a bound."""
+        self._quota = quota or ProducerQuota()
         self._entries: dict[int, ProducerEntry] = {}
         # Invariant: keys are the ids of exactly the entries whose first_offset_open is set.
         self._open: dict[int, int] = {}
@@ -193,7 +153,13 @@ class PartitionProducers:
         """Whether the producer has written here, and not expired since."""
         return producer_id in self._entries
 
-    def apply(self, header: Header, commit: bool | None = None, now_ms: int | None = None) -> None:
+    def has_room(self, owner: Owner) -> bool:
+        """Whether a client may append a batch of a producer that isn't known here."""
+        return self._quota.fits(owner)
+
+    def apply(
+        self, header: Header, commit: bool | None = None, now_ms: int | None = None, owner: Owner = SOMEBODY
+    ) -> None:
         """Take note of a batch that has been appended, or that is found in the log at recovery.
 
         Args:
@@ -201,14 +167,17 @@ class PartitionProducers:
             commit: what a control batch decides; None for a data batch.
             now_ms: when it was appended, or found at recovery; None takes the records' own time. Expiry counts from
                 here, because producers that copy old records would otherwise expire at once.
+            owner: whom the producer counts for if it is new here.
         """
         if header.producer_id < 0:
             return
         seen_ms = header.max_timestamp if now_ms is None else now_ms
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            entry = ProducerEntry(header.producer_id, header.producer_epoch, seen_ms)
-            self._entries[header.producer_id] = entry
+            if commit is not None and self._quota.is_full:
+                return  # a marker without data: the coordinator knows the epoch, too
+            entry = ProducerEntry(header.producer_id, header.producer_epoch, seen_ms, owner=owner)
+            self._add(entry)
         entry.enter_epoch(header.producer_epoch)
         entry.last_timestamp_ms = seen_ms
         if commit is not None:
@@ -216,8 +185,8 @@ class PartitionProducers:
             self._end(entry, header.base_offset, commit)
             return
         if header.base_sequence >= 0:
-            entry.batches.append(
-                _Batch(header.base_sequence, header.last_sequence, header.base_offset, header.max_timestamp)
+            entry.window = entry.window.followed_by(
+                header.base_sequence, header.last_sequence, header.base_offset, header.max_timestamp
             )
         if header.is_transactional and entry.first_offset_open is None:
             entry.first_offset_open = header.base_offset
@@ -267,19 +236,39 @@ class PartitionProducers:
         The last one of each producer doesn't count: compaction leaves it in the log, and a scan finds it there.
         """
         return any(
-            start <= batch.base_offset < end for entry in self._entries.values() for batch in list(entry.batches)[:-1]
+            start <= batch.base_offset < end
+            for entry in self._entries.values()
+            for batch in entry.window.batches()[:-1]
         )
 
     def expire(self, now_ms: int, idle_ms_max: int) -> int:
-        """Forget producers idle for `idle_ms_max`; those with an open transaction stay. Returns how many went."""
+        """Forget producers idle for `idle_ms_max`, or for less when there are too many; those with an open transaction
+        stay. Returns how many went."""
+        idle_ms = {
+            owner: self._quota.idle_ms_max(owner, idle_ms_max)
+            for owner in dict.fromkeys(entry.owner for entry in self._entries.values())
+        }
         gone = [
-            entry.producer_id
+            entry
             for entry in self._entries.values()
-            if entry.first_offset_open is None and now_ms - entry.last_timestamp_ms >= idle_ms_max
+            if entry.first_offset_open is None and now_ms - entry.last_timestamp_ms >= idle_ms[entry.owner]
         ]
-        for producer_id in gone:
-            del self._entries[producer_id]
+        for entry in gone:
+            del self._entries[entry.producer_id]
+            self._quota.remove(entry.owner)
         return len(gone)
+
+    def release(self) -> None:
+        """The partition is closed: its producers count for nobody any more."""
+        for entry in self._entries.values():
+            self._quota.remove(entry.owner)
+        self._quota = ProducerQuota()
+
+    def _add(self, entry: ProducerEntry) -> None:
+        if (before := self._entries.pop(entry.producer_id, None)) is not None:
+            self._quota.remove(before.owner)
+        self._entries[entry.producer_id] = entry
+        self._quota.add(entry.owner)
 
     def drop_before(self, log_start: int) -> None:
         """Forget aborted transactions that lie wholly below the log start."""
@@ -299,18 +288,19 @@ class PartitionProducers:
         self._aborted = [each for each in self._aborted if each.marker_offset not in marker_offsets]
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it as plain JSON, for `restore`. Transactions whose marker is in the log count as ended."""
+        """All of it as JSON, for `restore`, but for the windows, of which `plain` makes JSON: that takes longest, and
+        need not be done on the event loop. Transactions whose marker is in the log count as ended."""
         return {
             "producers": [
-                [
+                (
                     entry.producer_id,
                     entry.epoch,
                     entry.last_timestamp_ms,
                     entry.coordinator_epoch,
                     entry.first_offset_open,
-                    [[b.first_sequence, b.last_sequence, b.base_offset, b.timestamp_ms] for b in entry.batches],
-                    None if entry.last_end is None else list(entry.last_end),
-                ]
+                    entry.window,
+                    entry.last_end,
+                )
                 for entry in self._entries.values()
             ],
             "aborted": [[a.producer_id, a.first_offset, a.marker_offset, a.stable_offset] for a in self._aborted],
@@ -321,8 +311,9 @@ class PartitionProducers:
         for producer_id, epoch, seen_ms, coordinator_epoch, first_offset_open, batches, last_end in state["producers"]:
             entry = ProducerEntry(producer_id, epoch, seen_ms, coordinator_epoch, first_offset_open)
             entry.last_end = None if last_end is None else (last_end[0], last_end[1])
-            entry.batches.extend(_Batch(*numbers) for numbers in batches)
-            self._entries[producer_id] = entry
+            for numbers in batches:
+                entry.window = entry.window.followed_by(*numbers)
+            self._add(entry)
             if entry.first_offset_open is not None:
                 self._open[entry.producer_id] = entry.first_offset_open
         self._aborted.extend(AbortedTransaction(*numbers) for numbers in state["aborted"])
@@ -330,7 +321,7 @@ class PartitionProducers:
     def _find_duplicate(self, entry: ProducerEntry, header: Header) -> Duplicate | None:
         if header.producer_epoch != entry.epoch:
             return None
-        for batch in entry.batches:
+        for batch in entry.window.batches():
             if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                 return Duplicate(batch.base_offset, batch.timestamp_ms)
         return None

@@ -203,8 +203,16 @@ class FlushScheduler:
     async def _write_checkpoint(self) -> None:
         """Write one partition's checkpoint if it is due. Hold `_writing`: no files may be removed meanwhile."""
         partition = self._checkpoints.due()
-        if partition is None:
-            return
+        if partition is not None:
+            await self._store(partition)
+
+    async def checkpoint(self, partition: Partition) -> None:
+        """Write a partition's checkpoint, whatever it saves: what has been forgotten stays so. Raises OSError."""
+        async with self._writing:
+            if not partition.closed and partition.stopped is None:
+                await self._store(partition)
+
+    async def _store(self, partition: Partition) -> None:
         log, captured = partition.log, partition.capture()
         written = (await self._writer.all([lambda: log.store_checkpoint(captured)]))[0]
         with suppress_disk_full():

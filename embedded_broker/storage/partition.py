@@ -18,6 +18,8 @@ from typing import Protocol, TypeVar
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.config.thresholds import DEFAULTS, Thresholds
+from embedded_broker.state.owners import SOMEBODY, Owner
+from embedded_broker.state.producer_quota import ProducerQuota
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.storage.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.storage.log.backlog import Backlog
@@ -50,14 +52,22 @@ class Waiter(Protocol):
 class Partition:
     """One partition of a topic. Called on the event loop only."""
 
-    def __init__(self, topic: str, index: int, leader_epoch: int, disk_space: DiskSpace | None, internal: bool) -> None:
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        leader_epoch: int,
+        disk_space: DiskSpace | None,
+        internal: bool,
+        quota: ProducerQuota | None = None,
+    ) -> None:
         self.topic, self.index, self.leader_epoch = topic, index, leader_epoch
         self._disk_space = disk_space
         self.internal = internal
         """Whether only the broker writes here."""
         self.config = LogConfig()
         """See `configure`."""
-        self.producers = PartitionProducers()
+        self.producers = PartitionProducers(quota)
         self.high_watermark = 0
         self.closed = False
         self.stopped: str | None = None
@@ -82,6 +92,7 @@ class Partition:
         now_ms: int | None = None,
         on_batch: OnBatch | None = None,
         thresholds: Thresholds = DEFAULTS,
+        quota: ProducerQuota | None = None,
     ) -> Partition:
         """Recover from `directory`. Raises CorruptLog or OSError.
 
@@ -98,8 +109,9 @@ class Partition:
             on_batch: is shown every batch in order, from the log start on. So the whole log is read, whatever a
                 checkpoint says.
             thresholds: of its log.
+            quota: which its producers count in.
         """
-        partition = cls(topic, index, leader_epoch, disk_space, internal)
+        partition = cls(topic, index, leader_epoch, disk_space, internal, quota)
         log_start = 0 if on_batch is None else read_log_start(fs, directory)
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
@@ -217,6 +229,7 @@ class Partition:
         append_time_ms: int | None = None,
         now_ms: int | None = None,
         own: bool | None = None,
+        owner: Owner = SOMEBODY,
     ) -> int:
         """Give a batch its offsets, append it and take in what it says of its producer. Not durable yet.
 
@@ -226,6 +239,7 @@ class Partition:
             now_ms: from where the expiry of its producer counts.
             own: whether it is a write of the broker's own, for which there is the reserve; None: it is, if only the
                 broker writes here, or it is a marker.
+            owner: whom its producer counts for, if it is new here.
 
         Returns: the base offset. Raises NoSpace, PartitionStopped or another OSError, nothing changed then.
         """
@@ -242,7 +256,8 @@ class Partition:
             raise PartitionStopped(errno.EIO, str(error)) from error
         self._note_epoch(header)
         if header.producer_id >= 0:
-            self.producers.apply(header, marker_commits(stamped.data) if header.is_control else None, now_ms)
+            commit = marker_commits(stamped.data) if header.is_control else None
+            self.producers.apply(header, commit, now_ms, owner)
         return header.base_offset
 
     def _write(self, write: Callable[[], None], own: bool = True) -> None:
@@ -356,10 +371,12 @@ class Partition:
             with suppress_disk_full():
                 self.log.write_checkpoint(self.capture())
         self.log.close()
+        self.producers.release()
         self._wake()
 
     def destroy(self) -> None:
         """Remove the files; readers find the partition gone. Hold `FlushScheduler.exclusive`."""
         self.closed = True
         self.log.destroy()
+        self.producers.release()
         self._wake()

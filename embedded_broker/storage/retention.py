@@ -18,6 +18,8 @@ from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.segment import CorruptLog
 from embedded_broker.storage.partition import Partition
 
+FORGOTTEN_MIN = 100
+"""Of a partition's producers at once: then its log isn't to bring them back at the next start."""
 LOOK_STEPS = 20
 """What it takes to see that nothing of a partition has expired."""
 
@@ -84,7 +86,11 @@ class Retention:
         if partition.closed:
             return
         now_ms = self._clock.now_ms()
-        partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        if partition.producers.expire(now_ms, self._config.producer_id_expiration_ms) >= FORGOTTEN_MIN:
+            with suppress_disk_full():  # a start would find them again
+                await self._flush_scheduler.checkpoint(partition)
+        if partition.closed:
+            return
         if partition.stopped is not None or partition.internal or not partition.config.deletes:
             return
         try:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from tests.embedded_broker.served import Client
+from tests.embedded_broker.served import Client, batch, produce
 
 SESSION_MS = 1_800_000
 AT_ONCE = 50
@@ -69,4 +69,20 @@ async def commit_offsets(port: int) -> None:
         await send_all(client, "offset_commit", 8, commits)
 
 
-CASES: tuple[Callable[[int], Awaitable[None]], ...] = (join_groups, consumer_members, transactional_ids, commit_offsets)
+async def producer_ids(port: int) -> None:
+    """Every producer is known to each of 500 partitions that it has written to."""
+    anonymous = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    for _ in range(4):
+        client = await connect(port)
+        made = [(await client.call("init_producer_id", 4, **anonymous)).producer_id for _ in range(200)]
+        batches = [batch(b"", producer_id=each, producer_epoch=0, base_sequence=0) for each in made]
+        await send_all(client, "produce", 9, [produce("t", *(each,) * 500) for each in batches])
+
+
+CASES: tuple[Callable[[int], Awaitable[None]], ...] = (
+    join_groups,
+    consumer_members,
+    transactional_ids,
+    commit_offsets,
+    producer_ids,
+)

@@ -13,13 +13,15 @@ from typing import Any
 
 from crc32c import crc32c
 
+from embedded_broker.state.producer_entry import plain
+
 VERSION = 2
 State = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`state` is what the batches below `offset` have led to, as plain JSON."""
+    """`state` is what the batches below `offset` have led to, as JSON."""
 
     offset: int
     state: State
@@ -28,7 +30,7 @@ class Checkpoint:
 def encode(checkpoint: Checkpoint) -> bytes:
     """One line: the CRC-32C of the JSON that follows it."""
     body = {"version": VERSION, "offset": checkpoint.offset, "state": checkpoint.state}
-    text = json.dumps(body, separators=(",", ":")).encode()
+    text = json.dumps(body, separators=(",", ":"), default=plain).encode()
     return b"%08x %b\n" % (crc32c(text), text)
 
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Committer, PartitionCommit
-from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import GroupConfig
 from embedded_broker.simulation.loop import SimulatedLoop
 from embedded_broker.state.group_types import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from embedded_broker.state.owners import SOMEBODY, Owner
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Committer
-from embedded_broker.coordinators.owners import Owner
 from embedded_broker.coordinators.ports import GroupConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state.group_types import GroupState, JoinAnswer
+from embedded_broker.state.owners import Owner
 from tests.embedded_broker.coordinators.members import (
     commit,
     fetched,

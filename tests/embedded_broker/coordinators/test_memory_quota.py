@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.memory_quota import MemoryQuota
-from embedded_broker.coordinators.owners import SOMEBODY, Owner
+from embedded_broker.state.owners import SOMEBODY, Owner
 from tests.embedded_broker.served import Client, Served, serving
 
 MIB = 1024 * 1024

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.state.producers import ACCEPT, SEQUENCE_MAX, Duplicate, PartitionProducers, RefuseBatch
+from embedded_broker.state.producer_entry import SEQUENCE_MAX
+from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, RefuseBatch
 
 PID = 7
 

@@ -1,4 +1,4 @@
-"""Whom the coordinators count memory for that outlives a connection: see `memory_quota` and `group_memory`."""
+"""Whom memory counts for that outlives a connection: see `producer_quota`, and the coordinators' `memory_quota`."""
 
 from __future__ import annotations
 
