@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode as E
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.kafka_tools import KafkaTools
 from replicator.config import Cluster, Properties
 from replicator.groups.decision import OffsetToCommit
 from replicator.model.partition import Partition
@@ -108,3 +109,31 @@ def test_offsets_of_many_groups_come_with_one_question(
             assert found[group] == (E.none, {at: (E.none, (number, f"m{number}", -1))})
         nothing = {at: (E.none, (-1, "", -1))} if wanted else {}
         assert found[groups[-1]] == (E.none, nothing)
+
+
+@pytest.fixture
+def tools(target: BrokerHandle) -> Iterator[KafkaTools]:
+    started = KafkaTools(target.bootstrap)
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True, scope="session")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_javas_consumer_goes_on_only_without_the_leader_epoch_of_another_cluster(
+    connection: Connection, at: Partition, tools: KafkaTools, unique: Callable[[str], str], protocol: str
+) -> None:
+    """The source's is usually higher: one for each restart of a broker there."""
+    value = OffsetToCommit(3, "")
+    read = {}
+    for name, each in (("without", value), ("with", value._replace(leader_epoch=50))):
+        group = unique(name)
+        assert commit(connection, group, at, each) == E.none
+        said = tools.run(
+            "kafka-console-consumer.sh", "--topic", at.topic, "--group", group, "--max-messages", "7",
+            "--timeout-ms", "10000", "--consumer-property", f"group.protocol={protocol}",
+        )  # fmt: skip
+        read[name] = [line for line in said.splitlines() if line.isdigit()]
+    assert read == {"without": [str(number) for number in range(3, 10)], "with": []}
