@@ -275,7 +275,8 @@ FIELDS = {
     "generation": "Number of the generation.",
     "kept": "How many positions the lane keeps alive without copying: of topics that have gone or are not selected.",
     "kind": (
-        "The class of the error. Of `generation_opened`: what runs the generation (live, rounds, backfill or repair)."
+        "The class of the error. Of `generation_opened`: what runs the generation, if it is a job (rounds, backfill or "
+        "repair)."
     ),
     "lane": "Number of the lane within its generation.",
     "lag_records": "How many offsets the flow is behind the ends of its source; null where that isn't known.",

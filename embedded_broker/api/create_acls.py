@@ -3,7 +3,7 @@
 Behaviour: each ACL is durable, and in effect, before the response; creating an existing ACL is no error. Without an
 authorizer: SECURITY_DISABLED. On a full disk: KAFKA_STORAGE_ERROR for those that could not be created. Checks and
 messages as in AclApis and AclControlManager.
-Version notes: all versions are alike.
+Version notes: v2 is flexible (KIP-482), v3 adds the resource type USER (KIP-373).
 """
 
 from __future__ import annotations

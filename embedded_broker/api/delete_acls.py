@@ -3,7 +3,7 @@
 Behaviour: the ACLs that match each filter are durably deleted before the response, which lists them; on a full disk all
 of them or none. Without an
 authorizer: SECURITY_DISABLED.
-Version notes: all versions are alike.
+Version notes: v2 is flexible (KIP-482), v3 adds the resource type USER (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteGroups (42).
 
 Behaviour: deletes groups without members, with their offsets.
-Version notes: all versions are alike.
+Version notes: v2 is flexible (KIP-482).
 """
 
 from __future__ import annotations

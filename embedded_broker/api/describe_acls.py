@@ -1,7 +1,7 @@
 """DescribeAcls (29).
 
 Behaviour: the ACLs that match a filter, by resource. Without an authorizer: SECURITY_DISABLED.
-Version notes: all versions are alike.
+Version notes: v2 is flexible (KIP-482), v3 adds the resource type USER (KIP-373).
 """
 
 from __future__ import annotations

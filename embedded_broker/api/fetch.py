@@ -5,7 +5,7 @@ counted, and read once. A request without partitions is answered at once (`Repli
 client ends with one. Whole batches only, at least one (KIP-74): the first batch of the first partition with data is
 returned whatever its size. read_committed readers get data below the last stable offset and its aborted transactions.
 This handler checks the right to read by itself, because a session keeps partitions that the client may not read: the
-client doesn't name them again when it may.
+client does not name them again when it gets the right later.
 Version notes: v7 adds sessions (KIP-227; `fetch_sessions`); v10 zstd, which earlier versions get, too; v11 a rack,
 which is ignored; v12 the last fetched epoch, which only followers use; v13+ name topics by id; v15+ add tagged fields
 only.

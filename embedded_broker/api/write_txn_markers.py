@@ -3,8 +3,8 @@
 Behaviour: for operators who abort a hanging transaction (`kafka-transactions.sh abort`); this broker's coordinator
 writes its markers directly. A partition that doesn't exist is answered UNKNOWN_TOPIC_OR_PARTITION, an outdated epoch
 INVALID_PRODUCER_EPOCH.
-Version notes: v2 names the transaction version; from 2 on a marker must have a later epoch than the transaction it
-ends.
+Version notes: v2 names the transaction version (KIP-1228); with transaction version 2 a marker must have a later
+epoch than the records of the transaction that it ends (KIP-890).
 """
 
 from __future__ import annotations

@@ -51,14 +51,11 @@ Classes = dict[str, dict[str, str]]
 """API → versions, as "3-12" → error codes that stand anywhere in the answer, or CLOSED."""
 _TOLD = "the mechanisms that there are, and then the connection is closed, also when a login is renewed"
 _TWICE = "a user who is to be altered twice is refused before anybody is looked for"
-_KINDS = "there are no quotas, of whatever kind"
 DIFFERENT: dict[str, str] = {
     "alice sasl_handshake": _TOLD,
     "admin sasl_handshake": _TOLD,
     "anybody alter_user_scram_credentials": _TWICE,
     "admin alter_user_scram_credentials": _TWICE,
-    "anybody describe_client_quotas": _KINDS,
-    "admin describe_client_quotas": _KINDS,
 }
 """What the embedded broker answers instead, on purpose."""
 
