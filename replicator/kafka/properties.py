@@ -231,6 +231,27 @@ def scanning_reader(cluster: Cluster, flow: Flow) -> Properties:
     }
 
 
+def group_member(flow: Flow, client_id: str) -> Properties:
+    """Configure a worker's membership in the group that shares out the lanes. Protocol and assignor are fixed here:
+    all workers of a flow must have the same, and KIP-848's times are not the client's to set."""
+    return {
+        **_base(flow.target, flow, "worker"),
+        "client.id": client_id,
+        "group.id": names.workers_group(flow.name),
+        "group.protocol": "classic",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "heartbeat.interval.ms": 500,
+        "session.timeout.ms": 10_000,
+        "max.poll.interval.ms": 30_000,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "allow.auto.create.topics": False,
+        "auto.offset.reset": "error",
+        "topic.metadata.refresh.interval.ms": 10_000,  # a lanes topic that somebody grows is seen
+        **SILENT,
+    }
+
+
 def control_producer(flow: Flow) -> Properties:
     """Configure the writer of the control topic, under its own transactional id."""
     return lane_producer(flow, names.control_id(flow.name))

@@ -77,6 +77,17 @@ def position_group(flow: str) -> str:
     return f"eos-replicate.{flow}"
 
 
+def workers_group(flow: str) -> str:
+    """The group whose members are the flow's workers; no position stands in it."""
+    return f"{position_group(flow)}.workers"
+
+
+def lanes_topic(flow: str, lanes: int) -> str:
+    """Topic that the workers' group shares out: empty, one partition per lane. Another number of lanes has a topic of
+    its own, because partitions never become fewer."""
+    return f"{state_prefix(flow)}lanes.{lanes}"
+
+
 def lane_id(flow: str, generation: int, lane: int) -> str:
     """Transactional id of a lane."""
     return f"{transactional_prefix(flow)}{generation}.{lane}"
