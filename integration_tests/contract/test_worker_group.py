@@ -131,6 +131,7 @@ def test_a_member_that_stood_still_proves_nothing(join: Join, start: Start) -> N
         assert time.monotonic() < deadline
 
 
+@pytest.mark.tier("default")
 def test_a_refused_proof_proves_nothing(join: Join, target: BrokerHandle, flow: str) -> None:
     """Also while the member has its id and its lanes: what counts is the coordinator's answer."""
     member = join()
