@@ -257,8 +257,8 @@ def _show_details(console: Console, incident: str, rows: list[PartitionStatus]) 
         why = f"{incident}{id_}: {row.detail}" if incident else f"waits: {row.detail}"
         console.print(f"  {escape(f'{where} {why}')}", soft_wrap=True)
     if incident:
-        (id_,) = {row.occurrence for row in rows} if len(rows) == 1 else {""}
-        console.print(f"    {escape(advice_for(incident, id_ or 'ID'))}", soft_wrap=True)
+        only = rows[0].occurrence if len(rows) == 1 else ""
+        console.print(f"    {escape(advice_for(incident, only or 'ID'))}", soft_wrap=True)
 
 
 def _table(*, heading: bool = False) -> Table:

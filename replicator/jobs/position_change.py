@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -32,9 +32,11 @@ from replicator.jobs.clients import JobClients
 from replicator.kafka import properties
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.producer import TransactionalProducer
+from replicator.kafka.topic_questions import raised
 from replicator.lane.plan import LanePlan
+from replicator.lane.start_decision import Facts, decide
 from replicator.model import checkpoint, names
-from replicator.model.checkpoint import Position
+from replicator.model.checkpoint import NOBODY, Position
 from replicator.model.errors import (
     Abortable,
     Fenced,
@@ -45,10 +47,13 @@ from replicator.model.errors import (
     Unreachable,
 )
 from replicator.model.names import process_name
+from replicator.model.origins import NONE
 from replicator.model.partition import LogEnds, Partition
-from replicator.state.claims import Claims
+from replicator.model.route import Route
+from replicator.state.claims import Claim, Claims
 from replicator.state.decisions import NotDecided, Objection
 from replicator.state.generation import Generation, Kind, LaneAssignment, check_generation
+from replicator.state.occurrences import Occurrence
 
 ONE_LANE = LaneAssignment(1)
 PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
@@ -112,9 +117,7 @@ class FencedAttempt:
                 (here[it.source.topic], it.source_log.topic_id),
                 (there[it.target.topic], it.target_log.topic_id),
             ):
-                if isinstance(found, ReplicatorError):
-                    raise found
-                if found != was:
+                if raised(found) != was:
                     raise NotDecided(Objection.OUTDATED, f"{it.source}: a topic's id was {was}, is {found}")
 
 
@@ -223,6 +226,29 @@ class PositionChange:
 
     def _client_error(self, text: str) -> None:
         self._log.info("client", detail=text)
+
+
+def begun_anew(
+    plan: LanePlan, sides: ComparedSides, claim: Claim | None, end: int, occurrence: Occurrence
+) -> MovedPosition:
+    """Make the position of a partition that goes on at source offset `end`, without an owner, with its claim and the
+    occurrence whose decision says what of the target is adopted. Pure.
+
+    Raises NotDecided where a lane couldn't begin there.
+    """
+    assert occurrence.closing is not None
+    assert occurrence.closing.decision is not None
+    log, to, at_ms = sides.source_log, sides.target_log, occurrence.at_ms
+    route = Route(
+        sides.source, sides.target, log.topic_id, to.topic_id, origins=NONE if claim is None else claim.origins
+    )
+    facts = Facts(None, claim, log, to, end, plan.generation, occurrence.closing.decision.adopted)
+    found = decide(plan, route, facts, at_ms)
+    if found.position is None or found.claim is None:
+        why = found.stopped or found.waits
+        raise NotDecided(Objection.OUTDATED, f"{sides.source} can't begin at {end}: {why}")
+    released = replace(found.position, evidence=replace(found.position.evidence, owner=NOBODY, committed_ms=at_ms))
+    return MovedPosition(sides.target, released, (found.claim.encode(), occurrence.encode()))
 
 
 def now_ms(target: Partition, claims: Claims) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from replicator.config import Delivery, Flow
 from replicator.config.routing import selects, target_topic
 from replicator.kafka.offset_reader import OffsetReader
+from replicator.kafka.topic_questions import raised
 from replicator.lane.ports import ClusterQuestions
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.commands import Command
@@ -143,7 +144,7 @@ def judge(
     Raises NotDecided where the position can't be set there; what a cluster has answered in place of a fact.
     """
     at, position = wanted.source, _own_position(wanted.source, facts)
-    source, target = _known(facts.source_log), _known(facts.target_log)
+    source, target = raised(facts.source_log), raised(facts.target_log)
     wrong = compare(position, source_cluster, at.topic, source, target, newest)
     if wrong is not None and wrong[0] not in ANSWERED:
         raise _stopped(at, *wrong)
@@ -186,12 +187,6 @@ def _own_position(at: Partition, facts: PositionFacts) -> Position:
 
 
 _ADOPT = "Run the flow, and decide about the incident that stops it: incident resolve ID --adopt"
-
-
-def _known(log: LogEnds | ReplicatorError) -> LogEnds:
-    if isinstance(log, ReplicatorError):
-        raise log
-    return log
 
 
 def _stopped(at: Partition, name: str, detail: str) -> NotDecided:

@@ -17,7 +17,14 @@ from replicator.config import Config, Delivery, Flow
 from replicator.failpoints import Failpoint, nothing
 from replicator.jobs.clients import JobClients
 from replicator.jobs.job_generation import check_free_now
-from replicator.jobs.position_change import ComparedSides, FencedAttempt, MovedPosition, PositionChange, now_ms
+from replicator.jobs.position_change import (
+    ComparedSides,
+    FencedAttempt,
+    MovedPosition,
+    PositionChange,
+    begun_anew,
+    now_ms,
+)
 from replicator.jobs.position_plan import (
     PlannedPosition,
     PositionFacts,
@@ -27,12 +34,9 @@ from replicator.jobs.position_plan import (
 )
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.lane.plan import LanePlan
-from replicator.lane.start_decision import Facts, decide
 from replicator.model.checkpoint import NOBODY, Position, without_map
 from replicator.model.commands import Command
-from replicator.model.origins import NONE
 from replicator.model.partition import Partition
-from replicator.model.route import Route
 from replicator.state.claims import Claims
 from replicator.state.decisions import WHY_CHARACTERS_MAX, AdoptedSides, NotDecided, Objection, OperatorDecision
 from replicator.state.exported_positions import WantedPosition
@@ -118,8 +122,7 @@ class PositionSet:
             raise NotDecided(Objection.OUTDATED, f"{at}: {why}")
         check_grown(shown, now, clients.plane.target_logs)
         moved = [made for it in now.values() if (made := self._moved(fenced.plan, it, claims)) is not None]
-        sides = [ComparedSides(it.source, it.target, it.source_log, it.target_log) for it in now.values()]
-        fenced.commit(moved, sides)
+        fenced.commit(moved, [_sides(it) for it in now.values()])
         for at, it in now.items():
             if it.command is None:
                 continue
@@ -142,19 +145,7 @@ class PositionSet:
         occurrence = self._closed(plan, it, at_ms)
         if it.command is Command.SKIP:
             return MovedPosition(it.target, _forward(self._flow, it, plan.generation, at_ms), (occurrence.encode(),))
-        assert occurrence.closing is not None
-        assert occurrence.closing.decision is not None
-        log, to = it.source_log, it.target_log
-        origins = NONE if it.claim is None else it.claim.origins
-        route = Route(it.source, it.target, log.topic_id, to.topic_id, origins=origins)
-        sides = occurrence.closing.decision.adopted
-        facts = Facts(None, it.claim, log, to, it.after, plan.generation, sides)
-        found = decide(plan, route, facts, at_ms)
-        if found.position is None or found.claim is None:
-            why = found.stopped or found.waits
-            raise NotDecided(Objection.OUTDATED, f"{it.source} can't begin at {it.after}: {why}")
-        released = replace(found.position, evidence=replace(found.position.evidence, owner=NOBODY, committed_ms=at_ms))
-        return MovedPosition(it.target, released, (found.claim.encode(), occurrence.encode()))
+        return begun_anew(plan, _sides(it), it.claim, it.after, occurrence)
 
     def _closed(self, plan: LanePlan, it: PlannedPosition, at_ms: int) -> Occurrence:
         """The record of it, in the form of an incident that was decided about: `status` and reconcile read it there."""
@@ -194,6 +185,10 @@ class PositionSet:
             topic_id=it.source_log.topic_id,
             closing=Closing(effect=effect, by=plan.owner, at_ms=at_ms, moved=moved, decision=decision),
         )
+
+
+def _sides(it: PlannedPosition) -> ComparedSides:
+    return ComparedSides(it.source, it.target, it.source_log, it.target_log)
 
 
 def _forward(flow: Flow, it: PlannedPosition, generation: int, now_ms: int) -> Position:

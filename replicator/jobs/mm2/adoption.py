@@ -15,7 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
@@ -24,18 +24,22 @@ from replicator.failpoints import Failpoint, nothing
 from replicator.jobs.clients import JobClients
 from replicator.jobs.job_generation import check_free_now
 from replicator.jobs.mm2.connect_offsets import CONNECTOR, ConnectOffsets, is_own_topic, read_offsets
-from replicator.jobs.mm2.sides import AdoptedPartition, reading_sides
+from replicator.jobs.mm2.sides import AdoptedPartition, SidesReader
 from replicator.jobs.partition_state import existing_targets
-from replicator.jobs.position_change import ComparedSides, FencedAttempt, MovedPosition, PositionChange, now_ms
+from replicator.jobs.position_change import (
+    ComparedSides,
+    FencedAttempt,
+    MovedPosition,
+    PositionChange,
+    begun_anew,
+    now_ms,
+)
 from replicator.kafka.offset_reader import OffsetReader
-from replicator.kafka.topic_questions import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.lane.plan import LanePlan
-from replicator.lane.start_decision import Facts, decide
-from replicator.model.checkpoint import NOBODY
 from replicator.model.commands import Command
-from replicator.model.errors import ConfigError, ReplicatorError
-from replicator.model.partition import LogEnds, Partition
-from replicator.model.route import Route
+from replicator.model.errors import ConfigError
+from replicator.model.partition import Partition
 from replicator.state.claims import Claims
 from replicator.state.decisions import WHY_CHARACTERS_MAX, AdoptedSides, NotDecided, Objection, OperatorDecision
 from replicator.state.generation import Generation, Kind
@@ -162,21 +166,19 @@ class Mm2Adoption:
         stored = reader.positions(list(pairs.values()))
         begun = []
         for at, to in sorted(pairs.items()):
-            if isinstance(found := stored[to], ReplicatorError):
-                raise found
-            if found is not None or to in claims.claims:
+            if raised(stored[to]) is not None or to in claims.claims:
                 begun.append(at)
         if begun:
             raise NotDecided(Objection.HAS_POSITION, f"flow {self._flow.name} has begun to copy {_named(begun)}")
         here, there = clients.source.log_ends(pairs), clients.plane.target_logs.log_ends(list(pairs.values()))
-        return [ComparedSides(at, to, _known(here[at]), _known(there[to])) for at, to in sorted(pairs.items())]
+        return [ComparedSides(at, to, raised(here[at]), raised(there[to])) for at, to in sorted(pairs.items())]
 
     def _compared(
         self, clients: JobClients, sides: Sequence[ComparedSides], offsets: ConnectOffsets
     ) -> tuple[dict[Partition, AdoptedPartition], list[Partition]]:
         found, empty, refused = dict[Partition, AdoptedPartition](), list[Partition](), list[NotDecided]()
         request = self._request
-        with reading_sides(self._flow, clients.source, request.compare, trust=request.trust) as reader:
+        with closing(SidesReader(self._flow, clients.source, request.compare, trust=request.trust)) as reader:
             for it in sides:
                 try:
                     adopted = reader.adopted(it, offsets.last.get(it.source))
@@ -223,21 +225,14 @@ class Mm2Adoption:
             )
 
     def _moved(self, fenced: FencedAttempt, it: ComparedSides, shown: AdoptedPartition) -> MovedPosition:
-        end = shown.end
         at_ms = now_ms(it.target, fenced.claims)
         adopted = AdoptedSides(
             source_topic_id=it.source_log.topic_id,
             target_topic_id=it.target_log.topic_id,
             target_end=it.target_log.end,
         )
-        route = Route(it.source, it.target, it.source_log.topic_id, it.target_log.topic_id)
-        facts = Facts(None, None, it.source_log, it.target_log, end, fenced.plan.generation, adopted)
-        found = decide(fenced.plan, route, facts, at_ms)
-        if found.position is None or found.claim is None:
-            raise NotDecided(Objection.OUTDATED, f"{it.source} can't begin at {end}: {found.stopped or found.waits}")
-        released = replace(found.position, evidence=replace(found.position.evidence, owner=NOBODY, committed_ms=at_ms))
         occurrence = self._closed(fenced.plan, it, shown, adopted, at_ms)
-        return MovedPosition(it.target, released, (found.claim.encode(), occurrence.encode()))
+        return begun_anew(fenced.plan, it, None, shown.end, occurrence)
 
     def _closed(
         self, plan: LanePlan, it: ComparedSides, shown: AdoptedPartition, adopted: AdoptedSides, at_ms: int
@@ -282,12 +277,6 @@ def _changed(was: ComparedSides, now: ComparedSides) -> str | None:
         (f"the end of {now.target}", was.target_log.end, now.target_log.end),
     )
     return next((f"{what} was {before}, is {after}" for what, before, after in facts if before != after), None)
-
-
-def _known(log: LogEnds | ReplicatorError) -> LogEnds:
-    if isinstance(log, ReplicatorError):
-        raise log
-    return log
 
 
 def _named(partitions: Sequence[Partition]) -> str:

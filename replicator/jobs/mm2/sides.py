@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from replicator.config import Flow
 from replicator.jobs.mm2.seam import NoSeam, RecordDigest, Seam, find_seam
 from replicator.jobs.position_change import ComparedSides
+from replicator.kafka.topic_questions import raised
 from replicator.lane.ports import ClusterQuestions
-from replicator.model.errors import ReplicatorError
 from replicator.model.partition import LogEnds, Partition, Span
 from replicator.planes.contract import WholeRecord
 from replicator.planes.records.record_reader import LogReader
@@ -161,22 +160,13 @@ class SidesReader:
         record = self._target.record(sides.target, copy)
         if record is None or record.timestamp_ms < 0:
             return sides.source_log.start
-        found = self._questions.offsets_at([sides.source], record.timestamp_ms)[sides.source]
-        if isinstance(found, ReplicatorError):
-            raise found
+        found = raised(self._questions.offsets_at([sides.source], record.timestamp_ms)[sides.source])
         return sides.source_log.stable if found < 0 else found
 
     def _read(self, reader: LogReader, at: Partition, span: Span) -> Iterator[RecordDigest]:
         for some in reader.identities(at, [span]):
             for record in some:
                 yield RecordDigest(record.offset, record.digest)
-
-
-@contextmanager
-def reading_sides(flow: Flow, questions: ClusterQuestions, compare: int, *, trust: bool) -> Iterator[SidesReader]:
-    """Yield a reader of both sides, and close it. Arguments as of `SidesReader`."""
-    with closing(SidesReader(flow, questions, compare, trust=trust)) as reader:
-        yield reader
 
 
 def _refused(at: Partition, why: str) -> NotDecided:
