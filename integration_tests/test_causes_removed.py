@@ -181,3 +181,22 @@ def test_configs_of_the_flows_own_topics_are_corrected(make_copying: MakeCopying
     assert asked(two.flow, "incident", "list")[0] == 0
     two.assert_stops(worker, 0)
     assert asked(two.flow, "reconcile", "--local")[0] == 0
+
+
+def test_a_lanes_topic_that_somebody_grew_is_deleted(make_copying: MakeCopying) -> None:
+    """lanes_topic_unfit: a worker that shares its flow refuses to begin, and one that runs ends."""
+    two = TwoTopics(make_copying(partitions=1))
+    worker = two.flow.run("", "--shared")
+    worker.wait_event("lane_started")
+    lanes = internal(two.flow, "lanes.1")
+    clients.grow_topic(two.target, lanes, 2)
+    worker.wait_incident("lanes_topic_unfit")
+    assert worker.wait_exit() == INCIDENT, worker.tail()
+    worker = two.flow.run("", "--shared")
+    worker.wait_incident("lanes_topic_unfit")
+    assert worker.wait_exit() == INCIDENT, worker.tail()
+    clients.delete_topic(two.target, lanes)
+    worker = two.flow.run("", "--shared")
+    two.put(two.first, [b"goes on"])
+    two.wait_copied(two.first, b"goes on")
+    two.assert_stops(worker, 0)

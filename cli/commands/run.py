@@ -22,6 +22,7 @@ Examples:
   eos-replicate run -c flows.yaml
   eos-replicate run -c flows.yaml --flow orders --log-format json
   eos-replicate run -c flows.yaml --watch-config
+  eos-replicate run -c flows.yaml --shared   # on each of several machines
   kill -HUP PID              # reads flows.yaml again
   eos-replicate run -c flows.yaml --flow orders --runner spark \\
       --master spark://host:7077
@@ -41,6 +42,11 @@ Exit codes:
 @config_option
 @flow_option
 @click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that has it.")
+@click.option(
+    "--shared/--standalone",
+    default=False,
+    help="Share each flow's lanes with all processes that run it this way, or run it alone.  [default: standalone]",
+)
 @click.option("--exit-on-incident", is_flag=True, help="End with 4 at the first incident, for supervisors.")
 @click.option("--watch-config", is_flag=True, help="Read the flow file again when it, or a file it names, has changed.")
 @click.option(
@@ -69,6 +75,7 @@ def run(
     path: Path,
     names: tuple[str, ...],
     take_over: bool,
+    shared: bool,
     exit_on_incident: bool,
     watch_config: bool,
     runner: str,
@@ -96,12 +103,8 @@ def run(
 
     if runner == "daemon" and (master is not None or conf):
         raise ConfigError("--master and --conf go with --runner spark")
-    if runner == "spark" and exit_on_incident:
-        raise ConfigError("--exit-on-incident goes with --runner daemon: on Spark an incident ends the run")
-    if runner == "spark" and watch_config:
-        raise ConfigError("--watch-config goes with --runner daemon")
-    if runner == "spark" and len(names) > 1:
-        raise ConfigError("--runner spark runs one flow")
+    if runner == "spark":
+        _check_options(names, shared=shared, exit_on_incident=exit_on_incident, watch_config=watch_config)
     logs.configure(log_format, log_level)
     failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
     before = file_states([path])
@@ -112,7 +115,7 @@ def run(
     flows = chosen(loaded, path, names)
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
-    parts = wiring.parts(failpoint, observation.observe, observation.heartbeats)
+    parts = wiring.parts(failpoint, observation.observe, observation.heartbeats, __version__)
 
     files = [path, *map(Path, loaded.files)]
 
@@ -126,12 +129,27 @@ def run(
         flows,
         parts,
         take_over=take_over,
+        shared=shared,
         exit_on_incident=exit_on_incident,
         reader=ConfigReader(read, (lambda: files) if watch_config else None, (*before, *file_states(files[1:]))),
         reloaded=observation.take,
     )
     with observation.running(daemon.stages) as sum_up:
         sys.exit(daemon.run(sum_up))
+
+
+def _check_options(names: Sequence[str], *, shared: bool, exit_on_incident: bool, watch_config: bool) -> None:
+    """Of --runner spark. Raises ConfigError for one that goes with the daemon."""
+    from replicator.model.errors import ConfigError
+
+    if exit_on_incident:
+        raise ConfigError("--exit-on-incident goes with --runner daemon: on Spark an incident ends the run")
+    if watch_config:
+        raise ConfigError("--watch-config goes with --runner daemon")
+    if len(names) > 1:
+        raise ConfigError("--runner spark runs one flow")
+    if shared:
+        raise ConfigError("--shared goes with --runner daemon: Spark has workers of its own")
 
 
 def _tell_start(flows: Sequence[Flow]) -> None:

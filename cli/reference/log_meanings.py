@@ -38,6 +38,32 @@ EVENTS = {
         "An operator's decision about an incident was acted on. What a command other than retry has left out, source "
         "offsets from `offset` to before `end`, is not copied."
     ),
+    "generation_left_to_another": (
+        "Another worker is changing the generation at the same time. This one waits for what that one opens."
+    ),
+    "generation_over": (
+        "Another generation of the flow follows: the worker stops its lanes, and goes on under that one."
+    ),
+    "group_trouble": (
+        "The client that is a member of the workers' group reports an error. It goes on trying, and so do the lanes."
+    ),
+    "lane_left": (
+        "Another worker runs this lane now, or its transaction timed out. A lane that is still this worker's is "
+        "started again."
+    ),
+    "lanes_assigned": "The workers' group has given this worker these lanes. They are all that it has.",
+    "lanes_followed": (
+        "The open generation has another number of lanes than this worker's flow file. The worker runs that."
+    ),
+    "lanes_opened_early": "No other worker was found alive: the lanes are opened before the group has assigned them.",
+    "lanes_revoked": (
+        "The workers' group gives these lanes to another worker. They are copied here until that one has taken over."
+    ),
+    "members_unknown": "Who else shares the flow could not be asked.",
+    "membership_lost": (
+        "The worker is no member of the workers' group just now. Its lanes are copied until another worker has "
+        "taken over."
+    ),
     "policy_bound_reached": (
         "The flow's policy would leave out more source offsets of a partition within 24 hours than its bound says: the "
         "incident waits for an operator."
@@ -172,6 +198,7 @@ EVENTS = {
         "A step before the lanes start has failed; it is tried again until `limits.connect_timeout_ms`."
     ),
     "spark_started": "Spark runs, with so many tasks at a time.",
+    "standing_by": "A job has the flow. The worker runs nothing until the job has handed the flow over.",
     "start_not_resolved": (
         "The offset at which a partition starts (`start` of the flow) could not be asked for yet; it is tried "
         "again until `limits.connect_timeout_ms`."
@@ -284,7 +311,7 @@ FIELDS = {
         "How long ago the source had, as this process saw it, an end that is not copied yet: of the partition that is "
         "furthest behind; null where that isn't known."
     ),
-    "lanes": "How many lanes the generation has.",
+    "lanes": "How many lanes the generation has; of a worker that shares them: which it has.",
     "left_out": "How many lines of this cause were left out before this one.",
     "master": "Spark's master URL.",
     "ms": "How long the transaction was open, in milliseconds; 0 where it had no record.",
@@ -296,6 +323,7 @@ FIELDS = {
         "First and last source offsets of what was lost: every record that was read between the two, both included."
     ),
     "offset": "The source offset where the flow stands; -1 where none applies.",
+    "own_lanes": "How many lanes the worker's flow file has.",
     "owner": "The process that had the positions: host, process id, and a name of its own.",
     "partition": "Number of the partition; -1 where none applies.",
     "partitions": "How many partitions. Of `lane_started`: those that are copied. Of `took_over`: those it had.",

@@ -47,6 +47,7 @@ class On(StrEnum):
     STATE = "topics with the prefix `__eos.<flow>.`"
     MAP = "topics with the prefix `__eos.<flow>.offsets`"
     POSITIONS = "group `eos-replicate.<flow>`"
+    WORKERS = "group `eos-replicate.<flow>.workers`"
     TRANSACTIONS = "transactional ids with the prefix `eos.<flow>.`"
     HEARTBEATS = "topic `eos-heartbeat.<flow>`"
     HEARTBEATS_COPY = "topic `eos-heartbeat.<flow>.copy`"
@@ -127,6 +128,13 @@ NEEDED = (
         optional=True,
     ),
     Needed(GrantedBy.TARGET, On.POSITIONS, ("Describe", "Read"), "positions"),
+    Needed(
+        GrantedBy.TARGET,
+        On.WORKERS,
+        ("Describe", "Read"),
+        "sharing the flow's lanes among several workers (`run --shared`)",
+        optional=True,
+    ),
     Needed(GrantedBy.TARGET, On.TRANSACTIONS, ("Describe", "Write"), "transactions"),
     Needed(
         GrantedBy.TARGET,
@@ -175,6 +183,8 @@ def _resources(flow: Flow, on: On) -> Iterator[tuple[Resource, str, bool]]:
         yield Resource.TOPIC, names.offsets_topic(flow.name), True
     elif on is On.POSITIONS:
         yield Resource.GROUP, names.position_group(flow.name), False
+    elif on is On.WORKERS:
+        yield Resource.GROUP, names.workers_group(flow.name), False
     elif on is On.TRANSACTIONS:
         yield Resource.TRANSACTIONAL_ID, names.transactional_prefix(flow.name), True
     else:

@@ -31,6 +31,7 @@ from replicator.config import Config, Flow
 from replicator.flow.config_watch import ConfigReader, ReadConfig, UnreadConfig
 from replicator.flow.reload import compare, needs_restart
 from replicator.flow.restarts import BUG, Restarts, Stage, worst
+from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.signals import heard
 from replicator.flow.terminal import has_terminal
 from replicator.flow.worker import FlowWorker, Parts, margin_s
@@ -64,6 +65,7 @@ class _Signalled:
     number: int
 
 
+Worker = FlowWorker | SharedFlow
 _Event = _LanesStarted | _FlowEnded | _Signalled | ReadConfig | UnreadConfig
 
 
@@ -82,6 +84,7 @@ class Daemon:
         *,
         take_over: bool = False,
         exit_on_incident: bool = False,
+        shared: bool = False,
         reader: ConfigReader | None = None,
         reloaded: Callable[[Sequence[Flow]], None] = lambda flows: None,
         leave: Callable[[int], NoReturn] = os._exit,
@@ -91,10 +94,11 @@ class Daemon:
             parts: makes what a flow's worker needs, given its log (see `flow.wiring`).
             take_over: also from a backfill or repair that has a flow.
             exit_on_incident: end all flows, and the process, with the first incident of one of them.
+            shared: share each flow's lanes with the other processes that do so.
             reader: reads the file again, and chooses flows as at the start; None: it stays as it is.
             reloaded: is told which flows there are from now on, before those that are new begin.
         """
-        self._exit_on_incident = exit_on_incident
+        self._exit_on_incident, self._shared = exit_on_incident, shared
         self._config, self._parts, self._take_over, self._leave = config, parts, take_over, leave
         self._flows: Mapping[str, Flow] = {flow.name: flow for flow in flows}  # with the settings that they run with
         self._wanted = self._flows  # as the file has them; one that is being stopped for it differs
@@ -105,7 +109,7 @@ class Daemon:
         self._fault = ""  # of the file, as it was read last
         self._has_terminal = False
         self._signalled_s: float | None = None
-        self._workers: dict[str, FlowWorker] = {}
+        self._workers: dict[str, Worker] = {}
         self._restarts = Restarts({flow.name: flow.limits.discovery_interval_ms / 1000 for flow in flows})
         self._causes: dict[str, str] = {}  # why flows have ended, and don't run again yet
         self._leave_s: float | None = None  # when the process leaves, whatever still runs
@@ -154,11 +158,11 @@ class Daemon:
         how = {"take_over": self._take_over, "exit_on_incident": self._exit_on_incident}
         flow = self._wanted[name]
         self._flows = {**self._flows, name: flow}
-        worker = FlowWorker(flow, self._config, parts, log, **how)
+        worker = (SharedFlow if self._shared else FlowWorker)(flow, self._config, parts, log, **how)
         self._workers[name] = worker
         threading.Thread(target=self._flow, args=(flow, worker, parts, log), name=name, daemon=True).start()
 
-    def _flow(self, flow: Flow, worker: FlowWorker, parts: Parts, log: structlog.stdlib.BoundLogger) -> None:
+    def _flow(self, flow: Flow, worker: Worker, parts: Parts, log: structlog.stdlib.BoundLogger) -> None:
         """The thread of one attempt to run a flow."""
         name, code = flow.name, BUG
         try:

@@ -28,6 +28,11 @@ class FlowCounts:
         """A lane was given other partitions."""
         self._unsettled.add(lane)
 
+    def forget(self, lane: int) -> None:
+        """A lane has ended, and says nothing of its partitions any more."""
+        self._by_lane.pop(lane, None)
+        self._unsettled.discard(lane)
+
     def settle(self) -> None:
         """A discovery interval has passed: what lanes have reported is all they have to report."""
         self._unsettled -= self._by_lane.keys()

@@ -227,6 +227,11 @@ class Setup:
         """Whether running lanes of this generation may go on. Raises TakenOver, Incident (`FlowState.control`)."""
         check_generation(self._plane.state.control(), generation, assignment, running=True)
 
+    def look(self) -> Control:
+        """Read the control topic; `change` begins with what was read. Empty where there is no such topic."""
+        self._control = self._patiently(self._plane.state.control_if_any)
+        return self._control or Control()
+
     def change(self, ask: Callable[[Changer], T]) -> T:
         """What `ask` wants of a changer. Half done or done, the next attempt reads which; a hand-over that was asked to
         stop still has this to do."""

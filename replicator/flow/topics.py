@@ -174,6 +174,10 @@ class ControlPlane:
     def grow(self, totals: Mapping[str, int]) -> dict[str, ReplicatorError | None]:
         """Add partitions to target topics, and wait until the target shows them. See `ClusterAdmin.grow_topics`."""
         answers = self.target.grow_topics(totals)
+        refused = [name for name, answer in answers.items() if isinstance(answer, Incident)]
+        if refused:  # another worker of the flow may have grown them meanwhile
+            found = self.target.topics(refused)
+            answers |= {name: None for name, info in found.items() if info.partitions >= totals[name]}
         self.await_partitions({name: total for name, total in totals.items() if answers[name] is None})
         return answers
 
@@ -200,6 +204,19 @@ class ControlPlane:
         for answer in self.create(internal_topics(self.flow)).values():
             if isinstance(answer, ReplicatorError):
                 raise answer
+
+    def make_lanes_topic(self, lanes: int) -> None:
+        """Make sure of the topic that the flow's workers share out. Raises Incident `lanes_topic_unfit`."""
+        name = names.lanes_topic(self.flow.name, lanes)
+        found = self.target.topics((name,)).get(name)
+        if found is None:
+            answer = self.create([TopicSpec(name, lanes, self.flow.topic_configs.replication_factor, {})])[name]
+            if isinstance(answer, ReplicatorError):
+                raise answer
+            found = self.target.topics((name,))[name]
+        if found.partitions != lanes:
+            why = f"it has {found.partitions} partitions, and the flow {lanes} lanes"
+            raise Incident("lanes_topic_unfit", why, topic=name)
 
     def offsets_topic(self) -> TopicInfo | None:
         """The flow's map topic with configs; None where there is none."""

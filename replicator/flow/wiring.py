@@ -28,13 +28,16 @@ from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
 from replicator.flow.worker import Note, Parts
+from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
+from replicator.kafka.group_consumer import GroupConsumer
 from replicator.kafka.heartbeat_clients import KafkaHeartbeats
 from replicator.kafka.note import write_note
 from replicator.kafka.topic_questions import within
 from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.driver import LaneDriver, Observe, Services, unobserved
+from replicator.lane.permit import FencePermit
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.lane.throttle import FlowThrottle
@@ -55,6 +58,7 @@ FETCHED_BYTES_MAX = 128 * 1024 * 1024
 """Of all lanes of a process, with the engine `batches`; librdkafka's queues are bounded for each lane."""
 JITTER_MIN = 0.5
 NOTE_S_MAX = 5.0
+MEMBERS_MS_MAX = 2_000
 
 
 class KafkaConnections:
@@ -163,9 +167,10 @@ def parts(
     failpoint: Failpoint,
     observe: Observe = unobserved,
     heartbeats: Callable[[Flow], HeartbeatObserver] = lambda _: _unseen,
+    version: str = "",
 ) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
     """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`; `heartbeats` gives what
-    is told of those of a flow."""
+    is told of those of a flow. `version`: of the program, which workers of a flow show each other."""
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
@@ -176,17 +181,28 @@ def parts(
 
         given = replace(services(failpoint, log), cluster_away=lambda: bool(away), observe=observe, throttle=throttle)
 
-        def lane(plan: LanePlan, events: queue.SimpleQueue[Any]) -> LaneDriver:
-            return LaneDriver(plan, LivePolicy(), given, events)
+        def lane(plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> LaneDriver:
+            return LaneDriver(plan, LivePolicy(), given, events, permit)
 
         def watch(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
             watch_clusters(flow, topics_of, away, ended, log, failed)
-            watch_map_index(flow, ended, log, failed)
             watch_settings(flow, partial(topics_of, flow, flow.target, "settings"), throttle(flow), ended, log, failed)
+
+        def duties(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
+            watch_map_index(flow, ended, log, failed)
             clients = partial(KafkaHeartbeats, flow)
             watch_heartbeats(flow, clients, heartbeats(flow), ended, log, failed, RealClock())
 
-        return Parts(plane=ControlPlane, lane=lane, watch=watch, note=write_flow_note)
+        return Parts(
+            plane=ControlPlane,
+            lane=lane,
+            watch=watch,
+            duties=duties,
+            note=write_flow_note,
+            group=GroupConsumer,
+            members=member_clients,
+            version=version,
+        )
 
     return make
 
@@ -194,6 +210,19 @@ def parts(
 def rate_of(flow: Flow) -> RateLimit:
     """The rate that the flow file has."""
     return RateLimit(records_per_s=flow.rate.records_per_s or None, bytes_per_s=flow.rate.bytes_per_s or None)
+
+
+def member_clients(flow: Flow) -> list[str]:
+    """List the client.id of each member of the group that shares the flow's lanes. Raises ReplicatorError."""
+    limits = flow.limits
+    topics = topics_of(flow, flow.target, "members")
+    asked_ms = min(limits.request_timeout_ms, MEMBERS_MS_MAX)
+    admin = ClusterAdmin(flow.target, topics, request_timeout_ms=asked_ms, connect_timeout_ms=asked_ms)
+    try:
+        admin.connect()
+        return [member.client_id for member in admin.members(names.workers_group(flow.name))]
+    finally:
+        admin.close()
 
 
 def write_flow_note(flow: Flow, note: Note) -> None:

@@ -25,7 +25,9 @@ from replicator.flow.listing import Routing
 from replicator.flow.restarts import worst
 from replicator.flow.setup import Setup, occupied
 from replicator.flow.topics import ControlPlane
+from replicator.kafka.group_events import GroupEvent
 from replicator.lane.driver import CountsChanged, LaneEnded
+from replicator.lane.permit import UNASKED, FencePermit
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
 from replicator.model.names import process_name
@@ -65,18 +67,50 @@ class Lane(Protocol):
     def reassign(self, plan: LanePlan) -> None:
         """Other routes: the lane starts over at the fence with them."""
 
+    def forget(self) -> None:
+        """Let nobody see any more what its partitions are doing. Once it has ended."""
+
+
+MakeLane = Callable[[LanePlan, queue.SimpleQueue[Any], FencePermit], Lane]
+"""A lane, which puts its events into the queue, and asks before it initialises its transactional id."""
+Watch = Callable[[Flow, threading.Event, Callable[[BaseException], None]], None]
+"""Starts threads beside the lanes, which end with the event, and tell of a bug."""
+
+
+class Group(Protocol):
+    """What a worker needs of `kafka.group_consumer.GroupConsumer`, see there."""
+
+    def subscribe(self) -> None:
+        """Begin to be a member."""
+
+    def unsubscribe(self) -> None:
+        """Leave the group."""
+
+    def prove(self, lane: int, number: int, metadata: str) -> None:
+        """Begin a proof."""
+
+    def holds(self, lane: int) -> bool:
+        """Whether a lane is in the assignment."""
+
+    def close(self, timeout_s: float) -> bool:
+        """Leave, and end the thread; whether it has ended in time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane, which puts its
-    events into the queue that it is given; what watches the flow's clusters until it has ended, and tells of a bug; and
-    what notes something on the target where `status` reads it, such as how the flow has ended.
+    """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane; what watches
+    the flow's clusters; what one worker of a flow does for all of them; what notes something on the target where
+    `status` reads it, such as how the flow has ended; a membership in the flow's group; and the program's version.
     """
 
     plane: Callable[[Flow], ControlPlane]
-    lane: Callable[[LanePlan, queue.SimpleQueue[Any]], Lane]
-    watch: Callable[[Flow, threading.Event, Callable[[BaseException], None]], None] = lambda flow, ended, failed: None
+    lane: MakeLane
+    watch: Watch = lambda flow, ended, failed: None
+    duties: Watch = lambda flow, ended, failed: None
     note: Callable[[Flow, Note], None] = lambda flow, note: None
+    group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None
+    members: Callable[[Flow], list[str]] = lambda flow: []
+    version: str = ""
 
 
 class FlowWorker:
@@ -134,7 +168,8 @@ class FlowWorker:
             raise
         discovery = Discovery(setup, plane, generation, self._notes, self._events, self._ended, self._log)
         discovery.start()
-        self._parts.watch(self._flow, self._ended, lambda error: self._events.put(DiscoveryEnded(error)))
+        for watch in (self._parts.watch, self._parts.duties):
+            watch(self._flow, self._ended, lambda error: self._events.put(DiscoveryEnded(error)))
         try:
             self._start(generation, routing, setup)
             lanes_started()
@@ -145,7 +180,7 @@ class FlowWorker:
         finally:
             self._ended.set()
         code = self._code()
-        if self._error is not None and worst((_code_of(self._error), code)) == _code_of(self._error):
+        if self._error is not None and worst((code_of(self._error), code)) == code_of(self._error):
             raise self._error
         return code
 
@@ -172,20 +207,8 @@ class FlowWorker:
 
     def _start(self, generation: Generation, routing: Routing, setup: Setup) -> None:
         for lane in range(generation.lanes):
-            plan = LanePlan(
-                flow=self._flow,
-                generation=generation.number,
-                lane=lane,
-                owner=self._owner,
-                source_cluster=setup.source_cluster,
-                target_cluster=setup.target_cluster,
-                routes=(),
-                claim_partitions=generation.lanes,
-                assignment=generation.assignment,
-                writes_map=setup.has_map,
-                map_topic_id=setup.map_topic_id,
-            )
-            self._lanes[lane] = self._parts.lane(with_routes(plan, routing), self._events)
+            plan = lane_plan(self._flow, generation, lane, self._owner, setup)
+            self._lanes[lane] = self._parts.lane(with_routes(plan, routing), self._events, UNASKED)
         self._counts = FlowCounts(lane for lane, made in self._lanes.items() if made.plan.routes)
         for made in list(self._lanes.values()):
             made.start()
@@ -253,7 +276,7 @@ class FlowWorker:
 
     def _fail(self, error: BaseException) -> None:
         """The flow ends by `error`; of several by the worst. Lanes that still run are stopped first."""
-        if self._error is None or worst((_code_of(error), _code_of(self._error))) != _code_of(self._error):
+        if self._error is None or worst((code_of(error), code_of(self._error))) != code_of(self._error):
             self._error = error
         self._stop_lanes()
 
@@ -272,7 +295,25 @@ class FlowWorker:
             lane.join(max(0.0, (self._stop_by or 0.0) - time.monotonic()))
 
 
-def _code_of(error: BaseException) -> int:
+def lane_plan(flow: Flow, generation: Generation, lane: int, owner: str, setup: Setup) -> LanePlan:
+    """Plan a lane, without routes. `owner`: of its positions."""
+    return LanePlan(
+        flow=flow,
+        generation=generation.number,
+        lane=lane,
+        owner=owner,
+        source_cluster=setup.source_cluster,
+        target_cluster=setup.target_cluster,
+        routes=(),
+        claim_partitions=generation.lanes,
+        assignment=generation.assignment,
+        writes_map=setup.has_map,
+        map_topic_id=setup.map_topic_id,
+    )
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code that an error has; 70 for a bug."""
     return error.exit_code if isinstance(error, ReplicatorError) else 70
 
 

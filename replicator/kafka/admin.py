@@ -57,6 +57,14 @@ class TopicSpec:
     configs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a consumer group, as its coordinator knows it; `host` is the address that it connects from."""
+
+    client_id: str
+    host: str
+
+
 class ClusterAdmin:
     """Blocking calls, each bounded by the request timeout. Used from one thread.
 
@@ -250,15 +258,15 @@ class ClusterAdmin:
             return None
         return operations(answer.authorized_operations)
 
-    def members(self, group: str) -> int:
-        """Count the members of a group of any protocol, such as Kafka Connect's; 0 where there is no such group."""
+    def members(self, group: str) -> list[GroupMember]:
+        """List the members of a group of any protocol, such as Kafka Connect's; none where there is no such group."""
         try:
             found = self._client.list_groups(group, self._request_s)
         except KafkaException as error:
             raise failures.classify(
                 error.args[0], self.cluster.name, f"describe group {group!r}", f"Describe on group {group!r}"
             ) from error
-        return sum(len(it.members) for it in found)
+        return [GroupMember(each.client_id or "", each.client_host or "") for it in found for each in it.members]
 
     def offsets(
         self, partitions: Iterable[AddressedPartition], *, end: bool, committed_only: bool = False

@@ -32,6 +32,7 @@ from replicator.lane.owners import check_owners, owner_of, targets_of
 from replicator.lane.pace import Rate
 from replicator.lane.partition import PartitionState, Reason, Wait, reason_of
 from replicator.lane.partitions import PartitionCounts, Partitions
+from replicator.lane.permit import UNASKED, FencePermit
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections, LaneObserver, Unobserved
@@ -143,7 +144,16 @@ class Services:
 class LaneDriver:
     """Runs one lane until it is stopped, its policy is done, or an error must leave."""
 
-    def __init__(self, plan: LanePlan, policy: Policy, services: Services, events: queue.SimpleQueue[Event]) -> None:
+    def __init__(
+        self,
+        plan: LanePlan,
+        policy: Policy,
+        services: Services,
+        events: queue.SimpleQueue[Event],
+        permit: FencePermit = UNASKED,
+    ) -> None:
+        """`permit`: asked before each InitProducerId."""
+        self._permit = permit
         self.plan, self._policy, self._services, self._events = plan, policy, services, events
         self._clock = services.clock
         self._log = services.log.bind(lane=plan.lane, generation=plan.generation)
@@ -186,6 +196,7 @@ class LaneDriver:
         """Ask for a clean stop: the open transaction is finished first."""
         self._stopping.set()
         self._pause.set()
+        self._permit.wake()
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread; return whether it has ended."""
@@ -196,6 +207,11 @@ class LaneDriver:
         """Give the lane new routes: it finishes its transaction and starts over at the fence with them."""
         self.plan = plan
         self._pause.set()
+        self._permit.wake()
+
+    def forget(self) -> None:
+        """Let nobody see any more what its partitions are doing. Called once it has ended."""
+        self._observer.over()
 
     def _changed(self, counts: PartitionCounts) -> None:
         plan = self.plan
@@ -253,7 +269,10 @@ class LaneDriver:
             self._log,
             self._services.jitter,
             self._observer,
+            self._permit.initialised,
         )
+        if not self._permit.ask(self._pause):
+            return None
         self.session = session = ProducerSession(plan, self._policy, to, self._memory, context)
         session.open()
         self._opened, self._opened_s = True, self._clock.now_s()
@@ -284,6 +303,10 @@ class LaneDriver:
     def _failed(self, error: ReplicatorError, to: Connections | None = None) -> None:
         """Do what follows the end of a session. Raises what must leave."""
         step = after(error)
+        if step is Next.EXAMINE and self._permit.shared:
+            self._log.info("fenced", reason=str(error))
+            self._observer.fenced()
+            raise error
         if step is Next.LEAVE or self._gives_up(error):
             raise error
         if step is Next.EXAMINE and to is not None:

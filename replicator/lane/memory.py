@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -48,3 +49,5 @@ class SessionContext:
     log: structlog.stdlib.BoundLogger
     jitter: Jitter
     observer: LaneObserver
+    initialised: Callable[[], None] = lambda: None
+    """Is told when the session has initialised its transactional id."""

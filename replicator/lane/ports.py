@@ -63,6 +63,9 @@ class LaneObserver(Protocol):
     def fenced(self) -> None:
         """The lane's producer was fenced."""
 
+    def over(self) -> None:
+        """The lane has ended, and isn't this process's any more."""
+
 
 class Unobserved:
     """Implements `LaneObserver` for a lane that nobody watches."""
@@ -79,6 +82,9 @@ class Unobserved:
         """See `LaneObserver`."""
 
     def fenced(self) -> None:
+        """See `LaneObserver`."""
+
+    def over(self) -> None:
         """See `LaneObserver`."""
 
 

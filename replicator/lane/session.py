@@ -67,7 +67,7 @@ class ProducerSession:
         self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
         self._memory, self._partitions, self._refusals = memory, memory.partitions, memory.refusals
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
-        self._failpoint, self._observer = context.failpoint, context.observer
+        self._failpoint, self._observer, self._initialised = context.failpoint, context.observer, context.initialised
         self._readiness = TargetReadiness(memory.partitions, to.target, context.clock)
         self._map = MapWriter(plan, to, memory, context)
         self._plane.on_stall(self._stalled)
@@ -90,6 +90,7 @@ class ProducerSession:
         self._memory.size.session_began()
         with self._readiness.fencing(self._plan.routes):
             self._plane.fence()
+        self._initialised()
         self._failpoint("fenced")
         self.positions = positions = self._start.begin()
         self._commit_positions(CommitKind.START)

@@ -94,6 +94,10 @@ class TakenOver(ReplicatorError):
     exit_code = 5
 
 
+class GenerationOver(TakenOver):
+    """The generation under which lanes ran is closed, or about to be."""
+
+
 class Incident(ReplicatorError):
     """Something only a person may decide: going on could lose, double or alter records.
 

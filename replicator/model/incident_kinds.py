@@ -227,6 +227,11 @@ _STATE = {
         "Something else writes there",
         f"Find out who writes to __eos.<flow>.claims and stop it. {_NEW_NAMES}",
     ),
+    "lanes_topic_unfit": IncidentKind(
+        "The topic by which workers share the flow's lanes has another number of partitions than there are lanes",
+        "Partitions were added to it, or it was made by something else. Workers would be given lanes that there aren't",
+        "Stop the flow's workers, delete the topic, and start them again: it is created anew, and nothing stands in it",
+    ),
     "map_topic_unfit": IncidentKind(
         "The flow's map topic has another number of partitions than 16, would lose blocks by retention or compaction, "
         "or doesn't take blocks of 512 KiB",

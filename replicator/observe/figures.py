@@ -99,7 +99,12 @@ class ObservedFlow:
                 self._owner, self._states, self._queues = plan.owner, {}, {}
             self._states[plan.lane], self._queues[plan.lane] = states, queued_bytes
             figures = self._lanes.setdefault(plan.lane, LaneFigures())
-        return ObservedLane(figures, self._partitions, self._lock, self._now_ms)
+        return ObservedLane(figures, self._partitions, self._lock, self._now_ms, lambda: self._over(plan.lane, states))
+
+    def _over(self, lane: int, states: States) -> None:
+        with self._lock:
+            if self._states.get(lane) is states:  # it was not made anew meanwhile
+                del self._states[lane], self._queues[lane]
 
     def figures(self) -> FlowFigures:
         """Copy all of them."""
@@ -135,9 +140,11 @@ class ObservedLane:
         partitions: dict[Partition, PartitionFigures],
         lock: threading.Lock,
         now_ms: Callable[[], int],
+        over: Callable[[], None],
     ) -> None:
         """`partitions`: of the whole flow; `lock` is held while anything of these is written."""
         self._figures, self._partitions, self._lock, self._now_ms = figures, partitions, lock, now_ms
+        self._over = over
 
     def session_began(self, positions: Mapping[Partition, int]) -> None:
         """See `LaneObserver`."""
@@ -174,6 +181,10 @@ class ObservedLane:
         """See `LaneObserver`."""
         with self._lock:
             self._figures.fenced += 1
+
+    def over(self) -> None:
+        """See `LaneObserver`."""
+        self._over()
 
     def _of(self, at: Partition) -> PartitionFigures:
         return self._partitions.setdefault(at, PartitionFigures())

@@ -137,7 +137,7 @@ class Mm2Adoption:
         return read_offsets(records, topic, request.connector, request.alias)
 
     def _check_stopped(self, clients: JobClients) -> None:
-        members = clients.plane.target.members(self._group)
+        members = len(clients.plane.target.members(self._group))
         if members:
             raise NotDecided(
                 Objection.STILL_RUNS,

@@ -66,7 +66,10 @@ def test_names_and_prefixes_of_both_sides() -> None:
         ("__eos.f.", True),
         ("__eos.f.offsets", True),
     }
-    assert named(rights, Resource.GROUP, GrantedBy.TARGET) == {("eos-replicate.f", False)}
+    assert named(rights, Resource.GROUP, GrantedBy.TARGET) == {
+        ("eos-replicate.f", False),
+        ("eos-replicate.f.workers", False),
+    }
     assert named(rights, Resource.TRANSACTIONAL_ID, GrantedBy.TARGET) == {("eos.f.", True)}
 
 

@@ -18,6 +18,7 @@ from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import FlowWorker, Parts, margin_s, with_routes
 from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.lane.partitions import PartitionCounts
+from replicator.lane.permit import FencePermit
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, UnknownOutcome, Unreachable
 from tests.replicator.flow.fakes import FakePlane, config, flow, run_before, topic
@@ -56,6 +57,9 @@ class FakeLane:
         self.plans.append(plan)
         self.reassigned.set()
 
+    def forget(self) -> None:
+        """Nobody watches it."""
+
     def tell(self, *, running: int = 0, waiting: int = 0, stopped: int = 0) -> None:
         self.events.put(CountsChanged(self.plan.lane, PartitionCounts(running, waiting, stopped), self.plan))
 
@@ -85,7 +89,7 @@ class Run:
         self.alive = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def _lane(self, plan: LanePlan, events: queue.SimpleQueue[Any]) -> FakeLane:
+    def _lane(self, plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> FakeLane:
         self.lanes[plan.lane] = FakeLane(plan, events, self.hangs)
         return self.lanes[plan.lane]
 

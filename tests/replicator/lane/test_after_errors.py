@@ -19,6 +19,7 @@ EXPECTED: dict[type[errors.ReplicatorError], Next] = {
     errors.UnknownOutcome: Next.RESTART,
     errors.Fenced: Next.EXAMINE,
     errors.TakenOver: Next.LEAVE,
+    errors.GenerationOver: Next.LEAVE,
     errors.Fatal: Next.LEAVE,
     errors.Unsupported: Next.LEAVE,
 }

@@ -1,0 +1,190 @@
+"""Several processes of one flow share its lanes: they join, leave, die and stand still, and nothing is lost or doubled.
+
+EOS_WORKERS_SEEDS=11,12,13 runs these schedules.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.processes import wait_until
+from integration_tests.harness.replicator import Replicator
+
+LANES, PARTITIONS = 4, 8
+WORKERS_MAX = 3
+FAULTS = 10
+SESSION_S = 10.0
+SEEDS = [int(text) for text in os.environ.get("EOS_WORKERS_SEEDS", "3").split(",")]
+STEPS = ("fenced", "claimed", "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
+TAKEN_OVER = "took_over"
+
+
+class Crew:
+    """The workers of one flow, and what can happen to them."""
+
+    def __init__(self, copying: Copying, target: BrokerHandle, seed: int = 0) -> None:
+        self.copying, self._target, self._random = copying, target, random.Random(seed)
+        self.alive: list[Replicator] = []
+        self.ended: list[Replicator] = []
+        self._told = 0
+
+    def join(self, failpoints: str = "") -> Replicator:
+        """Start a worker."""
+        worker = self.copying.run(failpoints, "--shared")
+        self.alive.append(worker)
+        return worker
+
+    def leave(self, worker: Replicator) -> None:
+        """Stop a worker as a rolling restart does."""
+        assert worker.stop() == 0, worker.tail()
+        self._gone(worker)
+
+    def kill(self, worker: Replicator) -> None:
+        """SIGKILL."""
+        worker.kill()
+        self._gone(worker)
+
+    def _gone(self, worker: Replicator) -> None:
+        self.alive.remove(worker)
+        self.ended.append(worker)
+
+    def stop(self) -> None:
+        """Stop all of them, one after the other."""
+        for worker in list(self.alive):
+            self.leave(worker)
+
+    def held(self) -> list[set[int]]:
+        """The lanes that the group has given to each worker that is alive, by what each has logged last."""
+        assigned = [worker.seen("lanes_assigned") for worker in self.alive]
+        return [set(events[-1]["lanes"]) if events else set() for events in assigned]
+
+    def wait_shared(self) -> None:
+        """Until each lane is one worker's, and all have as many as they can."""
+
+        def shared() -> bool:
+            held = self.held()
+            everything = sorted(lane for lanes in held for lane in lanes) == list(range(LANES))
+            sizes = [len(lanes) for lanes in held]
+            return everything and max(sizes) - min(sizes) <= 1
+
+        wait_until(shared, "the lanes are shared", lambda: "\n---\n".join(worker.tail() for worker in self.alive))
+
+    def finish(self) -> None:
+        """Everything is copied, all stop cleanly, and the copy is exact."""
+        self.copying.wait_copied()
+        self.stop()
+        self.copying.assert_exact()
+
+    def strike(self) -> None:
+        """Draw something and let it happen."""
+        happens = self._random.choices(
+            (self._join, self._leave, self._kill, self._kill_at_a_step, self._stand_still, self._kill_the_target),
+            weights=(4, 3, 3, 3, 2, 1),
+        )[0]
+        happens()
+
+    def _tell(self, text: str) -> None:
+        self._told += 1
+        print(f"{self._told}: {text}, then {len(self.alive)} workers")
+
+    def _join(self) -> None:
+        if len(self.alive) < WORKERS_MAX:
+            self.join().wait_event("lanes_assigned")
+            self._tell("one joins")
+
+    def _leave(self) -> None:
+        worker = self._random.choice(self.alive)
+        if len(self.alive) > 1:
+            self.leave(worker)
+            self._tell("one leaves")
+
+    def _kill(self) -> None:
+        worker = self._random.choice(self.alive)
+        self.kill(worker)
+        if not self.alive or self._random.random() < 0.5:
+            self.join()
+        self._tell("SIGKILL")
+
+    def _kill_at_a_step(self) -> None:
+        step, number = self._random.choice(STEPS), self._random.randint(1, 4)
+        doomed = self.join(f"{step}@{number}=kill")
+        assert doomed.wait_exit() == -signal.SIGKILL, doomed.tail()
+        self._gone(doomed)
+        self._tell(f"one joins and is killed at {step} {number}")
+
+    def _stand_still(self) -> None:
+        """For less or for more than a session: then its lanes are another worker's."""
+        worker, long = self._random.choice(self.alive), self._random.random() < 0.5
+        if len(self.alive) < 2:
+            return
+        others = [other for other in self.alive if other is not worker]
+        marks = [other.mark() for other in others]
+        worker.suspend()
+        if long:
+            wait_until(
+                lambda: any(it.seen("lanes_assigned", after=at) for it, at in zip(others, marks, strict=True)),
+                "its lanes are given to another worker",
+                others[0].tail,
+            )
+        worker.resume()
+        self._tell("one stands still for " + ("longer" if long else "less") + " than a session")
+
+    def _kill_the_target(self) -> None:
+        self._target.kill()
+        self._target.restart()
+        self._tell("the target is killed")
+
+
+def crew_of(make_copying: MakeCopying, target: BrokerHandle, seed: int = 1) -> Crew:
+    """A flow of four lanes that nobody runs yet."""
+    return Crew(make_copying(partitions=PARTITIONS, lanes=LANES, seed=seed), target, seed)
+
+
+def test_workers_join_leave_and_die(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """Each lane has one worker; those of one that leaves or dies go to the others, and nobody is thrown out."""
+    crew = crew_of(make_copying, target)
+    with crew.copying.writing():
+        first = crew.join()
+        first.wait_event("lane_started", lane=LANES - 1)
+        second, third = crew.join(), crew.join()
+        crew.wait_shared()
+        crew.leave(second)
+        crew.wait_shared()
+        crew.kill(third)
+        crew.wait_shared()
+        assert crew.held() == [set(range(LANES))]
+    crew.finish()
+
+
+def test_a_restarted_worker_waits_for_no_session(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """The group still has the killed process: its lanes are opened before that one is expelled."""
+    crew = crew_of(make_copying, target)
+    crew.copying.load.mixed(200)
+    crew.join().wait_event("committed")
+    crew.kill(crew.alive[0])
+    crew.copying.load.mixed(200)
+    again = crew.join()
+    again.wait_event("committed")
+    assert again.seen("lanes_opened_early"), again.tail()
+    assert not again.seen("lanes_assigned"), again.tail()
+    crew.finish()
+
+
+@pytest.mark.tier(kafka="full")
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.timeout(900)
+def test_any_schedule_loses_and_doubles_nothing(make_copying: MakeCopying, target: BrokerHandle, seed: int) -> None:
+    print(f"EOS_WORKERS_SEEDS={seed}")
+    crew = crew_of(make_copying, target, seed)
+    with crew.copying.writing():
+        crew.join().wait_event("committed")
+        for _ in range(FAULTS):
+            crew.strike()
+    crew.finish()

@@ -1,0 +1,354 @@
+"""One generation of one flow in a worker that shares it with others: runs the lanes that the flow's group gives it.
+
+Made by `flow.shared_flow`. The flow's thread owns everything here: lanes, the thread of the group's consumer, discovery
+and signals reach it through one queue. What is to be done is decided by `workers.membership`; here it is done.
+
+Invariants
+- The group only suggests who runs a lane. Safety stays with the transactional id and the positions: two workers that
+  both think that they have a lane lose and double nothing, they only take it from each other.
+- What ends one lane doesn't end the others: it is started again here, or by another worker, unless a person has to
+  decide, or it is a bug.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import structlog
+
+from replicator.config import Flow
+from replicator.flow.discovery import Discovered, DiscoveryEnded, FlowNotes
+from replicator.flow.group_early import opens_early, own_client_id
+from replicator.flow.lane_counts import FlowCounts
+from replicator.flow.lane_permit import LaneConnected, LaneInitialised, LanePermit
+from replicator.flow.listing import Routing
+from replicator.flow.restarts import worst
+from replicator.flow.setup import Setup
+from replicator.flow.worker import Group, Lane, Parts, code_of, lane_plan, margin_s, with_routes
+from replicator.kafka.group_events import (
+    GroupEnded,
+    GroupTrouble,
+    LanesAssigned,
+    LanesRevoked,
+    LanesTopicUnfit,
+    MemberIdChanged,
+    MembershipLost,
+    ProofAnswered,
+)
+from replicator.lane.driver import CountsChanged, LaneEnded
+from replicator.model.errors import (
+    Abortable,
+    Fenced,
+    GenerationOver,
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    TakenOver,
+    UnknownOutcome,
+    Unreachable,
+)
+from replicator.state.generation import Generation
+from replicator.workers.lane_stages import LaneEffect, LaneEvent, LaneStage
+from replicator.workers.membership import Action, LaneAction, Membership
+from replicator.workers.proofs import ProofMetadata
+from replicator.workers.settings import canonical, settings_hash
+from replicator.workers.worker_stages import WorkerEffect
+
+CLOSE_S = 2.0
+"""How long the end of the group's thread is waited for: it leaves the group, so that others needn't wait a session."""
+IN_THE_CLUSTERS = (Unreachable, NotAllowed, Retriable, UnknownOutcome, Abortable)
+"""After these a lane is started again: every other worker would meet the same."""
+
+
+class GroupWorker:
+    """Runs lanes of one generation until the worker is stopped, the generation is over, or the flow has to end."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        parts: Parts,
+        setup: Setup,
+        generation: Generation,
+        owner: str,
+        events: queue.SimpleQueue[Any],
+        ended: threading.Event,
+        notes: FlowNotes,
+        log: structlog.stdlib.BoundLogger,
+        *,
+        early: bool = False,
+        exit_on_incident: bool = False,
+    ) -> None:
+        """
+        Args:
+            owner: this process's name in the positions, for as long as it runs this generation.
+            events: the flow's queue: None in it is a request to stop.
+            ended: is set when discovery shall end.
+            early: open all lanes before the group has assigned them, if nobody else can be running one.
+        """
+        assert parts.group is not None, "these parts are for a lone process"
+        self._flow, self._parts, self._setup, self._generation = flow, parts, setup, generation
+        self._owner, self._events, self._ended, self._notes, self._log = owner, events, ended, notes, log
+        self._exit_on_incident = exit_on_incident
+        self._membership = Membership(generation.lanes)
+        self._routing = Routing({}, {})
+        self._lanes: dict[int, Lane] = {}
+        self._permits: dict[int, LanePermit] = {}
+        self._counts = FlowCounts(())
+        self._hash = settings_hash(canonical(flow.model_dump(mode="json", exclude_defaults=True)))
+        self._since_ms: dict[int, int] = {}
+        self._duty: threading.Event | None = None  # set: the duties of lane 0 end
+        self._error: BaseException | None = None
+        self._over = self._finished = self._stopping = False
+        self._stop_by: float | None = None
+        client_id = own_client_id()
+        self._early = early and opens_early(flow, client_id, parts.members, log)
+        self._group: Group = parts.group(flow, generation.lanes, client_id.encode(), events.put)
+
+    def run(self, routing: Routing) -> bool:
+        """Run until the end. Return whether another generation is to be looked for. Raises what ended the flow."""
+        self._routing = routing
+        try:
+            self._do(self._membership.subscribe(time.monotonic()))
+            if self._early:
+                self._log.info("lanes_opened_early", lanes=self._generation.lanes)
+                self._do(self._membership.open_early(time.monotonic()))
+            while not self._finished:
+                self._handle_next()
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            self._end_duties()
+            self._ended.set()
+            self._group.close(CLOSE_S)
+        if self._error is not None:
+            raise self._error
+        return self._over
+
+    @property
+    def code(self) -> int:
+        """After a clean end: 4 while something waits for a decision."""
+        return Incident.exit_code if self._counts.stopped or self._notes.incidents else 0
+
+    def _handle_next(self) -> None:
+        now_s = time.monotonic()
+        due = [at for at in (self._membership.due_s, self._stop_by) if at is not None]
+        try:
+            event = self._events.get(timeout=max(0.0, min(due) - now_s) if due else None)
+        except queue.Empty:
+            pass
+        else:
+            self._handle(event)
+        now_s = time.monotonic()
+        self._do(self._membership.tick(now_s))
+        if self._stop_by is not None and now_s >= self._stop_by and not self._finished:
+            late = ", ".join(str(lane) for lane in self._lanes)
+            why = f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms of lanes {late}"
+            raise self._error or Unreachable(why)
+        self._look_after_duties()
+
+    def _handle(self, event: object) -> None:
+        now_s = time.monotonic()
+        if event is None:
+            self._stop(now_s)
+        elif isinstance(event, LaneConnected):
+            self._do(self._membership.lane_told(event.lane, LaneEvent.CONNECTED, now_s))
+        elif isinstance(event, LaneInitialised):
+            self._do(self._membership.lane_told(event.lane, LaneEvent.INITIALISED, now_s))
+        elif isinstance(event, LaneEnded):
+            self._lane_ended(event, now_s)
+        elif isinstance(event, CountsChanged):
+            self._counted(event)
+        elif isinstance(event, Discovered):
+            self._discovered(event.routing)
+        elif isinstance(event, DiscoveryEnded):
+            self._discovery_ended(event.error, now_s)
+        else:
+            self._group_told(event, now_s)
+
+    def _group_told(self, event: object, now_s: float) -> None:
+        if isinstance(event, LanesAssigned):
+            self._log.info("lanes_assigned", lanes=sorted(event.lanes))
+            self._do(self._membership.assigned(event.lanes, now_s))
+        elif isinstance(event, LanesRevoked):
+            self._log.info("lanes_revoked", lanes=sorted(event.lanes))
+            self._do(self._membership.revoked(sorted(event.lanes), now_s))
+        elif isinstance(event, MembershipLost):
+            self._log.warning("membership_lost")
+            self._do(self._membership.lost(now_s))
+        elif isinstance(event, MemberIdChanged):
+            self._do(self._membership.member_changed(now_s))
+        elif isinstance(event, ProofAnswered):
+            self._do(self._membership.proof_answered(event.answer, now_s))
+        elif isinstance(event, GroupTrouble):
+            self._log.warning("group_trouble", kind=type(event.error).__name__, reason=str(event.error))
+        elif isinstance(event, LanesTopicUnfit):
+            why = f"the group has partitions that are no lanes: {sorted(event.partitions)}"
+            self._fail(Incident("lanes_topic_unfit", why), now_s)
+        elif isinstance(event, GroupEnded):
+            if event.error is not None:
+                self._fail(event.error, now_s)
+        else:
+            raise TypeError(f"unknown event {event!r}")
+
+    def _do(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            if isinstance(action, LaneAction):
+                self._do_with_lane(action)
+            elif action.effect is WorkerEffect.SUBSCRIBE:
+                self._group.subscribe()
+            elif action.effect is WorkerEffect.UNSUBSCRIBE:
+                self._group.unsubscribe()
+            else:
+                self._finished = True
+
+    def _do_with_lane(self, action: LaneAction) -> None:
+        lane = action.lane
+        if action.effect is LaneEffect.START:
+            self._start_lane(lane)
+        elif action.effect is LaneEffect.PROVE:
+            self._group.prove(lane, action.proof, self._metadata(lane))
+        elif action.effect is LaneEffect.FENCE:
+            self._permits[lane].give()
+        else:
+            self._lanes[lane].stop()
+
+    def _start_lane(self, lane: int) -> None:
+        plan = lane_plan(self._flow, self._generation, lane, self._owner, self._setup)
+        permit = self._permits[lane] = LanePermit(lane, self._events.put, partial(self._may_initialise, lane))
+        self._since_ms[lane] = time.time_ns() // 1_000_000
+        made = self._lanes[lane] = self._parts.lane(with_routes(plan, self._routing), self._events, permit)
+        self._counts.reassigned(lane)
+        made.start()
+
+    def _may_initialise(self, lane: int) -> bool:
+        """Asked by the lane's thread. The group's thread knows first what a rebalance takes away."""
+        stage = self._membership.lane_stage(lane)
+        return stage is LaneStage.EARLY_STARTING or (stage.may_initialise and self._group.holds(lane))
+
+    def _metadata(self, lane: int) -> str:
+        return ProofMetadata(
+            owner=self._owner,
+            version=self._parts.version,
+            generation=self._generation.number,
+            since_ms=self._since_ms[lane],
+            settings_hash=self._hash,
+        ).encode()
+
+    def _lane_ended(self, event: LaneEnded, now_s: float) -> None:
+        ended, error = self._lanes.pop(event.lane), event.error
+        del self._permits[event.lane]
+        ended.forget()
+        self._counts.forget(event.lane)
+        told = LaneEvent.STOPPED
+        if isinstance(error, GenerationOver):
+            self._generation_over(error, now_s)
+        elif isinstance(error, Fenced | TakenOver):
+            told = LaneEvent.FENCED
+            self._log.info("lane_left", lane=event.lane, reason=str(error))
+        elif isinstance(error, IN_THE_CLUSTERS):
+            told = LaneEvent.FAILED
+            kind, code = type(error).__name__, code_of(error)
+            self._log.warning("lane_ended", lane=event.lane, kind=kind, detail=str(error), exit_code=code)
+        elif error is not None:
+            kind, code = type(error).__name__, code_of(error)
+            self._log.error("lane_ended", lane=event.lane, kind=kind, detail=str(error), exit_code=code)
+            self._fail(error, now_s)
+        self._do(self._membership.lane_told(event.lane, told, now_s))
+
+    def _counted(self, event: CountsChanged) -> None:
+        if event.lane not in self._lanes:
+            return
+        self._counts.update(event.lane, event.counts)
+        if event.counts.copying:
+            self._membership.went_well(event.lane)
+        self._stop_by_incidents()
+
+    def _discovered(self, routing: Routing) -> None:
+        self._routing = routing
+        if self._stopping:
+            return
+        self._counts.settle()
+        for lane, running in self._lanes.items():
+            plan = with_routes(running.plan, routing)
+            if plan != running.plan and self._membership.lane_stage(lane).assigned:
+                self._log.info("reassigned", lane=lane, partitions=len(plan.routes))
+                self._counts.reassigned(lane)
+                running.reassign(plan)
+        self._stop_by_incidents()
+
+    def _stop_by_incidents(self) -> None:
+        if self._exit_on_incident and not self._stopping and (self._counts.stopped or self._notes.incidents):
+            self._log.error("exit_on_incident", partitions=self._counts.stopped)
+            self._stop(time.monotonic())
+
+    def _discovery_ended(self, error: BaseException, now_s: float) -> None:
+        if isinstance(error, GenerationOver):
+            self._generation_over(error, now_s)
+        else:
+            self._fail(error, now_s)
+
+    def _generation_over(self, error: GenerationOver, now_s: float) -> None:
+        """Stop all lanes of this generation: `flow.shared_flow` looks for the one that follows."""
+        if not self._over and not self._stopping:
+            self._log.info("generation_over", reason=str(error))
+            self._over = True
+            self._leave(now_s, at_once=True)
+
+    def _fail(self, error: BaseException, now_s: float) -> None:
+        """End the flow by `error`; of several by the worst. Lanes that still run are stopped first."""
+        if self._error is None or worst((code_of(error), code_of(self._error))) != code_of(self._error):
+            self._error = error
+        self._leave(now_s, at_once=True)
+
+    def _stop(self, now_s: float) -> None:
+        if self._stopping:
+            return
+        self._log.info("stopping")
+        self._leave(now_s, at_once=self._is_alone())
+
+    def _leave(self, now_s: float, *, at_once: bool) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._ended.set()
+        self._stop_by = now_s + self._flow.limits.stop_timeout_ms / 1000 - margin_s(self._flow) / 2
+        self._do(self._membership.stop(now_s, alone=at_once))
+
+    def _is_alone(self) -> bool:
+        """Whether nobody waits for the lanes: then they are stopped at once, else when their successors have them."""
+        if not all(self._group.holds(lane) for lane in range(self._generation.lanes)):
+            return False
+        try:
+            return len(self._parts.members(self._flow)) <= 1
+        except ReplicatorError as error:
+            self._log.debug("members_unknown", reason=str(error))
+            return True  # a successor would be told by its fencing
+
+    def _look_after_duties(self) -> None:
+        """One worker of the flow does what has to be done once: the one that has lane 0."""
+        leads = self._membership.lane_stage(0) is LaneStage.RUNNING and not self._stopping
+        if leads and self._duty is None:
+            self._duty = threading.Event()
+            self._parts.duties(self._flow, self._duty, lambda error: self._events.put(DiscoveryEnded(error)))
+        elif not leads:
+            self._end_duties()
+
+    def _end_duties(self) -> None:
+        if self._duty is not None:
+            self._duty.set()
+            self._duty = None
+
+    def _abandon(self) -> None:
+        """Stop what still runs when this worker fails: a lane that nobody watches must not go on copying."""
+        give_up = time.monotonic() + self._flow.limits.stop_timeout_ms / 1000 - margin_s(self._flow) / 2
+        for lane in self._lanes.values():
+            lane.stop()
+        for lane in self._lanes.values():
+            lane.join(max(0.0, give_up - time.monotonic()))

@@ -1,0 +1,119 @@
+"""A flow that this process shares with others: generation after generation, until it is stopped. Used by `flow.daemon`
+in the place of `flow.worker`.
+
+For each generation there is a `GroupWorker`, a control plane and a discovery. Another generation follows where somebody
+has changed the number of lanes, or a job has handed the flow over again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import structlog
+
+from replicator.config import Config, Flow
+from replicator.flow.discovery import Discovery, DiscoveryEnded, FlowNotes
+from replicator.flow.group_worker import GroupWorker
+from replicator.flow.setup import Setup
+from replicator.flow.shared_generation import SharedGeneration
+from replicator.flow.worker import Parts
+from replicator.model.names import process_name
+
+
+class SharedFlow:
+    """Runs one flow until it is stopped, or nothing of it can go on."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        config: Config,
+        parts: Parts,
+        log: structlog.stdlib.BoundLogger,
+        *,
+        take_over: bool = False,
+        exit_on_incident: bool = False,
+    ) -> None:
+        """`take_over`: also from a backfill or repair that has the flow; `exit_on_incident`: end with the first one."""
+        self._flow, self._config, self._parts, self._log = flow, config, parts, log
+        self._exit_on_incident = exit_on_incident
+        self._asked = threading.Event()  # to stop
+        self._finder = SharedGeneration(flow, log, self._asked, take_over=take_over)
+        self._notes = FlowNotes(log)
+        self._setup: Setup | None = None
+        self._lock = threading.Lock()
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()  # of the generation that runs now
+
+    def take(self, config: Config) -> None:
+        """See `FlowWorker`."""
+        self._config = config
+        if (setup := self._setup) is not None:
+            setup.take(config)
+
+    def stop(self) -> None:
+        """Ask for a clean stop, from any thread or a signal handler."""
+        with self._lock:
+            self._asked.set()
+            self._events.put(None)
+
+    def run(self, lanes_started: Callable[[], None] = lambda: None) -> int:
+        """Run the flow; the exit code. Raises what ended it. `lanes_started` is called once there is something that a
+        stop has to finish."""
+        self._log.info("connecting", source=self._flow.source.name, target=self._flow.target.name)
+        started, code = False, 0
+        while not self._asked.is_set():
+            worker = self._next(first=not started)
+            if worker is None:
+                break
+            made, again = worker
+            if not started:
+                lanes_started()
+                started = True
+            if not again():
+                return made.code
+            code = made.code
+        return code
+
+    def _next(self, *, first: bool) -> tuple[GroupWorker, Callable[[], bool]] | None:
+        """What runs the generation that is open now, and how; None after a stop."""
+        plane, owner = self._parts.plane(self._flow), process_name()
+        ended = threading.Event()
+        try:
+            setup = self._setup = Setup(self._flow, self._config, plane, owner, self._log, self._asked)
+            setup.take(self._config)  # one that came meanwhile
+            listing = setup.begin()
+            generation = self._finder.find(setup, listing)
+            if generation is None:
+                plane.close()
+                return None
+            plane.make_lanes_topic(generation.lanes)
+            listing = setup.wanted(listing, generation.partitions)
+            self._notes.note_listing(listing)
+            routing = setup.first_routes(listing)
+        except BaseException:
+            plane.close()
+            raise
+        with self._lock:
+            events = self._events = queue.SimpleQueue()
+            if self._asked.is_set():
+                events.put(None)
+        discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log)
+        discovery.start()
+        self._parts.watch(self._flow, ended, lambda error: events.put(DiscoveryEnded(error)))
+        worker = GroupWorker(
+            self._flow,
+            self._parts,
+            setup,
+            generation,
+            owner,
+            events,
+            ended,
+            self._notes,
+            self._log,
+            early=first,
+            exit_on_incident=self._exit_on_incident,
+        )
+        return worker, partial(worker.run, routing)
