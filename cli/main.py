@@ -20,6 +20,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "plan": ("cli.commands.plan:plan", "Connect and say what would happen, changing nothing."),
     "rights": ("cli.commands.rights:rights", "All rights that flows need, also as kafka-acls commands."),
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
+    "workers": ("cli.commands.workers:workers", "Who shares a flow, and which lanes each worker has."),
     "top": ("cli.commands.top:top", "Flows of a running process, live in a terminal."),
     "incident": ("cli.commands.incident:incident", "What needs a decision: list, show, resolve."),
     "pause": ("cli.commands.control:pause", "Pause a flow that runs, or some of its topics."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,20 @@ class Crew:
             return everything and max(sizes) - min(sizes) <= 1
 
         wait_until(shared, "the lanes are shared", lambda: "\n---\n".join(worker.tail() for worker in self.alive))
+
+    def shown(self) -> list[set[int]]:
+        """The lanes of each worker that is alive, as `workers` shows them once all of them have proved theirs."""
+        found: dict[str, Any] = {}
+
+        def proved() -> bool:
+            nonlocal found
+            code, found = self.copying.asked("workers")
+            assert code == 0
+            return not found["unassigned"] and all(lane["since_ms"] for it in found["workers"] for lane in it["lanes"])
+
+        wait_until(proved, "each lane is proved", lambda: str(found))
+        lanes = {it["pid"]: {lane["lane"] for lane in it["lanes"]} for it in found["workers"]}
+        return [lanes[worker.pid] for worker in self.alive]
 
     def finish(self) -> None:
         """Everything is copied, all stop cleanly, and the copy is exact."""
@@ -155,6 +170,7 @@ def test_workers_join_leave_and_die(make_copying: MakeCopying, target: BrokerHan
         first.wait_event("lane_started", lane=LANES - 1)
         second, third = crew.join(), crew.join()
         crew.wait_shared()
+        assert crew.shown() == crew.held()
         crew.leave(second)
         crew.wait_shared()
         crew.kill(third)

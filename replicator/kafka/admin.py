@@ -59,10 +59,12 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a consumer group, as its coordinator knows it; `host` is the address that it connects from."""
+    """A member of a consumer group, as its coordinator knows it. `host` is the address that it connects from,
+    `assignment` what its group's protocol says that it has been given."""
 
     client_id: str
     host: str
+    assignment: bytes = b""
 
 
 class ClusterAdmin:
@@ -266,7 +268,11 @@ class ClusterAdmin:
             raise failures.classify(
                 error.args[0], self.cluster.name, f"describe group {group!r}", f"Describe on group {group!r}"
             ) from error
-        return [GroupMember(each.client_id or "", each.client_host or "") for it in found for each in it.members]
+        return [
+            GroupMember(each.client_id or "", each.client_host or "", each.assignment or b"")
+            for it in found
+            for each in it.members
+        ]
 
     def offsets(
         self, partitions: Iterable[AddressedPartition], *, end: bool, committed_only: bool = False
