@@ -115,7 +115,7 @@ def run(
     flows = chosen(loaded, path, names)
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
-    parts = wiring.parts(failpoint, observation.observe, observation.heartbeats, __version__)
+    parts = wiring.parts(failpoint, observation.observe, observation.heartbeats, observation.worker, __version__)
 
     files = [path, *map(Path, loaded.files)]
 

@@ -96,9 +96,20 @@ def test_a_changed_flow_file_is_read_again_without_a_restart(tmp_path: Path) -> 
     assert "subPath" not in mount, "it would never be replaced"
 
 
+def test_all_replicas_share_the_flows(tmp_path: Path) -> None:
+    """A pod is ready when it runs its lanes. An incident doesn't hold up an update."""
+    deployment = rendered(tmp_path, config=CONFIG, replicas=3, metrics={"tokenSecret": {"name": "metrics"}})[
+        "Deployment"
+    ]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert deployment["spec"]["replicas"] == 3
+    assert "--shared" in container["args"]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz/lanes", "port": "metrics"}
+
+
 def test_nothing_of_it_is_root_or_can_be_written(tmp_path: Path) -> None:
     pod = rendered(tmp_path, config=CONFIG)["Deployment"]["spec"]
-    assert pod["strategy"] == {"type": "Recreate"}
+    assert pod["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     pod = pod["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]
     (container,) = pod["containers"]
@@ -112,7 +123,7 @@ def test_nothing_of_it_is_root_or_can_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"config": CONFIG, "replicas": 2}, "replicas"),
+        ({"config": CONFIG, "replicas": -1}, "replicas"),
         ({"config": CONFIG, "replica": 1}, "replica"),
         ({}, "set config to the flow file"),
         ({"config": CONFIG, "existingConfigMap": "mine"}, "not both"),

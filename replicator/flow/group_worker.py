@@ -106,6 +106,9 @@ class GroupWorker:
         self._error: BaseException | None = None
         self._over = self._finished = self._stopping = False
         self._stop_by: float | None = None
+        self._observer = parts.observe(flow)
+        self._assigned_s: dict[int, float] = {}
+        self._stages: dict[int, LaneStage] = {}
         client_id = own_client_id()
         self._early = early and opens_early(flow, client_id, parts.members, log)
         self._group: Group = parts.group(flow, generation.lanes, client_id.encode(), events.put)
@@ -125,6 +128,7 @@ class GroupWorker:
             raise
         finally:
             self._end_duties()
+            self._observer.stages({})
             self._ended.set()
             self._group.close(CLOSE_S)
         if self._error is not None:
@@ -152,6 +156,7 @@ class GroupWorker:
             why = f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms of lanes {late}"
             raise self._error or Unreachable(why)
         self._look_after_duties()
+        self._tell_stages()
 
     def _handle(self, event: object) -> None:
         now_s = time.monotonic()
@@ -160,6 +165,8 @@ class GroupWorker:
         elif isinstance(event, LaneConnected):
             self._do(self._membership.lane_told(event.lane, LaneEvent.CONNECTED, now_s))
         elif isinstance(event, LaneInitialised):
+            if (since_s := self._assigned_s.pop(event.lane, None)) is not None:
+                self._observer.handed_over(now_s - since_s)
             self._do(self._membership.lane_told(event.lane, LaneEvent.INITIALISED, now_s))
         elif isinstance(event, LaneEnded):
             self._lane_ended(event, now_s)
@@ -175,6 +182,8 @@ class GroupWorker:
     def _group_told(self, event: object, now_s: float) -> None:
         if isinstance(event, LanesAssigned):
             self._log.info("lanes_assigned", lanes=sorted(event.lanes))
+            self._observer.rebalanced()
+            self._assigned_s |= dict.fromkeys(self._unassigned(event.lanes), now_s)
             self._do(self._membership.assigned(event.lanes, now_s))
         elif isinstance(event, LanesRevoked):
             self._log.info("lanes_revoked", lanes=sorted(event.lanes))
@@ -339,6 +348,16 @@ class GroupWorker:
             self._parts.duties(self._flow, self._duty, lambda error: self._events.put(DiscoveryEnded(error)))
         elif not leads:
             self._end_duties()
+
+    def _unassigned(self, lanes: Iterable[int]) -> list[int]:
+        return [lane for lane in lanes if not self._membership.lane_stage(lane).assigned]
+
+    def _tell_stages(self) -> None:
+        numbered = ((lane, self._membership.lane_stage(lane)) for lane in range(self._generation.lanes))
+        stages: dict[int, LaneStage] = {at: stage for at, stage in numbered if stage is not LaneStage.UNASSIGNED}
+        if stages != self._stages:
+            self._stages = stages
+            self._observer.stages(stages)
 
     def _end_duties(self) -> None:
         if self._duty is not None:

@@ -41,7 +41,7 @@ class SharedFlow:
         self._flow, self._config, self._parts, self._log = flow, config, parts, log
         self._exit_on_incident = exit_on_incident
         self._asked = threading.Event()  # to stop
-        self._finder = SharedGeneration(flow, log, self._asked, take_over=take_over)
+        self._finder = SharedGeneration(flow, parts.observe(flow), log, self._asked, take_over=take_over)
         self._notes = FlowNotes(log)
         self._setup: Setup | None = None
         self._lock = threading.Lock()

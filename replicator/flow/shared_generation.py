@@ -16,6 +16,7 @@ import structlog
 from replicator.config import Flow
 from replicator.flow.listing import Listing
 from replicator.flow.setup import Setup, occupied
+from replicator.flow.worker import WorkerObserver
 from replicator.model.errors import Fenced, TakenOver
 from replicator.state.control import Changer, fits
 from replicator.state.generation import Control, Generation, Kind, LaneAssignment
@@ -28,9 +29,16 @@ class SharedGeneration:
     """Of one flow in this process."""
 
     def __init__(
-        self, flow: Flow, log: structlog.stdlib.BoundLogger, asked: threading.Event, *, take_over: bool = False
+        self,
+        flow: Flow,
+        observer: WorkerObserver,
+        log: structlog.stdlib.BoundLogger,
+        asked: threading.Event,
+        *,
+        take_over: bool = False,
     ) -> None:
         """`asked`: set when the flow shall stop; `take_over`: also from a job that has the flow."""
+        self._observer = observer
         self._flow, self._log, self._asked, self._take_over = flow, log, asked, take_over
         self._proposes, self._standing_by, self._ran = True, "", False
 
@@ -91,6 +99,7 @@ class SharedGeneration:
         if why != self._standing_by:
             self._standing_by = why
             self._log.warning("standing_by", reason=why)
+            self._observer.standing_by(why)
         self._asked.wait(self._flow.limits.discovery_interval_ms / 1000)
 
 

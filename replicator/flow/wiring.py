@@ -27,7 +27,7 @@ from replicator.flow.map_index_writer import watch_map_index
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
-from replicator.flow.worker import Note, Parts
+from replicator.flow.worker import Note, Parts, Unwatched, WorkerObserver
 from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
@@ -167,10 +167,12 @@ def parts(
     failpoint: Failpoint,
     observe: Observe = unobserved,
     heartbeats: Callable[[Flow], HeartbeatObserver] = lambda _: _unseen,
+    observe_worker: Callable[[Flow], WorkerObserver] = lambda _: Unwatched(),
     version: str = "",
 ) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
     """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`; `heartbeats` gives what
-    is told of those of a flow. `version`: of the program, which workers of a flow show each other."""
+    is told of those of a flow, `observe_worker` what is told of a worker that shares it. `version`: of the program,
+    which workers of a flow show each other."""
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
@@ -201,6 +203,7 @@ def parts(
             note=write_flow_note,
             group=GroupConsumer,
             members=member_clients,
+            observe=observe_worker,
             version=version,
         )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreac
 from replicator.model.names import process_name
 from replicator.model.route import Route
 from replicator.state.generation import Generation, LaneAssignment
+from replicator.workers.lane_stages import LaneStage
 
 MARGIN_S_MAX = 1.0
 
@@ -96,11 +97,44 @@ class Group(Protocol):
         """Leave, and end the thread; whether it has ended in time."""
 
 
+class WorkerObserver(Protocol):
+    """Is told what a worker that shares its flow does, by the flow's thread; must not block and not raise."""
+
+    def stages(self, stages: Mapping[int, LaneStage]) -> None:
+        """Where the lanes stand that it has been given, or that still run here."""
+
+    def rebalanced(self) -> None:
+        """The group has given it an assignment."""
+
+    def handed_over(self, took_s: float) -> None:
+        """A lane has initialised its transactional id, so long after it was assigned."""
+
+    def standing_by(self, reason: str) -> None:
+        """It runs nothing for now."""
+
+
+class Unwatched:
+    """Implements `WorkerObserver` for a worker that nobody watches."""
+
+    def stages(self, stages: Mapping[int, LaneStage]) -> None:
+        """See `WorkerObserver`."""
+
+    def rebalanced(self) -> None:
+        """See `WorkerObserver`."""
+
+    def handed_over(self, took_s: float) -> None:
+        """See `WorkerObserver`."""
+
+    def standing_by(self, reason: str) -> None:
+        """See `WorkerObserver`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane; what watches
     the flow's clusters; what one worker of a flow does for all of them; what notes something on the target where
-    `status` reads it, such as how the flow has ended; a membership in the flow's group; and the program's version.
+    `status` reads it, such as how the flow has ended. For one that shares its flow also: a membership in the flow's
+    group; who the members are; what is told of it; and the program's version.
     """
 
     plane: Callable[[Flow], ControlPlane]
@@ -110,6 +144,7 @@ class Parts:
     note: Callable[[Flow, Note], None] = lambda flow, note: None
     group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None
     members: Callable[[Flow], list[str]] = lambda flow: []
+    observe: Callable[[Flow], WorkerObserver] = lambda flow: Unwatched()
     version: str = ""
 
 

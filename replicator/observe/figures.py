@@ -23,6 +23,7 @@ from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
 from replicator.model.partition import Partition
+from replicator.observe.worker_figures import ObservedWorker, WorkerFigures
 from replicator.planes.contract import Copied
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -65,12 +66,14 @@ class HeartbeatFigures:
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
     """A copy of one flow's figures at one moment. `states`: of the partitions that its lanes have now, None until they
-    are known. `heartbeat`: None before the first one has arrived, and of a flow without."""
+    are known. `heartbeat`: None before the first one has arrived, and of a flow without. `worker`: None where
+    the process doesn't share the flow."""
 
     partitions: Mapping[Partition, PartitionFigures]
     lanes: Mapping[int, LaneFigures]
     states: Mapping[Partition, PartitionState | None]
     heartbeat: HeartbeatFigures | None = None
+    worker: WorkerFigures | None = None
 
 
 class ObservedFlow:
@@ -86,6 +89,13 @@ class ObservedFlow:
         self._states: dict[int, States] = {}
         self._queues: dict[int, QueuedBytes] = {}
         self._heartbeat: HeartbeatFigures | None = None
+        self._worker: ObservedWorker | None = None
+
+    def worker(self) -> ObservedWorker:
+        """Take up that the flow is shared with other processes; counters go on over all attempts."""
+        if self._worker is None:
+            self._worker = ObservedWorker()
+        return self._worker
 
     def heartbeat_seen(self, took_s: float, written_ms: int) -> None:
         """Take up a heartbeat that has arrived. From any thread."""
@@ -120,7 +130,8 @@ class ObservedFlow:
         found: dict[Partition, PartitionState | None] = {}
         for each in states:
             found |= each()
-        return FlowFigures(partitions, lanes, found, self._heartbeat)
+        worker = self._worker
+        return FlowFigures(partitions, lanes, found, self._heartbeat, None if worker is None else worker.figures)
 
     def partition_positions(self) -> dict[Partition, int | None]:
         """Every partition that lanes have now, with its position."""
@@ -204,6 +215,10 @@ class Figures:
     def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
         """Take up a lane, see `ObservedFlow.lane`."""
         return self.flows[plan.flow.name].lane(plan, states, queued_bytes)
+
+    def worker(self, flow: Flow) -> ObservedWorker:
+        """Return what is told of this process as one of several workers of a flow."""
+        return self.flows[flow.name].worker()
 
     def heartbeats(self, flow: Flow) -> Callable[[float, int], None]:
         """Return what is told of a flow's heartbeats, see `ObservedFlow.heartbeat_seen`."""

@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 
 from replicator.observe.figures import SECONDS, LaneFigures
 from replicator.observe.view import Doing, FlowView, PartitionView
+from replicator.observe.worker_figures import WorkerFigures
+from replicator.workers.lane_stages import LaneStage
 
 FLOW, LANE, PARTITION = ("flow",), ("flow", "lane"), ("flow", "topic", "partition")
 
@@ -86,6 +88,16 @@ METRICS: Mapping[str, Described] = {
         "Bytes of records that wait for the target's acknowledgement, half a second old; exactly_once only.",
     ),
     "eos_lane_fenced": Described("counter", LANE, "How often the lane's producer was fenced."),
+    "eos_lane_held": Described("gauge", LANE, "1 if this process was given the lane and runs it; of shared flows."),
+    "eos_lane_outgoing": Described(
+        "gauge", LANE, "1 if it copies a lane that isn't its own any more, until another process has taken it over."
+    ),
+    "eos_flow_rebalances": Described("counter", FLOW, "Assignments of lanes by the flow's group; of shared flows."),
+    "eos_flow_handovers": Described("counter", FLOW, "Lanes that this process was given and has begun to run."),
+    "eos_flow_handover_seconds": Described(
+        "counter", FLOW, "How long that took in all, from the assignment until the lane's predecessor was fenced."
+    ),
+    "eos_flow_standing_by": Described("gauge", FLOW, "1 while a job has the flow and this process runs nothing of it."),
 }
 
 
@@ -139,6 +151,8 @@ class Metrics:
         if flow.heartbeat is not None:
             yield "eos_flow_end_to_end_seconds", labels, flow.heartbeat.took_s
             yield "eos_flow_heartbeat_timestamp_seconds", labels, flow.heartbeat.written_ms / 1000
+        if flow.worker is not None:
+            yield from _of_worker(labels, flow.worker)
         omitted = len(flow.partitions) > self._partitions_max
         yield "eos_flow_partitions_omitted", labels, len(flow.partitions) if omitted else 0
         if not omitted:
@@ -148,6 +162,17 @@ class Metrics:
                 yield from _of_partition(f"{labels},{of_it}", partition)
         for lane, figures in flow.lanes.items():
             yield from _of_lane(f"{labels},{_labels(lane=str(lane))}", figures)
+
+
+def _of_worker(labels: str, worker: WorkerFigures) -> Iterator[Sample]:
+    yield "eos_flow_rebalances", labels, worker.rebalances
+    yield "eos_flow_handovers", labels, worker.handovers
+    yield "eos_flow_handover_seconds", labels, worker.handover_s
+    yield "eos_flow_standing_by", labels, bool(worker.standing_by)
+    for lane, stage in worker.stages.items():
+        of_lane = f"{labels},{_labels(lane=str(lane))}"
+        yield "eos_lane_held", of_lane, stage is LaneStage.RUNNING
+        yield "eos_lane_outgoing", of_lane, stage.copies and not stage.assigned
 
 
 def _of_partition(labels: str, partition: PartitionView) -> Iterator[Sample]:

@@ -49,7 +49,7 @@ class Observation:
 
             self._endpoint = Endpoint(config.metrics, version, self._clock)
         self.observe: Observe = self._figures.lane
-        self.heartbeats = self._figures.heartbeats
+        self.heartbeats, self.worker = self._figures.heartbeats, self._figures.worker
 
     @contextmanager
     def running(self, stages: Callable[[], Mapping[str, Stage]]) -> Iterator[Callable[[], None]]:

@@ -15,6 +15,7 @@ from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, 
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures, HeartbeatFigures, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag, LagWatch
+from replicator.observe.worker_figures import WorkerFigures
 
 
 class Doing(IntEnum):
@@ -46,7 +47,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. `partitions` are sorted. `heartbeat` as of `FlowFigures`."""
+    """One flow. `partitions` are sorted. `heartbeat` and `worker` as of `FlowFigures`."""
 
     name: str
     source: str
@@ -55,6 +56,12 @@ class FlowView:
     partitions: tuple[PartitionView, ...]
     lanes: Mapping[int, LaneFigures]
     heartbeat: HeartbeatFigures | None = None
+    worker: WorkerFigures | None = None
+
+    @property
+    def lanes_run(self) -> bool:
+        """Whether the flow runs, and each lane of it that this process has, whatever becomes of its partitions."""
+        return self.stage is Stage.RUNNING and (self.worker is None or self.worker.all_held)
 
     @property
     def counts(self) -> Counter[Doing]:
@@ -93,7 +100,7 @@ class FlowView:
     @property
     def ready(self) -> bool:
         """Whether its lanes run and each of their partitions is copied, but for those that an operator has paused."""
-        if self.stage is not Stage.RUNNING:
+        if not self.lanes_run:
             return False
         return all(each.doing in (Doing.COPYING, Doing.GONE, Doing.PAUSED) for each in self.partitions)
 
@@ -136,7 +143,7 @@ class Views:
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
-        return FlowView(name, *clusters, stage, partitions, found.lanes, found.heartbeat)
+        return FlowView(name, *clusters, stage, partitions, found.lanes, found.heartbeat, found.worker)
 
 
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:

@@ -5,9 +5,10 @@
     GET /metrics   Prometheus' text format
     GET /healthz   200 while the process works
     GET /readyz    200 if every flow runs and each of its partitions is copied, else 503, with what is not
+    GET /readyz/lanes  200 if every flow runs, and each lane that this process has been given; else 503
 
 Whoever knows the token may ask, as `Authorization: Bearer TOKEN` or as the password of any user (HTTP Basic, for
-browsers). /healthz needs none: it says nothing.
+browsers). /healthz and /readyz/lanes need none: they say no more than yes or no.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PAGE_POLICY = (
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 )
 CHALLENGE = ("WWW-Authenticate", 'Basic realm="eos-replicate"')
-OPEN = frozenset({"/healthz"})
+OPEN = frozenset({"/healthz", "/readyz/lanes"})
 LISTED_MAX = 100
 """Partitions that `/readyz` names of one flow."""
 
@@ -72,6 +73,7 @@ class Web:
             "/metrics": self._of_metrics,
             "/healthz": lambda: Answer("200 OK", JSON, b'{"status": "ok"}\n'),
             "/readyz": self._readiness,
+            "/readyz/lanes": self._lanes_readiness,
         }
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -120,6 +122,10 @@ class Web:
         ready = all(flow.ready for flow in flows)
         body = {"ready": ready, "flows": {flow.name: _readiness_of(flow) for flow in flows}}
         return Answer("200 OK" if ready else "503 Service Unavailable", JSON, _json(body))
+
+    def _lanes_readiness(self) -> Answer:
+        ready = all(flow.lanes_run for flow in self._flows())
+        return Answer("200 OK" if ready else "503 Service Unavailable", JSON, _json({"ready": ready}))
 
 
 def _readiness_of(flow: FlowView) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from wsgiref.util import setup_testing_defaults
 
@@ -16,6 +17,8 @@ from replicator.observe.figures import PartitionFigures
 from replicator.observe.metrics import Metrics
 from replicator.observe.view import Doing, FlowView, PartitionView
 from replicator.observe.web import LISTED_MAX, Web
+from replicator.observe.worker_figures import ObservedWorker
+from replicator.workers.lane_stages import LaneStage
 
 
 def partition(number: int, doing: Doing, kind: str = "") -> PartitionView:
@@ -97,3 +100,44 @@ def test_the_token(authorization: str, allowed: bool) -> None:
     for path in ("/", "/flows", "/metrics", "/readyz", "/nowhere"):
         assert (get(path, token="s3cret", authorization=authorization)[0] != 401) == allowed
     assert get("/healthz", token="s3cret")[0] == 200
+
+
+def test_a_worker_is_ready_once_it_runs_the_lanes_that_it_was_given() -> None:
+    """Not before its first assignment, and whatever becomes of partitions; asked without a token."""
+    stopped = partition(0, Doing.STOPPED, "record_refused")
+    worker = ObservedWorker()
+    seen = []
+
+    def look() -> None:
+        seen.append(get("/readyz/lanes", [replace(flow(stopped), worker=worker.figures)], token="secret")[0])
+
+    look()
+    worker.rebalanced()
+    worker.stages({0: LaneStage.RUNNING, 1: LaneStage.STARTING})
+    look()
+    worker.stages({0: LaneStage.RUNNING, 1: LaneStage.RUNNING, 2: LaneStage.OUTGOING})
+    worker.handed_over(0.5)
+    look()
+    worker.standing_by("a backfill has it")
+    look()
+    assert seen == [503, 503, 200, 503]
+    assert get("/readyz/lanes", [flow(stopped)])[0] == 200, "nobody shares it: its lanes run"
+
+
+def test_metrics_of_a_worker() -> None:
+    worker = ObservedWorker()
+    worker.rebalanced()
+    worker.stages({0: LaneStage.RUNNING, 2: LaneStage.OUTGOING})
+    worker.handed_over(0.5)
+    body = get("/metrics", [replace(READY, worker=worker.figures)])[2].decode()
+    for line in (
+        'eos_lane_held{flow="f",lane="0"} 1',
+        'eos_lane_held{flow="f",lane="2"} 0',
+        'eos_lane_outgoing{flow="f",lane="2"} 1',
+        'eos_flow_rebalances_total{flow="f"} 1',
+        'eos_flow_handovers_total{flow="f"} 1',
+        'eos_flow_handover_seconds_total{flow="f"} 0.5',
+        'eos_flow_standing_by{flow="f"} 0',
+    ):
+        assert line in body.splitlines()
+    assert "eos_lane_held{" not in get("/metrics")[2].decode(), "nobody shares it"
