@@ -41,7 +41,7 @@ def test_an_incident_is_listed_and_shown_until_it_is_over(make_copying: MakeCopy
     assert (code, found["errors"]) == (INCIDENT, {})
     (it,) = found["incidents"]
     assert (it["flow"], it["name"], it["topic"], it["partition"]) == (two.name, "record_refused", two.first, 0)
-    assert (it["position"], it["advice"]) == (told["offset"], told["advice"])
+    assert (it["position"], it["advice"]) == (told["offset"], told["advice"].replace(" ID ", f" {it['id']} "))
     assert it["detail"].startswith(f"{told['detail']} (found by ")
     assert asked(path, "show", it["id"]) == (0, it)
 
