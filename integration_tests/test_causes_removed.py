@@ -200,3 +200,27 @@ def test_a_lanes_topic_that_somebody_grew_is_deleted(make_copying: MakeCopying) 
     two.put(two.first, [b"goes on"])
     two.wait_copied(two.first, b"goes on")
     two.assert_stops(worker, 0)
+
+
+def test_a_consumer_in_the_group_of_the_workers_is_stopped(make_copying: MakeCopying) -> None:
+    """foreign_group_member: it gets a lane, which nobody copies until it has gone."""
+    copying = make_copying(partitions=4, lanes=2)
+    copying.load.mixed(100)
+    worker = copying.run("", "--shared")
+    for lane in range(2):
+        worker.wait_event("lane_started", lane=lane)
+    stranger = clients.consumer(
+        copying.target,
+        group_id=f"eos-replicate.{copying.name}.workers",
+        partition_assignment_strategy="cooperative-sticky",
+        session_timeout_ms=10_000,
+    )
+    stranger.subscribe([f"__eos.{copying.name}.lanes.2"])
+    wait_until(lambda: stranger.poll(0.1) is None and bool(stranger.assignment()), "it has a lane", worker.tail)
+    worker.wait_incident("foreign_group_member")
+    after = worker.mark()
+    stranger.close()
+    worker.wait_event("lanes_assigned", after=after, lanes=[0, 1])
+    copying.wait_copied()
+    assert worker.stop() in (0, INCIDENT), worker.tail()  # by whether discovery has seen that it is over
+    copying.assert_exact()

@@ -44,6 +44,7 @@ PLAYED: dict[str, str] = {
     "claims_topic_unreadable": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
     "map_topic_unfit": f"{CAUSES}::test_configs_of_the_flows_own_topics_are_corrected",
     "lanes_topic_unfit": f"{CAUSES}::test_a_lanes_topic_that_somebody_grew_is_deleted",
+    "foreign_group_member": f"{CAUSES}::test_a_consumer_in_the_group_of_the_workers_is_stopped",
     "flows_in_conflict": "integration_tests/exactly_once/test_two_flows.py"
     "::test_a_topic_that_appears_in_two_flows_is_copied_by_the_first_only",
     "target_topic_name_invalid": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",

@@ -23,7 +23,9 @@ WORKERS_MAX = 3
 FAULTS = 10
 SESSION_S = 10.0
 SEEDS = [int(text) for text in os.environ.get("EOS_WORKERS_SEEDS", "3").split(",")]
-STEPS = ("fenced", "claimed", "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
+AT_THE_START = ("fenced", "claimed")
+"""Steps that a worker may go through for one lane only, and once."""
+STEPS = (*AT_THE_START, "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
 TAKEN_OVER = "took_over"
 
 
@@ -128,7 +130,8 @@ class Crew:
         self._tell("SIGKILL")
 
     def _kill_at_a_step(self) -> None:
-        step, number = self._random.choice(STEPS), self._random.randint(1, 4)
+        step = self._random.choice(STEPS)
+        number = 1 if step in AT_THE_START else self._random.randint(1, 4)
         doomed = self.join(f"{step}@{number}=kill")
         assert doomed.wait_exit() == -signal.SIGKILL, doomed.tail()
         self._gone(doomed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -70,14 +70,19 @@ class FlowNotes:
         """Discovery ended with this."""
         self.note([incident], self._hidden)
 
-    def note_listing(self, listing: Listing, routes: Collection[Partition] = ()) -> None:
-        """What a listing shows; topics whose partitions are known (`routes`) are logged by their lanes."""
+    def note_listing(
+        self, listing: Listing, routes: Collection[Partition] = (), wrong: Collection[Incident] = ()
+    ) -> None:
+        """What a listing shows; topics whose partitions are known (`routes`) are logged by their lanes. `wrong`: what
+        else concerns the flow as a whole."""
         known = {at.topic for at in routes}
         empty = not (listing.topics or listing.missing or listing.hidden)
         if empty and not self._empty:
             self._log.warning("no_topic_selected")
         self._empty = empty
-        self.note(listing.missing, {name: str(it) for name, it in listing.hidden.items() if name not in known})
+        self.note(
+            [*listing.missing, *wrong], {name: str(it) for name, it in listing.hidden.items() if name not in known}
+        )
 
 
 class Outage:
@@ -111,8 +116,15 @@ class Discovery:
         events: queue.SimpleQueue[Any],
         asked: threading.Event,
         log: structlog.stdlib.BoundLogger,
+        also: Callable[[], Collection[Incident]] = lambda: (),
     ) -> None:
-        """`asked` is set when the flow ends; `notes` has what was logged of the first listing."""
+        """
+        Args:
+            asked: is set when the flow ends.
+            notes: has what was logged of the first listing.
+            also: finds what else is wrong with the flow as a whole. Raises as the control plane does.
+        """
+        self._also = also
         self._setup, self._plane, self._generation, self._notes = setup, plane, generation, notes
         self._events, self._asked, self._log = events, asked, log
         self._unlisted, self._unchecked = Outage(), Outage()
@@ -147,6 +159,7 @@ class Discovery:
         try:
             listing = self._setup.wanted(self._setup.listing(), generation.partitions)
             found = Discovered(listing, self._setup.routes(listing))
+            wrong = self._also()
         except (Unreachable, Retriable, NotAllowed) as error:
             if self._unlisted.is_new(error):
                 self._log.warning("discovery_failed", reason=str(error))
@@ -155,7 +168,7 @@ class Discovery:
             self._notes.note_incident(incident)
             return
         self._unlisted.over()
-        self._notes.note_listing(listing, found.routing.routes)
+        self._notes.note_listing(listing, found.routing.routes, wrong)
         self._events.put(found)
         self._setup.look_after_map()
         self._setup.sync_topics()

@@ -17,6 +17,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovery, DiscoveryEnded, FlowNotes
+from replicator.flow.group_early import foreign_members
 from replicator.flow.group_worker import GroupWorker
 from replicator.flow.setup import Setup
 from replicator.flow.shared_generation import SharedGeneration
@@ -100,7 +101,8 @@ class SharedFlow:
             events = self._events = queue.SimpleQueue()
             if self._asked.is_set():
                 events.put(None)
-        discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log)
+        foreign = partial(foreign_members, self._flow, plane.target)
+        discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log, foreign)
         discovery.start()
         self._parts.watch(self._flow, ended, lambda error: events.put(DiscoveryEnded(error)))
         worker = GroupWorker(

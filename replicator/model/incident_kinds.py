@@ -232,6 +232,11 @@ _STATE = {
         "Partitions were added to it, or it was made by something else. Workers would be given lanes that there aren't",
         "Stop the flow's workers, delete the topic, and start them again: it is created anew, and nothing stands in it",
     ),
+    "foreign_group_member": IncidentKind(
+        "A client that is no worker is a member of the group by which workers share the flow's lanes",
+        "The group gives it lanes, too, and it doesn't copy them",
+        "Stop that client: it uses the flow's own group eos-replicate.<flow>.workers. Its lanes go to the workers then",
+    ),
     "map_topic_unfit": IncidentKind(
         "The flow's map topic has another number of partitions than 16, would lose blocks by retention or compaction, "
         "or doesn't take blocks of 512 KiB",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 import pytest
@@ -24,7 +25,7 @@ def opened_one(control: Any) -> Generation:
 class DiscoveryRun:
     """One flow that has begun, and looks when it is told to."""
 
-    def __init__(self, plane: FakePlane) -> None:
+    def __init__(self, plane: FakePlane, also: Callable[[], Collection[Incident]] = lambda: ()) -> None:
         self.plane = plane
         setup = setup_of(plane)
         setup.begin()
@@ -34,15 +35,17 @@ class DiscoveryRun:
         log = structlog.get_logger()
         self.notes = FlowNotes(log)
         made = cast(ControlPlane, plane)
-        self.discovery = Discovery(setup, made, generation, self.notes, self.events, self.asked, log)
+        self.discovery = Discovery(setup, made, generation, self.notes, self.events, self.asked, log, also)
 
     def once(self) -> list[Any]:
         self.discovery.discover()
         return drained(self.events)
 
 
-def started(settings: str = "", topics: str = '["^t.*"]') -> DiscoveryRun:
-    return DiscoveryRun(run_before(FakePlane(flow(settings, topics), {"t1": topic("t1")})))
+def started(
+    settings: str = "", topics: str = '["^t.*"]', also: Callable[[], Collection[Incident]] = lambda: ()
+) -> DiscoveryRun:
+    return DiscoveryRun(run_before(FakePlane(flow(settings, topics), {"t1": topic("t1")})), also)
 
 
 def test_new_topics_are_found_and_made() -> None:
@@ -163,3 +166,16 @@ def test_a_flow_that_selects_no_topic_says_so_at_its_start_and_when_the_last_one
         made.plane.source = listing
         made.once()
     assert [entry["event"] for entry in logs].count("no_topic_selected") == 2
+
+
+def test_what_else_is_wrong_is_told_once_and_stands_until_it_is_over() -> None:
+    wrong = [Incident("foreign_group_member", "somebody")]
+    made = started(also=lambda: wrong)
+    with capture_logs() as logs:
+        made.once()
+        made.once()
+    assert [entry["name"] for entry in logs if entry["event"] == "incident"] == ["foreign_group_member"]
+    assert made.notes.incidents == {wrong[0]}
+    wrong.clear()
+    made.once()
+    assert not made.notes.incidents

@@ -12,6 +12,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from replicator.flow import shared_flow
 from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import Parts
@@ -97,7 +98,8 @@ class Run:
 
 @pytest.fixture(autouse=True)
 def lanes_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lanes topic is there."""
+    """The lanes topic is there, and nobody else is in the group."""
+    monkeypatch.setattr(shared_flow, "foreign_members", lambda flow, admin: [])
     monkeypatch.setattr(FakePlane, "make_lanes_topic", lambda self, lanes: None, raising=False)
 
 
