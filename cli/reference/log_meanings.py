@@ -158,6 +158,7 @@ EVENTS = {
         "A bug: what a transaction copied of a partition could not be put into the offset map. It is copied without."
     ),
     "metrics_served": "The process answers over HTTP at this address: the status page, /metrics, /healthz, /readyz.",
+    "not_fenced_at_once": "The predecessor could not be fenced ahead of the lane's producer, which fences it itself.",
     "not_released": (
         "The positions could not be released at a clean stop. Everything is committed; only the next start "
         "takes longer."

@@ -195,6 +195,9 @@ class OpenTransactions(Protocol):
     def producer(self, transactional_id: str) -> ProducerState:
         """Say what the id's coordinator knows of it. Needs Describe on the id."""
 
+    def fence(self, transactional_id: str, timeout_ms: int) -> None:
+        """Initialise the id, which fences whoever has it and aborts its transaction. Needs Write on the id."""
+
     def end(self, marker: Marker) -> None:
         """Write a marker that ends a transaction in one partition. Needs Alter or ClusterAction on the cluster."""
 

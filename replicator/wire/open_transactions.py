@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 from replicator.config import Cluster, Flow
@@ -27,6 +28,9 @@ from replicator.wire.response_limits import BadResponse
 _TRANSACTION = 1  # FindCoordinator's key type
 _NOT_BEFORE = 0  # of a coordinator that the partition has never had a marker of
 _COORDINATOR_FENCED, _ID_NOT_FOUND = 52, 105
+_CONCURRENT = 51
+_ABORTING_S = 0.01
+"""Between two questions while the coordinator still aborts the predecessor's transaction: it takes some ms."""
 
 
 class WireOpenTransactions(LeaderQuestions):
@@ -102,6 +106,30 @@ class WireOpenTransactions(LeaderQuestions):
             if code == _COORDINATOR_FENCED:
                 raise Retriable(f"cluster {self._cluster.name!r}: cannot {doing}: its coordinator has written a marker")
             self._check(code, doing, "Alter or ClusterAction on the cluster")
+
+        self._again(ask)
+
+    def fence(self, transactional_id: str, timeout_ms: int) -> None:
+        """See `OpenTransactions`."""
+        doing, right = f"fence {transactional_id!r}", f"Write on transactional id {transactional_id!r}"
+
+        def fields(_: Exchange) -> dict[str, Any]:
+            return {
+                "transactional_id": transactional_id,
+                "transaction_timeout": timedelta(milliseconds=timeout_ms),
+                "producer_id": -1,
+                "producer_epoch": -1,
+            }
+
+        def ask() -> None:
+            coordinator, deadline_s = self._coordinator(transactional_id, doing, right), time.monotonic() + ATTEMPT_S
+            with closing(self._connect(coordinator)) as connection:
+                code = _CONCURRENT
+                while code == _CONCURRENT and time.monotonic() < deadline_s:
+                    code = int(connection.ask("init_producer_id", fields, deadline_s).error_code)
+                    if code == _CONCURRENT and self._stop.wait(_ABORTING_S):
+                        break
+            self._check(code, doing, right)
 
         self._again(ask)
 

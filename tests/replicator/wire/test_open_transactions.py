@@ -19,6 +19,7 @@ pytestmark = pytest.mark.tier("default")  # brokers are asked again and again
 AT, ID = Partition(TOPIC, 0), "eos.f.1.0"
 OPEN = OpenTransaction(1_000, 5, 40, 7)
 MARKER = Marker(AT, OPEN, commit=False)
+CONCURRENT = 51
 NOT_LEADER, NOT_COORDINATOR, LOADING, INVALID_EPOCH, TOPIC_DENIED, CLUSTER_DENIED, ID_DENIED = 6, 16, 14, 47, 29, 31, 53
 COORDINATOR_FENCED, NOT_FOUND = 52, 105
 
@@ -49,6 +50,10 @@ class Coordinator(Leader):
     def answer_describe_transactions(self, request: Any) -> Answer:
         named = {"error_code": self._error(), "transactional_id": request.transactional_ids[0]}
         return {"transaction_states": [{**named, **self.state}]}
+
+    def answer_init_producer_id(self, request: Any) -> Answer:
+        assert (request.transactional_id, request.producer_id) == (ID, -1)
+        return {"error_code": self._error(), "producer_id": 1_000, "producer_epoch": 7}
 
     def answer_write_txn_markers(self, request: Any) -> Answer:
         (marker,) = request.markers
@@ -103,12 +108,19 @@ QUESTIONS: Mapping[str, Any] = {
     "open_in": lambda transactions: transactions.open_in(AT),
     "producer": lambda transactions: transactions.producer(ID),
     "end": lambda transactions: transactions.end(MARKER),
+    "fence": lambda transactions: transactions.fence(ID, 60_000),
 }
 
 
 @pytest.mark.parametrize(
     ("question", "error"),
-    [("open_in", NOT_LEADER), ("producer", NOT_COORDINATOR), ("producer", LOADING), ("end", NOT_LEADER)],
+    [
+        ("open_in", NOT_LEADER),
+        ("producer", NOT_COORDINATOR),
+        ("producer", LOADING),
+        ("end", NOT_LEADER),
+        ("fence", LOADING),
+    ],
 )
 def test_who_does_not_lead_any_more_is_looked_up_again(question: str, error: int) -> None:
     with asking() as (answers, transactions):
@@ -124,6 +136,7 @@ def test_who_does_not_lead_any_more_is_looked_up_again(question: str, error: int
         ("producer", ID_DENIED, NotAllowed, f"needs Describe on transactional id '{ID}'"),
         ("end", CLUSTER_DENIED, NotAllowed, "needs Alter or ClusterAction on the cluster"),
         ("end", INVALID_EPOCH, Fenced, "epoch"),
+        ("fence", ID_DENIED, NotAllowed, f"needs Write on transactional id '{ID}'"),
     ],
 )
 def test_a_refusal_is_told_and_not_tried_again(question: str, error: int, kind: type[Exception], words: str) -> None:
@@ -145,19 +158,30 @@ def test_what_does_not_pass_in_time_is_retriable(question: str, error: int) -> N
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_broker_that_breaks_off_is_asked_again_in_time(question: str) -> None:
     with asking(request_timeout_ms=2_000) as (answers, transactions):
-        answers.instead = {
-            api: [None] for api in ("describe_producers", "describe_transactions", "write_txn_markers", "metadata")
-        }
+        apis = ("describe_producers", "describe_transactions", "write_txn_markers", "metadata", "init_producer_id")
+        answers.instead = {api: [None] for api in apis}
         QUESTIONS[question](transactions)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_broker_of_an_older_version_is_said_to_be_one(question: str) -> None:
     with asking() as (answers, transactions):
-        for key in (27, 61, 65):
+        for key in (22, 27, 61, 65):
             del answers.versions[key]
         with pytest.raises(Unsupported):
             QUESTIONS[question](transactions)
+
+
+def test_the_predecessor_is_fenced_as_soon_as_its_transaction_is_aborted() -> None:
+    """librdkafka would look again half a second later."""
+    with asking() as (answers, transactions):
+        answers.errors = [CONCURRENT] * 5
+        transactions.fence(ID, 60_000)
+        assert answers.errors == []
+        assert answers.broker is not None
+        asked = [api for api, _, _ in answers.broker.asked]
+        assert asked.count("init_producer_id") == 6
+        assert asked.count("find_coordinator") == 1, "it isn't looked up anew for that"
 
 
 def test_nobody_who_listens_is_unreachable() -> None:

@@ -121,6 +121,9 @@ class FakeOpenTransactions:
         """As the coordinator says."""
         return self.target.producer(transactional_id)
 
+    def fence(self, transactional_id: str, timeout_ms: int) -> None:
+        """The plane does it again."""
+
     def end(self, marker: Marker) -> None:
         """Write a marker."""
         self.target.end_open(marker)
