@@ -29,6 +29,7 @@ EPILOG = """\b
 Examples:
   eos-replicate demo
   eos-replicate demo --kills 10 --broker-kills 3 --seconds 40 --records 60000
+  eos-replicate demo --workers 3
   eos-replicate demo --json | tail -1
   eos-replicate demo --compare
 
@@ -53,6 +54,13 @@ Exit codes:
 @click.option(
     "--broker-kills", type=click.IntRange(0, 1_000), default=1, show_default=True, help="SIGKILLs of the target."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 8),
+    default=1,
+    show_default=True,
+    help="Processes that share the flow (run --shared): one is killed at a time, at the end all are restarted in turn.",
+)
 @click.option("--seed", type=int, default=None, help="Seed of data and kills. Default: a new one, shown.")
 @click.option("--keep", is_flag=True, help="Keep the brokers' data and all logs, whatever happens.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last one is the result.")
@@ -62,6 +70,7 @@ def demo(
     seconds: float,
     kills: int,
     broker_kills: int,
+    workers: int,
     seed: int | None,
     keep: bool,
     as_json: bool,
@@ -79,8 +88,10 @@ def demo(
 
     if compare and kills < COMPARED_KILLS_MIN:
         raise click.UsageError(f"--compare needs --kills {COMPARED_KILLS_MIN} or more, to hit both weaker modes")
+    if compare and workers > 1:
+        raise click.UsageError("--compare kills a worker at steps of its transaction, and goes with one worker")
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
-    settings = Settings(records, seconds, kills, broker_kills, chosen)
+    settings = Settings(records, seconds, kills, broker_kills, chosen, workers=workers)
     console = Console(stderr=as_json, quiet=as_json)
     run = _compare if compare else _one
     with scratch(keep) as (directory, kept):

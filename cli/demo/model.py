@@ -17,7 +17,8 @@ class DemoFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user asked for. `at_steps`: kill the worker at the steps where weaker delivery modes fail."""
+    """What the user asked for. `at_steps`: kill the worker at the steps where weaker delivery modes fail. `workers`:
+    how many processes share the flow."""
 
     records: int
     seconds: float
@@ -26,6 +27,7 @@ class Settings:
     seed: int
     delivery: str = "exactly_once"
     at_steps: bool = False
+    workers: int = 1
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ class Proof:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The end of a run: verdicts by topic and partition, kills that really happened, recovery times in seconds; what
-    `reconcile --local` says of it, which needs exactly_once."""
+    `reconcile --local` says of it, which needs exactly_once; and of several workers, who ran which lane from when."""
 
     verdicts: dict[tuple[str, int], Comparison]
     worker_kills: int
@@ -72,6 +74,7 @@ class Outcome:
     recoveries_s: tuple[float, ...]
     seconds: float
     proof: Proof | None = None
+    timeline: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cli.demo import schedule, topic_reader
 from cli.demo.compare import judge
+from cli.demo.crew import Crew, timeline
 from cli.demo.model import FLOW, RENAMED, TOPICS, DemoFailed, Outcome, Progress, Settings
 from cli.demo.processes import BrokerProcess, Child
 from cli.demo.proof import Reconciliation
@@ -20,6 +21,7 @@ TICK_S = 0.05
 OFFSETS_EVERY_S = 0.2
 CATCH_UP_S_MAX = 60.0
 LATE_S_MAX = 90.0
+LANES_MIN = 4  # so that a worker that is lost is missed
 
 
 class Orchestrator:
@@ -31,7 +33,10 @@ class Orchestrator:
         self._began = time.monotonic()
         self._next_offsets_s = 0.0
         self._held = 0  # records on the target; known at the end, with what killed workers had no time to log
-        self._worker = Worker(directory / "flow.yaml", directory / "replicator.log")
+        self._crew = None
+        self._worker: Worker | Crew = Worker(directory / "flow.yaml", directory / "replicator.log")
+        if settings.workers > 1:
+            self._worker = self._crew = Crew(directory / "flow.yaml", directory, settings.workers, settings.seed)
         self._stack = ExitStack()
 
     def run(self) -> Outcome:
@@ -46,6 +51,8 @@ class Orchestrator:
             self._stack.callback(self._watch.close)
             self._write_flow_file(source.address, target.address)
             self._kill_by_schedule(load, target)
+            if self._crew is not None:
+                self._restart_in_turn(self._crew)
             written = self._finish_load(load)
             self._catch_up(target)
             self._worker.stop()
@@ -75,6 +82,7 @@ flows:
     target: target
     topics: [{", ".join(TOPICS)}]
     delivery: {self._settings.delivery}
+    lanes: {max(LANES_MIN, self._settings.workers) if self._crew else 1}
     limits: {{request_timeout_ms: 10000, transaction_timeout_ms: 20000}}
 """
         )
@@ -107,7 +115,15 @@ flows:
 
     def _start_worker(self, killing: deque[schedule.WorkerKill]) -> None:
         self._worker.start(killing[0].point if killing else "")
-        self._stack.callback(self._worker.child.kill)
+        for child in self._worker.children:
+            self._stack.callback(child.kill)
+
+    def _restart_in_turn(self, crew: Crew) -> None:
+        self._say("restarting in turn")
+        for said in crew.restart_in_turn():
+            for child in crew.children:
+                self._stack.callback(child.kill)
+            self._tell(said)
 
     def _killed(self, kill: schedule.WorkerKill, elapsed_s: float) -> bool:
         """Whether this kill has now happened: by the worker itself at its failpoint, or from here at its time."""
@@ -120,8 +136,7 @@ flows:
         since = worker.committing_since
         if elapsed_s < kill.at_s or since is None or time.monotonic() - since < kill.at_work_s:
             return False
-        worker.kill()
-        self._tell("worker killed")
+        self._tell(f"{worker.kill()} killed")
         return True
 
     def _break(self, target: BrokerProcess) -> None:
@@ -186,6 +201,7 @@ flows:
             tuple(self._worker.recoveries_s),
             progress.seconds,
             proof,
+            tuple(timeline(self._crew.held())) if self._crew is not None else (),
         )
 
     def _reconciliation(self) -> Reconciliation:

@@ -98,6 +98,7 @@ def verdict_lines(outcome: Outcome, settings: Settings) -> list[str]:
     said = [f"{result}: {kills} in {outcome.seconds:.0f} s (seed {settings.seed}){slowest}."]
     if outcome.proof is not None:
         said.append(f"Proven by the offset map (reconcile --local): {outcome.proof.headline}")
+    said += outcome.timeline
     said += [SEE_MORE] if outcome.exact else []
     for (topic, number), verdict in sorted(outcome.verdicts.items()):
         for fault in FAULTS:
@@ -128,7 +129,7 @@ def comparison_lines(outcomes: Mapping[str, Outcome], settings: Settings) -> lis
     return said
 
 
-def summary(outcome: Outcome) -> dict[str, float | str]:
+def summary(outcome: Outcome) -> dict[str, float | str | list[str]]:
     """The result as one flat object; times in seconds."""
     total = outcome.total
     return {
@@ -140,6 +141,7 @@ def summary(outcome: Outcome) -> dict[str, float | str]:
         "seconds": outcome.seconds,
         "recovery_s_max": round(max(outcome.recoveries_s, default=0.0), 2),
         **({"proof": outcome.proof.verdict} if outcome.proof is not None else {}),
+        **({"timeline": list(outcome.timeline)} if outcome.timeline else {}),
     }
 
 

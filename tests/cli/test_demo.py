@@ -157,6 +157,29 @@ def test_a_demo_without_a_verdict_is_an_error_with_its_reason(tmp_path: Path, mo
     assert str(tmp_path) in shown.output
 
 
+@pytest.mark.tier("full")
+@pytest.mark.timeout(300)
+def test_several_workers_share_the_flow(tmp_path: Path) -> None:
+    """One is killed, then each is restarted in turn, and nothing is lost."""
+    process = start(tmp_path, *SMALL, "--workers", "3", "--kills", "1", "--broker-kills", "0")
+    out, err = process.communicate(timeout=2 * DONE_S_MAX)
+    assert process.returncode == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
+    happened = [line["happened"] for line in lines if line.get("happened")]
+    assert any("killed" in said for said in happened)
+    assert sum("stopped and started again" in said for said in happened) == 3
+    result = lines[-1]
+    assert (result["lost"], result["doubled"], result["proof"]) == (0, 0, "agrees")
+    assert [line.partition(":")[0] for line in result["timeline"]] == [f"lane {lane}" for lane in range(4)]
+    assert not children(tmp_path)
+
+
+def test_a_comparison_is_of_one_worker() -> None:
+    found = CliRunner().invoke(command.demo, ["--compare", "--workers", "2"])
+    assert found.exit_code == 2
+    assert "goes with one worker" in found.output
+
+
 def test_a_comparison_needs_a_kill_for_each_weaker_mode() -> None:
     shown = CliRunner().invoke(command.demo, ["--compare", "--kills", "1"])
     assert shown.exit_code == 2
