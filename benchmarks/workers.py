@@ -32,7 +32,7 @@ RESULTS = HERE / "results" / "workers"
 TOPIC, COPY = "events", "events.copy"
 PARTITIONS, LANES = 8, 4
 EVERY_S = 0.01
-SETTLE_S = 8.0
+WATCHED_S = 8.0
 SESSION_S = 10.0
 DELAY = {"KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "3000"}
 JOIN, LEAVE, ROLL = "join", "leave", "rolling restart"
@@ -117,10 +117,10 @@ def rounds(arrivals: Arrivals, crew: Crew, number: int, console: Console) -> dic
     """All events, so many times; pauses of all partitions in seconds, by event."""
     found: dict[str, list[float]] = {name: [] for name in (JOIN, LEAVE, KILL, ROLL, RESTART)}
 
-    def measured(name: str, event: Callable[[], None], settle_s: float = SETTLE_S) -> None:
+    def measured(name: str, event: Callable[[], None], watched_s: float = WATCHED_S) -> None:
         began_s = time.monotonic()
         event()
-        time.sleep(settle_s)  # the writer goes on for so long
+        time.sleep(watched_s)  # the writer goes on for so long
         pauses = arrivals.pauses_s(began_s)
         found[name] += pauses
         console.print(f"{name}: longest {max(pauses):.2f} s, median {median(pauses):.2f} s", highlight=False)
@@ -130,20 +130,20 @@ def rounds(arrivals: Arrivals, crew: Crew, number: int, console: Console) -> dic
         crew.leave()
 
     crew.join()
-    time.sleep(SETTLE_S)
+    time.sleep(WATCHED_S)
     for _ in range(number):
         measured(JOIN, crew.join)
         measured(JOIN, crew.join)
         for _ in range(3):
             measured(ROLL, roll)
-        measured(KILL, crew.kill, SESSION_S + SETTLE_S)
+        measured(KILL, crew.kill, SESSION_S + WATCHED_S)
         measured(LEAVE, crew.leave)
 
         def restart() -> None:
             crew.kill()
             crew.join()
 
-        measured(RESTART, restart, SESSION_S + SETTLE_S)
+        measured(RESTART, restart, SESSION_S + WATCHED_S)
     return found
 
 
