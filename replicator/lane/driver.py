@@ -290,8 +290,8 @@ class LaneDriver:
         return None if session.given_up is None else _given_up(session.given_up)
 
     def _fence_at_once(self, to: Connections) -> None:
-        """End a predecessor in the middle of a transaction by fencing it. The producer does it again, at once: librdkafka
-        (2.16) would look only every 500 ms whether the coordinator has aborted that transaction."""
+        """End a predecessor that may be in the middle of a transaction. The producer fences it again, and at once:
+        librdkafka (2.16) looks only every 500 ms whether the coordinator has aborted that transaction."""
         try:
             to.transactions.fence(self.plan.transactional_id, self.plan.flow.limits.transaction_timeout_ms)
         except ReplicatorError as error:  # the producer meets the same, and says it
