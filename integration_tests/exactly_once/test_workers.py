@@ -182,6 +182,37 @@ def test_workers_join_leave_and_die(make_copying: MakeCopying, target: BrokerHan
     crew.finish()
 
 
+@pytest.mark.tier(kafka="full")
+def test_three_begin_a_new_flow_at_once(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """Each finds that nobody has opened it, and that the group is empty."""
+    crew = crew_of(make_copying, target)
+    crew.copying.load.mixed(300)
+    for _ in range(WORKERS_MAX):
+        crew.join()
+    crew.wait_shared()
+    crew.copying.load.mixed(300)
+    crew.finish()
+    opened = [event for worker in crew.ended for event in worker.seen("generation_opened")]
+    assert [event["generation"] for event in opened] == [1]
+
+
+@pytest.mark.tier(kafka="full")
+def test_a_worker_with_another_number_of_lanes_is_followed(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """One new generation; nobody opens a third."""
+    crew = crew_of(make_copying, target)
+    with crew.copying.writing():
+        first = crew.join()
+        first.wait_event("lane_started", lane=LANES - 1)
+        crew.copying.file.write(lanes=2)
+        second = crew.join()
+        first.wait_event("lanes_followed", lanes=2, own_lanes=LANES)
+        second.wait_event("lane_started", generation=2)
+        first.wait_event("lane_started", generation=2)
+    crew.finish()
+    opened = [event for worker in crew.ended for event in worker.seen("generation_opened")]
+    assert [(event["generation"], event["lanes"]) for event in opened] == [(1, LANES), (2, 2)]
+
+
 def test_a_restarted_worker_waits_for_no_session(make_copying: MakeCopying, target: BrokerHandle) -> None:
     """The group still has the killed process: its lanes are opened before that one is expelled."""
     crew = crew_of(make_copying, target)

@@ -44,7 +44,6 @@ from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.model.errors import (
     Abortable,
     Fenced,
-    GenerationOver,
     Incident,
     NotAllowed,
     ReplicatorError,
@@ -256,7 +255,7 @@ class GroupWorker:
         ended.forget()
         self._counts.forget(event.lane)
         told = LaneEvent.STOPPED
-        if isinstance(error, GenerationOver):
+        if isinstance(error, TakenOver) and error.by_generation:
             self._generation_over(error, now_s)
         elif isinstance(error, Fenced | TakenOver):
             told = LaneEvent.FENCED
@@ -298,12 +297,12 @@ class GroupWorker:
             self._stop(time.monotonic())
 
     def _discovery_ended(self, error: BaseException, now_s: float) -> None:
-        if isinstance(error, GenerationOver):
+        if isinstance(error, TakenOver) and error.by_generation:
             self._generation_over(error, now_s)
         else:
             self._fail(error, now_s)
 
-    def _generation_over(self, error: GenerationOver, now_s: float) -> None:
+    def _generation_over(self, error: TakenOver, now_s: float) -> None:
         """Stop all lanes of this generation: `flow.shared_flow` looks for the one that follows."""
         if not self._over and not self._stopping:
             self._log.info("generation_over", reason=str(error))

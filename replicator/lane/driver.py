@@ -309,7 +309,10 @@ class LaneDriver:
             to.plane.abort()
             self.session.release()
         except ReplicatorError as error:
-            self._log.warning("not_released", reason=str(error), kind=type(error).__name__)
+            if self._permit.shared and isinstance(error, Fenced):  # how a lane learns that another worker has it
+                self._log.debug("not_released", reason=str(error), kind=type(error).__name__)
+            else:
+                self._log.warning("not_released", reason=str(error), kind=type(error).__name__)
 
     def _failed(self, error: ReplicatorError, to: Connections | None = None) -> None:
         """Do what follows the end of a session. Raises what must leave."""

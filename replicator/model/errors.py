@@ -89,13 +89,20 @@ class Fenced(ReplicatorError):
 
 
 class TakenOver(ReplicatorError):
-    """Another owner or another generation runs this flow now; this process must not go on."""
+    """Another owner or another generation runs this flow now; this process must not go on.
+
+    `by_generation`: the generation under which the lanes ran is closed, or about to be; whoever has opened another one.
+    """
 
     exit_code = 5
+    by_generation = False
 
-
-class GenerationOver(TakenOver):
-    """The generation under which lanes ran is closed, or about to be."""
+    @classmethod
+    def of_generation(cls, why: str) -> TakenOver:
+        """Make one of a generation that is over."""
+        error = cls(why)
+        error.by_generation = True
+        return error
 
 
 class Incident(ReplicatorError):

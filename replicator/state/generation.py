@@ -25,7 +25,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from replicator.model.errors import GenerationOver, Incident
+from replicator.model.errors import Incident, TakenOver
 from replicator.state import decisions, run_settings, starts
 from replicator.state.decisions import OperatorDecision
 from replicator.state.envelope import NewerFormat, NotOurs, unwrap, wrap
@@ -367,7 +367,7 @@ def check_generation(control: Control, generation: int, assignment: LaneAssignme
     `running`: they do, and are not asked to start. Then another generation that is only being prepared doesn't matter
     yet: it fences them before it opens, and whoever prepares it may die before that.
 
-    Raises GenerationOver where the generation is closed, or another one is open or being prepared; Incident
+    Raises TakenOver (`by_generation`) where the generation is closed, or another is open or being prepared; Incident
     `control_topic_behind` where the control topic doesn't know it.
     """
     newest = control.newest
@@ -383,9 +383,9 @@ def check_generation(control: Control, generation: int, assignment: LaneAssignme
     other = control.generations[newest]
     what = f"generation {newest} ({other.kind.value})"
     if newest == generation:
-        raise GenerationOver(
+        raise TakenOver.of_generation(
             f"{what} is {other.phase.value} with {other.lanes} lanes, not open with {assignment.lanes}"
         )
     if other.phase is Phase.PREPARING:
-        raise GenerationOver(f"{what} is being prepared, and takes over from {generation}")
-    raise GenerationOver(f"{what} has taken over from {generation}")
+        raise TakenOver.of_generation(f"{what} is being prepared, and takes over from {generation}")
+    raise TakenOver.of_generation(f"{what} has taken over from {generation}")

@@ -22,7 +22,7 @@ from replicator.kafka.group_events import (
 )
 from replicator.lane.permit import FencePermit
 from replicator.lane.plan import LanePlan
-from replicator.model.errors import Fenced, GenerationOver, Incident, TakenOver, Unreachable
+from replicator.model.errors import Fenced, Incident, TakenOver, Unreachable
 from replicator.state.control import Changer
 from replicator.state.generation import Kind, LaneAssignment
 from replicator.workers.early import WorkerClientId
@@ -245,7 +245,7 @@ def test_after_another_generation_it_goes_on_under_that_one() -> None:
             control = control.apply(record)
         run.plane.state.control_topic = control
         with capture_logs() as logs:
-            lane.end(GenerationOver("generation 2 (live) has taken over from 1"))
+            lane.end(TakenOver.of_generation("generation 2 (live) has taken over from 1"))
             again = run.group()
             again.assign(2)
             follows = run.lane()
@@ -271,7 +271,7 @@ def test_it_proposes_its_own_lanes_at_its_start_only(monkeypatch: pytest.MonkeyP
     lane = run.lane()
     assert lane.fenced.wait(WAIT_S)
     run.plane.state.control_topic = opened(2, {"t1": 8})
-    lane.end(GenerationOver("another one follows"))
+    lane.end(TakenOver.of_generation("another one follows"))
     run.group().assign(0)
     assert run.lane().plan.assignment == LaneAssignment(2)
     assert asked == [3]
@@ -317,5 +317,5 @@ def test_rounds_on_spark_that_take_over_end_it() -> None:
         for record in rounds.finish(4):
             rounds = rounds.apply(record)
         run.plane.state.control_topic = rounds
-        lane.end(GenerationOver("generation 2 (rounds) has taken over from 1"))
+        lane.end(TakenOver.of_generation("generation 2 (rounds) has taken over from 1"))
         assert isinstance(run.end(), TakenOver)

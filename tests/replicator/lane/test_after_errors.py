@@ -19,7 +19,6 @@ EXPECTED: dict[type[errors.ReplicatorError], Next] = {
     errors.UnknownOutcome: Next.RESTART,
     errors.Fenced: Next.EXAMINE,
     errors.TakenOver: Next.LEAVE,
-    errors.GenerationOver: Next.LEAVE,
     errors.Fatal: Next.LEAVE,
     errors.Unsupported: Next.LEAVE,
 }
