@@ -29,6 +29,7 @@ from replicator.flow.lane_permit import LaneConnected, LaneInitialised, LanePerm
 from replicator.flow.listing import Routing
 from replicator.flow.restarts import worst
 from replicator.flow.setup import Setup
+from replicator.flow.shown_lanes import ShownLanes
 from replicator.flow.worker import Group, Lane, Parts, code_of, lane_plan, margin_s, with_routes
 from replicator.kafka.group_events import (
     GroupEnded,
@@ -108,6 +109,7 @@ class GroupWorker:
         self._observer = parts.observe(flow)
         self._assigned_s: dict[int, float] = {}
         self._stages: dict[int, LaneStage] = {}
+        self._shown_lanes = ShownLanes()
         client_id = own_client_id()
         self._early = early and opens_early(flow, client_id, parts.members, log)
         self._group: Group = parts.group(flow, generation.lanes, client_id.encode(), events.put)
@@ -182,6 +184,7 @@ class GroupWorker:
         if isinstance(event, LanesAssigned):
             self._log.info("lanes_assigned", lanes=sorted(event.lanes))
             self._observer.rebalanced()
+            self._shown_lanes.try_again()
             self._assigned_s |= dict.fromkeys(self._unassigned(event.lanes), now_s)
             self._do(self._membership.assigned(event.lanes, now_s))
         elif isinstance(event, LanesRevoked):
@@ -193,6 +196,7 @@ class GroupWorker:
         elif isinstance(event, MemberIdChanged):
             self._do(self._membership.member_changed(now_s))
         elif isinstance(event, ProofAnswered):
+            self._shown_lanes.answered(event.answer)
             self._do(self._membership.proof_answered(event.answer, now_s))
         elif isinstance(event, GroupTrouble):
             self._log.warning("group_trouble", kind=type(event.error).__name__, reason=str(event.error))
@@ -231,6 +235,7 @@ class GroupWorker:
         plan = lane_plan(self._flow, self._generation, lane, self._owner, self._setup)
         permit = self._permits[lane] = LanePermit(lane, self._events.put, partial(self._may_initialise, lane))
         self._since_ms[lane] = time.time_ns() // 1_000_000
+        self._shown_lanes.started(lane)
         made = self._lanes[lane] = self._parts.lane(with_routes(plan, self._routing), self._events, permit)
         self._counts.reassigned(lane)
         made.start()
@@ -357,6 +362,9 @@ class GroupWorker:
         if stages != self._stages:
             self._stages = stages
             self._observer.stages(stages)
+        running = [lane for lane, stage in stages.items() if stage is LaneStage.RUNNING]
+        for lane, number in self._shown_lanes.to_show(running):
+            self._group.prove(lane, number, self._metadata(lane))
 
     def _end_duties(self) -> None:
         if self._duty is not None:

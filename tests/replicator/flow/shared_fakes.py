@@ -65,6 +65,7 @@ class FakeGroup:
 
     def __init__(self, tell: Callable[[GroupEvent], None]) -> None:
         self.tell, self.held, self.error = tell, frozenset[int](), ""
+        self.proofs_asked: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.subscribed, self.left, self.proved = threading.Event(), threading.Event(), threading.Event()
 
     def subscribe(self) -> None:
@@ -76,6 +77,7 @@ class FakeGroup:
 
     def prove(self, lane: int, number: int, metadata: str) -> None:
         assert '"generation":' in metadata
+        self.proofs_asked.put(lane)
         answer = ProofAnswer(
             lane=lane,
             number=number,

@@ -207,6 +207,9 @@ def test_a_lone_worker_opens_its_lanes_early() -> None:
         lanes = [run.lane(), run.lane()]
         assert all(lane.fenced.wait(WAIT_S) for lane in lanes)
         assert not group.proved.is_set()
+        group.assign(0, 1)
+        shown = {group.proofs_asked.get(timeout=WAIT_S) for _ in range(2)}
+        assert shown == {0, 1}, "others shall see who runs them"
         group.assign(0)  # another worker has joined meanwhile: it gets lane 1, and fences this one
         [given_away] = [lane for lane in lanes if lane.plan.lane == 1]
         given_away.end(Fenced("by another worker"))
