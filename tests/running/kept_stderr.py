@@ -28,4 +28,5 @@ def _named(buffering: int = -1) -> IO[bytes]:
 
 
 if DIRECTORY in os.environ:
-    capture.TemporaryFile = _named  # type: ignore[assignment]  # before pytest makes its own, so -p must load it
+    # Before pytest makes its own, so -p must load it.
+    setattr(capture, "TemporaryFile", _named)  # noqa: B010 - the name is pytest's own, which its types don't show
