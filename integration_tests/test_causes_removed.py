@@ -183,6 +183,7 @@ def test_configs_of_the_flows_own_topics_are_corrected(make_copying: MakeCopying
     assert asked(two.flow, "reconcile", "--local")[0] == 0
 
 
+@pytest.mark.tier(kafka="full")
 def test_a_lanes_topic_that_somebody_grew_is_deleted(make_copying: MakeCopying) -> None:
     """lanes_topic_unfit: a worker that shares its flow refuses to begin, and one that runs ends."""
     two = TwoTopics(make_copying(partitions=1))
@@ -202,6 +203,7 @@ def test_a_lanes_topic_that_somebody_grew_is_deleted(make_copying: MakeCopying) 
     two.assert_stops(worker, 0)
 
 
+@pytest.mark.tier(kafka="full")
 def test_a_consumer_in_the_group_of_the_workers_is_stopped(make_copying: MakeCopying) -> None:
     """foreign_group_member: it gets a lane, which nobody copies until it has gone."""
     copying = make_copying(partitions=4, lanes=2)

@@ -165,6 +165,7 @@ def crew_of(make_copying: MakeCopying, target: BrokerHandle, seed: int = 1) -> C
     return Crew(make_copying(partitions=PARTITIONS, lanes=LANES, seed=seed), target, seed)
 
 
+@pytest.mark.tier(kafka="full")
 def test_workers_join_leave_and_die(make_copying: MakeCopying, target: BrokerHandle) -> None:
     """Each lane has one worker; those of one that leaves or dies go to the others, and nobody is thrown out."""
     crew = crew_of(make_copying, target)
@@ -182,7 +183,7 @@ def test_workers_join_leave_and_die(make_copying: MakeCopying, target: BrokerHan
     crew.finish()
 
 
-@pytest.mark.tier(kafka="full")
+@pytest.mark.tier("full")
 def test_three_begin_a_new_flow_at_once(make_copying: MakeCopying, target: BrokerHandle) -> None:
     """Each finds that nobody has opened it, and that the group is empty."""
     crew = crew_of(make_copying, target)
@@ -196,7 +197,7 @@ def test_three_begin_a_new_flow_at_once(make_copying: MakeCopying, target: Broke
     assert [event["generation"] for event in opened] == [1]
 
 
-@pytest.mark.tier(kafka="full")
+@pytest.mark.tier("full")
 def test_a_worker_with_another_number_of_lanes_is_followed(make_copying: MakeCopying, target: BrokerHandle) -> None:
     """One new generation; nobody opens a third."""
     crew = crew_of(make_copying, target)
