@@ -27,10 +27,19 @@ from replicator.flow.group_early import opens_early, own_client_id
 from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.lane_permit import LaneConnected, LaneInitialised, LanePermit
 from replicator.flow.listing import Routing
-from replicator.flow.restarts import worst
 from replicator.flow.setup import Setup
 from replicator.flow.shown_lanes import ShownLanes
-from replicator.flow.worker import Group, Lane, Parts, code_of, lane_plan, margin_s, with_routes
+from replicator.flow.worker import (
+    Group,
+    Lane,
+    Parts,
+    code_of,
+    lane_plan,
+    no_clean_stop,
+    stop_by_s,
+    with_routes,
+    worse,
+)
 from replicator.kafka.group_events import (
     GroupEnded,
     GroupTrouble,
@@ -153,9 +162,7 @@ class GroupWorker:
         now_s = time.monotonic()
         self._do(self._membership.tick(now_s))
         if self._stop_by is not None and now_s >= self._stop_by and not self._finished:
-            late = ", ".join(str(lane) for lane in self._lanes)
-            why = f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms of lanes {late}"
-            raise self._error or Unreachable(why)
+            raise self._error or no_clean_stop(self._flow, self._lanes)
         self._look_after_duties()
         self._tell_stages()
 
@@ -316,8 +323,7 @@ class GroupWorker:
 
     def _fail(self, error: BaseException, now_s: float) -> None:
         """End the flow by `error`; of several by the worst. Lanes that still run are stopped first."""
-        if self._error is None or worst((code_of(error), code_of(self._error))) != code_of(self._error):
-            self._error = error
+        self._error = worse(self._error, error)
         self._leave(now_s, at_once=True)
 
     def _stop(self, now_s: float) -> None:
@@ -331,7 +337,7 @@ class GroupWorker:
             return
         self._stopping = True
         self._ended.set()
-        self._stop_by = now_s + self._flow.limits.stop_timeout_ms / 1000 - margin_s(self._flow) / 2
+        self._stop_by = stop_by_s(self._flow)
         self._do(self._membership.stop(now_s, alone=at_once))
 
     def _is_alone(self) -> bool:
@@ -373,7 +379,7 @@ class GroupWorker:
 
     def _abandon(self) -> None:
         """Stop what still runs when this worker fails: a lane that nobody watches must not go on copying."""
-        give_up = time.monotonic() + self._flow.limits.stop_timeout_ms / 1000 - margin_s(self._flow) / 2
+        give_up = stop_by_s(self._flow)
         for lane in self._lanes.values():
             lane.stop()
         for lane in self._lanes.values():

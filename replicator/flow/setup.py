@@ -33,7 +33,15 @@ from replicator.flow.topic_rules import (
 )
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.model import names
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, UnknownOutcome, Unreachable
+from replicator.model.errors import (
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    TakenOver,
+    UnknownOutcome,
+    Unreachable,
+)
 from replicator.model.origins import NONE
 from replicator.model.route import Route
 from replicator.state import starts
@@ -367,6 +375,13 @@ def _refused(name: str, decision: TopicDecision, error: ReplicatorError) -> Topi
     if decision.create:
         return TopicDecision(stopped=incident, waiting=waiting)
     return TopicDecision(stopped_beyond=incident, waiting_beyond=waiting)
+
+
+def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
+    """Raise TakenOver where a job has the flow: a daemon that starts, or that a supervisor starts again, doesn't cut it
+    short. `take_over`: it shall."""
+    if found.kind.bounded and not take_over:
+        raise TakenOver(occupied(flow, found))
 
 
 def occupied(flow: Flow, found: Generation) -> str:

@@ -15,7 +15,7 @@ import structlog
 
 from replicator.config import Flow
 from replicator.flow.listing import Listing
-from replicator.flow.setup import Setup, occupied
+from replicator.flow.setup import Setup, check_free, occupied
 from replicator.flow.worker import WorkerObserver
 from replicator.model.errors import Fenced, TakenOver
 from replicator.state.control import Changer, fits
@@ -91,8 +91,7 @@ class SharedGeneration:
         return changer.ensure(assignment, listing.partitions, self._may_replace)
 
     def _may_replace(self, found: Generation) -> None:
-        if found.kind.bounded and not self._take_over:
-            raise TakenOver(occupied(self._flow, found))
+        check_free(self._flow, found, take_over=self._take_over)
 
     def _stand_by(self, job: Generation) -> None:
         why = occupied(self._flow, job)

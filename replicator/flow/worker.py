@@ -12,7 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -23,13 +23,13 @@ from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, Flo
 from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.listing import Routing
 from replicator.flow.restarts import worst
-from replicator.flow.setup import Setup, occupied
+from replicator.flow.setup import Setup, check_free
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.group_events import GroupEvent
 from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.lane.permit import UNASKED, FencePermit
 from replicator.lane.plan import LanePlan
-from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
+from replicator.model.errors import Incident, ReplicatorError, Unreachable
 from replicator.model.names import process_name
 from replicator.model.route import Route
 from replicator.state.generation import Generation, LaneAssignment
@@ -236,9 +236,7 @@ class FlowWorker:
         return generation, setup.first_routes(listing)
 
     def _may_replace(self, found: Generation) -> None:
-        """A job that has the flow is not cut short by a daemon that starts, or that a supervisor starts again."""
-        if found.kind.bounded and not self._take_over:
-            raise TakenOver(occupied(self._flow, found))
+        check_free(self._flow, found, take_over=self._take_over)
 
     def _start(self, generation: Generation, routing: Routing, setup: Setup) -> None:
         for lane in range(generation.lanes):
@@ -255,9 +253,7 @@ class FlowWorker:
             try:
                 event = self._events.get(timeout=timeout_s)
             except queue.Empty:
-                late = ", ".join(str(lane) for lane in self._lanes)
-                why = f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms of lanes {late}"
-                raise (self._error or Unreachable(why)) from None
+                raise (self._error or no_clean_stop(self._flow, self._lanes)) from None
             self._handle(event)
 
     def _handle(self, event: object) -> None:
@@ -311,15 +307,14 @@ class FlowWorker:
 
     def _fail(self, error: BaseException) -> None:
         """The flow ends by `error`; of several by the worst. Lanes that still run are stopped first."""
-        if self._error is None or worst((code_of(error), code_of(self._error))) != code_of(self._error):
-            self._error = error
+        self._error = worse(self._error, error)
         self._stop_lanes()
 
     def _stop_lanes(self) -> None:
         self._ended.set()
         if self._stop_by is not None:
             return
-        self._stop_by = time.monotonic() + self._flow.limits.stop_timeout_ms / 1000 - margin_s(self._flow) / 2
+        self._stop_by = stop_by_s(self._flow)
         for lane in self._lanes.values():
             lane.stop()
 
@@ -345,6 +340,24 @@ def lane_plan(flow: Flow, generation: Generation, lane: int, owner: str, setup: 
         writes_map=setup.has_map,
         map_topic_id=setup.map_topic_id,
     )
+
+
+def stop_by_s(flow: Flow) -> float:
+    """Return when lanes that are asked to stop now must have ended (monotonic)."""
+    return time.monotonic() + flow.limits.stop_timeout_ms / 1000 - margin_s(flow) / 2
+
+
+def no_clean_stop(flow: Flow, late: Iterable[int]) -> Unreachable:
+    """Return what a flow ends by whose lanes `late` have not ended in time."""
+    lanes = ", ".join(str(lane) for lane in late)
+    return Unreachable(f"flow {flow.name}: no clean stop within limits.stop_timeout_ms of lanes {lanes}")
+
+
+def worse(before: BaseException | None, error: BaseException) -> BaseException:
+    """Return the one of two errors that the operator must see; the earlier of two that are alike."""
+    if before is None or worst((code_of(error), code_of(before))) != code_of(before):
+        return error
+    return before
 
 
 def code_of(error: BaseException) -> int:
