@@ -228,7 +228,7 @@ def test_a_restarted_worker_waits_for_no_session(make_copying: MakeCopying, targ
     crew.finish()
 
 
-@pytest.mark.tier(kafka="full")
+@pytest.mark.tier("full")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.timeout(900)
 def test_any_schedule_loses_and_doubles_nothing(make_copying: MakeCopying, target: BrokerHandle, seed: int) -> None:
