@@ -21,6 +21,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "rights": ("cli.commands.rights:rights", "All rights that flows need, also as kafka-acls commands."),
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
     "workers": ("cli.commands.workers:workers", "Who shares a flow, and which lanes each worker has."),
+    "apply": ("cli.commands.apply:apply", "Have workers run with a file that the flow has had before."),
     "top": ("cli.commands.top:top", "Flows of a running process, live in a terminal."),
     "incident": ("cli.commands.incident:incident", "What needs a decision: list, show, resolve."),
     "pause": ("cli.commands.control:pause", "Pause a flow that runs, or some of its topics."),

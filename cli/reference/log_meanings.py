@@ -38,6 +38,10 @@ EVENTS = {
         "An operator's decision about an incident was acted on. What a command other than retry has left out, source "
         "offsets from `offset` to before `end`, is not copied."
     ),
+    "file_is_older": (
+        "The open generation has other settings than this worker's flow file, and the flow has had this file before, "
+        "or one with a higher `revision`. The worker runs the open settings; `eos-replicate apply` takes the file."
+    ),
     "generation_left_to_another": (
         "Another worker is changing the generation at the same time. This one waits for what that one opens."
     ),
@@ -53,7 +57,8 @@ EVENTS = {
     ),
     "lanes_assigned": "The workers' group has given this worker these lanes. They are all that it has.",
     "lanes_followed": (
-        "The open generation has another number of lanes than this worker's flow file. The worker runs that."
+        "The open generation has no settings, but another number of lanes than this worker's flow file. The worker "
+        "runs that."
     ),
     "lanes_opened_early": "No other worker was found alive: the lanes are opened before the group has assigned them.",
     "lanes_revoked": (
@@ -282,7 +287,7 @@ FIELDS = {
     "after": "The new position: a source offset.",
     "before": "The old position.",
     "bound": "Source offsets that the policy may leave out within 24 hours.",
-    "by": "Who has decided.",
+    "by": "Who has decided; of a generation: the process that has begun it.",
     "bytes": "Bytes of keys, values and headers of the records.",
     "changed": "Names of flows of which a setting, or a property of one of their clusters, is another one now.",
     "cluster": "Name of a cluster in the flow file.",
@@ -294,6 +299,7 @@ FIELDS = {
     "copied": "How many missing records are copied.",
     "delay_ms": "Pause before the next try, in milliseconds.",
     "detail": "What happened, in words.",
+    "differs": "Settings whose values differ.",
     "end": "The source offset behind what the incident is about; -1 where none applies.",
     "engine": "`records` or `batches`.",
     "exit_code": "The exit code that follows: see [exit codes](exit-codes.md).",

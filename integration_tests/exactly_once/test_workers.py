@@ -16,7 +16,7 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.processes import wait_until
-from integration_tests.harness.replicator import Replicator
+from integration_tests.harness.replicator import DEFAULT, Replicator
 
 LANES, PARTITIONS = 4, 8
 WORKERS_MAX = 3
@@ -68,12 +68,12 @@ class Crew:
         assigned = [worker.seen("lanes_assigned") for worker in self.alive]
         return [set(events[-1]["lanes"]) if events else set() for events in assigned]
 
-    def wait_shared(self) -> None:
+    def wait_shared(self, lanes: int = LANES) -> None:
         """Until each lane is one worker's, and all have as many as they can."""
 
         def shared() -> bool:
             held = self.held()
-            everything = sorted(lane for lanes in held for lane in lanes) == list(range(LANES))
+            everything = sorted(lane for lanes in held for lane in lanes) == list(range(lanes))
             sizes = [len(lanes) for lanes in held]
             return everything and max(sizes) - min(sizes) <= 1
 
@@ -198,17 +198,29 @@ def test_three_begin_a_new_flow_at_once(make_copying: MakeCopying, target: Broke
 
 
 @pytest.mark.tier("full")
-def test_a_worker_with_another_number_of_lanes_is_followed(make_copying: MakeCopying, target: BrokerHandle) -> None:
-    """One new generation; nobody opens a third."""
+def test_a_worker_with_another_file_is_followed(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """One new generation for each new file. One that the flow has had before is older, until it is applied."""
     crew = crew_of(make_copying, target)
     with crew.copying.writing():
         first = crew.join()
         first.wait_event("lane_started", lane=LANES - 1)
-        crew.copying.file.write(lanes=2)
+        crew.copying.file.write(lanes=2, commit={"linger_ms": 5})
         second = crew.join()
-        first.wait_event("lanes_followed", lanes=2, own_lanes=LANES)
-        second.wait_event("lane_started", generation=2)
-        first.wait_event("lane_started", generation=2)
+        first.wait_event("file_is_older", generation=2, differs=["commit.linger_ms", "lanes"])
+        for worker in (first, second):
+            worker.wait_event("lane_started", generation=2)
+        crew.copying.file.write(lanes=LANES, commit={"linger_ms": DEFAULT})
+        third = crew.join()
+        third.wait_event("file_is_older", generation=2)
+        crew.wait_shared(lanes=2)
+        code, applied = crew.copying.said("apply")
+        assert code == 0
+        assert (applied["generation"], applied["opened"], applied["workers"]) == (3, True, 3)
+        assert applied["differs"]["lanes"] == {"before": "2", "after": str(LANES)}
+        for worker in (first, second, third):
+            worker.wait_event("lane_started", generation=3)
+        crew.wait_shared()
+        assert crew.copying.said("apply")[1]["opened"] is False
     crew.finish()
     opened = [event for worker in crew.ended for event in worker.seen("generation_opened")]
     assert [(event["generation"], event["lanes"]) for event in opened] == [(1, LANES), (2, 2)]

@@ -81,13 +81,17 @@ class Copying:
 
     def asked(self, command: str) -> tuple[int, dict[str, Any]]:
         """Exit code of `plan`, `status` or `top`, and what its JSON says of the flow."""
+        code, said = self.said(command)
+        assert said["flows"], said
+        return code, said["flows"][0]
+
+    def said(self, command: str) -> tuple[int, dict[str, Any]]:
+        """Exit code of a command on the flow file, and its JSON."""
         asked = [sys.executable, "-m", "cli.main", command, "-c", str(self.file.path), "--json"]
         shown = subprocess.run(
             asked, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX, env=users_packages()
         )
-        flows = json.loads(shown.stdout)["flows"]
-        assert flows, shown.stdout
-        return shown.returncode, flows[0]
+        return shown.returncode, json.loads(shown.stdout)
 
     @contextmanager
     def writing(self, step: int = 150) -> Iterator[None]:

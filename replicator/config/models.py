@@ -200,6 +200,11 @@ class FlowSettings(Frozen):
     rate: RateSettings = Field(
         default=RateSettings(), description="How fast `run` may copy, until an operator sets another rate."
     )
+    revision: Annotated[int, Field(strict=True, ge=0, le=2**53)] | None = Field(
+        default=None,
+        description="For workers that share the flow: of two files the one with the higher revision holds. Without "
+        "it, a file that the flow has never had does.",
+    )
     policy: DecisionPolicy = Field(
         default=DecisionPolicy(), description="What `run` decides about incidents by itself, and how much of it."
     )

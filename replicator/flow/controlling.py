@@ -16,7 +16,7 @@ from replicator.config.messages import suggestion
 from replicator.flow.deciding import written
 from replicator.flow.topics import ControlPlane
 from replicator.model.errors import ConfigError
-from replicator.state.generation import Control
+from replicator.state.control_topic import Control
 from replicator.state.run_settings import TOPICS_MAX, RunSettings
 
 Change = Callable[[RunSettings], RunSettings]

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from replicator.backoff import Backoff
 from replicator.config import Flow
@@ -24,13 +25,14 @@ from replicator.model.commands import Command
 from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
 from replicator.state.control import Changer, ControlRecord
+from replicator.state.control_topic import Control
 from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision, decide, restarted
-from replicator.state.generation import Control
 from replicator.state.occurrences import Occurrence
 
 PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
 POLL_S = 0.2
 OTHERS_S = 15.0
+T = TypeVar("T")
 """How long others may keep the control id: a change of generations takes a few seconds."""
 
 
@@ -130,18 +132,22 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
 def written(flow: Flow, plane: ControlPlane, take: Callable[[Control], Sequence[ControlRecord]]) -> None:
     """Have what `take` returns written to the control topic, by the one who holds the control id; `take` is asked again
     after an answer was lost. Raises as `Changer.decide`, once others have kept the id for long."""
+    changed(flow, plane, lambda changer: changer.decide(take))
+
+
+def changed(flow: Flow, plane: ControlPlane, ask: Callable[[Changer], T]) -> T:
+    """What `ask` wants of a changer for a command, asked again while others write the control topic, or an answer was
+    lost. Raises as `Changer` does, once others have kept the control id for long."""
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
     while plane.state.control().preparing is not None and time.monotonic() < give_up_s:
         time.sleep(POLL_S)  # somebody is at it, or died; to initialise the control id would cut it short
     while True:
         try:
-            Changer(flow, plane.state, process_name(), _ignored, _no_starts).decide(take)
+            return ask(Changer(flow, plane.state, process_name(), _ignored, _no_starts))
         except (Fenced, TakenOver, UnknownOutcome, Retriable):
             if time.monotonic() >= give_up_s:
                 raise
             time.sleep(backoff.next_s())
-        else:
-            return
 
 
 def _adopted(

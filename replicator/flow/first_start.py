@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from replicator.model import names
 from replicator.model.errors import Incident
-from replicator.state.generation import Control
+from replicator.state.control_topic import Control
 
 
 def is_first_start(flow: str, *, has_claims: bool, has_positions: bool, control: Control | None) -> bool:

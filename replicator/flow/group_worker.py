@@ -66,7 +66,6 @@ from replicator.state.generation import Generation
 from replicator.workers.lane_stages import LaneEffect, LaneEvent, LaneStage
 from replicator.workers.membership import Action, LaneAction, Membership
 from replicator.workers.proofs import ProofMetadata
-from replicator.workers.settings import canonical, settings_hash
 from replicator.workers.worker_stages import WorkerEffect
 
 CLOSE_S = 2.0
@@ -109,7 +108,6 @@ class GroupWorker:
         self._lanes: dict[int, Lane] = {}
         self._permits: dict[int, LanePermit] = {}
         self._counts = FlowCounts(())
-        self._hash = settings_hash(canonical(flow.model_dump(mode="json", exclude_defaults=True)))
         self._since_ms: dict[int, int] = {}
         self._duty: threading.Event | None = None  # set: the duties of lane 0 end
         self._error: BaseException | None = None
@@ -258,7 +256,7 @@ class GroupWorker:
             version=self._parts.version,
             generation=self._generation.number,
             since_ms=self._since_ms[lane],
-            settings_hash=self._hash,
+            settings_hash=self._generation.settings_hash,
         ).encode()
 
     def _lane_ended(self, event: LaneEnded, now_s: float) -> None:

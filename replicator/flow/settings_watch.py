@@ -22,8 +22,8 @@ from replicator.lane.throttle import FlowThrottle
 from replicator.model import names
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
+from replicator.state.control_topic import Control
 from replicator.state.flow_state import FlowState
-from replicator.state.generation import Control
 from replicator.state.run_settings import FLOW, RunSettings
 
 LOOK_S = 1.0

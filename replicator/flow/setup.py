@@ -38,7 +38,6 @@ from replicator.model.errors import (
     NotAllowed,
     ReplicatorError,
     Retriable,
-    TakenOver,
     UnknownOutcome,
     Unreachable,
 )
@@ -47,7 +46,8 @@ from replicator.model.route import Route
 from replicator.state import starts
 from replicator.state.claims import Claims
 from replicator.state.control import Changer
-from replicator.state.generation import Control, Generation, LaneAssignment, check_generation
+from replicator.state.control_topic import Control, check_generation
+from replicator.state.generation import LaneAssignment
 from replicator.state.origins import loops
 
 CHANGE_ATTEMPTS_MIN = 3
@@ -124,18 +124,21 @@ class Setup:
         Raises Incident `control_topic_lost` or `claims_topic_lost` where one is missing of a flow that has run, before
         anything is created. A new flow doesn't start without a topic that it names: `start` covers what is listed now.
         """
-        self._connect()
+        self.connect()
         return self._patiently(self._begun)
 
     def list_only(self) -> Listing:
         """Connect and list the source's topics; changes nothing. Raises the incident of a topic that isn't there."""
-        self._connect()
+        self.connect()
         found = self._patiently(self.listing)
         for missing in found.missing:
             raise missing
         return found
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
+        """Connect to both clusters, once. Raises Unreachable, NotAllowed."""
+        if self._cluster_ids:
+            return
         source, target = self._plane.connect()
         self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
 
@@ -239,6 +242,11 @@ class Setup:
         """Read the control topic; `change` begins with what was read. Empty where there is no such topic."""
         self._control = self._patiently(self._plane.state.control_if_any)
         return self._control or Control()
+
+    @property
+    def seen(self) -> Control | None:
+        """The control topic as it was read last, until it is changed."""
+        return self._control
 
     def change(self, ask: Callable[[Changer], T]) -> T:
         """What `ask` wants of a changer. Half done or done, the next attempt reads which; a hand-over that was asked to
@@ -375,19 +383,3 @@ def _refused(name: str, decision: TopicDecision, error: ReplicatorError) -> Topi
     if decision.create:
         return TopicDecision(stopped=incident, waiting=waiting)
     return TopicDecision(stopped_beyond=incident, waiting_beyond=waiting)
-
-
-def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
-    """Raise TakenOver where a job has the flow: a daemon that starts, or that a supervisor starts again, doesn't cut it
-    short. `take_over`: it shall."""
-    if found.kind.bounded and not take_over:
-        raise TakenOver(occupied(flow, found))
-
-
-def occupied(flow: Flow, found: Generation) -> str:
-    """Why a daemon doesn't start: a job has the flow."""
-    begun = f"generation {found.number}, begun by {found.by or 'an unknown process'}"
-    return (
-        f"flow {flow.name}: a {found.kind.value} has it ({begun}). Let it finish, run it again if it died, or take the "
-        "flow from it with --take-over"
-    )

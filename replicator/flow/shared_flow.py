@@ -2,7 +2,7 @@
 in the place of `flow.worker`.
 
 For each generation there is a `GroupWorker`, a control plane and a discovery. Another generation follows where somebody
-has changed the number of lanes, or a job has handed the flow over again.
+has a newer file, or a job has handed the flow over again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovery, DiscoveryEnded, FlowNotes
 from replicator.flow.group_early import foreign_members
 from replicator.flow.group_worker import GroupWorker
+from replicator.flow.listing import Listing
 from replicator.flow.setup import Setup
 from replicator.flow.shared_generation import SharedGeneration
+from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import Parts
 from replicator.model.names import process_name
+from replicator.state.generation import Generation
+from replicator.state.own_file import followed
 
 
 class SharedFlow:
@@ -40,6 +44,7 @@ class SharedFlow:
     ) -> None:
         """`take_over`: also from a backfill or repair that has the flow; `exit_on_incident`: end with the first one."""
         self._flow, self._config, self._parts, self._log = flow, config, parts, log
+        self._runs = flow  # with the settings that hold
         self._exit_on_incident = exit_on_incident
         self._asked = threading.Event()  # to stop
         self._finder = SharedGeneration(flow, parts.observe(flow), log, self._asked, take_over=take_over)
@@ -52,7 +57,7 @@ class SharedFlow:
         """See `FlowWorker`."""
         self._config = config
         if (setup := self._setup) is not None:
-            setup.take(config)
+            setup.take(self._with(self._runs))
 
     def stop(self) -> None:
         """Ask for a clean stop, from any thread or a signal handler."""
@@ -79,34 +84,57 @@ class SharedFlow:
         return code
 
     def _next(self, *, first: bool) -> tuple[GroupWorker, Callable[[], bool]] | None:
-        """What runs the generation that is open now, and how; None after a stop."""
-        plane, owner = self._parts.plane(self._flow), process_name()
-        ended = threading.Event()
-        try:
-            setup = self._setup = Setup(self._flow, self._config, plane, owner, self._log, self._asked)
-            setup.take(self._config)  # one that came meanwhile
-            listing = setup.begin()
-            generation = self._finder.find(setup, listing)
-            if generation is None:
+        """What runs the generation that is open now, with its settings, and how; None after a stop."""
+        flow = self._runs
+        while True:
+            plane, owner = self._parts.plane(flow), process_name()
+            try:
+                setup = self._setup = Setup(flow, self._with(flow), plane, owner, self._log, self._asked)
+                setup.take(self._with(flow))  # one that came meanwhile
+                setup.connect()
+                wanted = self._finder.flow(setup.look())
+                if wanted == flow:
+                    listing = setup.begin()
+                    generation = self._finder.find(setup, listing)
+                    if generation is None:
+                        plane.close()
+                        return None
+                    wanted = followed(self._flow, generation)
+                    if wanted == flow:
+                        return self._worker(flow, setup, plane, listing, generation, owner, early=first)
+            except BaseException:
                 plane.close()
-                return None
-            plane.make_lanes_topic(generation.lanes)
-            listing = setup.wanted(listing, generation.partitions)
-            self._notes.note_listing(listing)
-            routing = setup.first_routes(listing)
-        except BaseException:
+                raise
             plane.close()
-            raise
+            flow = self._runs = wanted
+
+    def _worker(
+        self,
+        flow: Flow,
+        setup: Setup,
+        plane: ControlPlane,
+        listing: Listing,
+        generation: Generation,
+        owner: str,
+        *,
+        early: bool,
+    ) -> tuple[GroupWorker, Callable[[], bool]]:
+        """Start what goes beside the lanes."""
+        plane.make_lanes_topic(generation.lanes)
+        listing = setup.wanted(listing, generation.partitions)
+        self._notes.note_listing(listing)
+        routing = setup.first_routes(listing)
+        ended = threading.Event()
         with self._lock:
             events = self._events = queue.SimpleQueue()
             if self._asked.is_set():
                 events.put(None)
-        foreign = partial(foreign_members, self._flow, plane.target)
+        foreign = partial(foreign_members, flow, plane.target)
         discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log, foreign)
         discovery.start()
-        self._parts.watch(self._flow, ended, lambda error: events.put(DiscoveryEnded(error)))
+        self._parts.watch(flow, ended, lambda error: events.put(DiscoveryEnded(error)))
         worker = GroupWorker(
-            self._flow,
+            flow,
             self._parts,
             setup,
             generation,
@@ -115,7 +143,11 @@ class SharedFlow:
             ended,
             self._notes,
             self._log,
-            early=first,
+            early=early,
             exit_on_incident=self._exit_on_incident,
         )
         return worker, partial(worker.run, routing)
+
+    def _with(self, flow: Flow) -> Config:
+        """The whole file with this flow as it runs."""
+        return self._config.model_copy(update={"flows": {**self._config.flows, flow.name: flow}})

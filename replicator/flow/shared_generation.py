@@ -1,26 +1,29 @@
 """Finds the generation under which a worker that shares its flow runs: it opens one, follows the open one, or waits.
 
-Used by `flow.shared_flow`. A worker proposes the lanes of its own flow file once, at its start; later it follows what
-is open, otherwise two workers with two files would replace each other's generation for ever. A change that somebody
-else has begun is left to that one for ten seconds (`workers.settings.ChangeWatch`), and finished then.
+Used by `flow.shared_flow`. The worker's file proposes, the control topic decides (`workers.settings`): it proposes its
+file once, at its start, and only a file that is new to the flow; later it runs the settings of what is open. Otherwise
+two workers with two files would replace each other's generation for ever. A change that somebody else has begun is left
+to that one for ten seconds (`workers.settings.ChangeWatch`), and finished then.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from functools import partial
 
 import structlog
 
 from replicator.config import Flow
 from replicator.flow.listing import Listing
-from replicator.flow.setup import Setup, check_free, occupied
+from replicator.flow.occupied import check_free, occupied
+from replicator.flow.setup import Setup
 from replicator.flow.worker import WorkerObserver
 from replicator.model.errors import Fenced, TakenOver
-from replicator.state.control import Changer, fits
-from replicator.state.generation import Control, Generation, Kind, LaneAssignment
-from replicator.workers.settings import NOTHING_SEEN
+from replicator.state.control import Proposal
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Kind, LaneAssignment
+from replicator.state.own_file import UnknownSettings, followed, open_settings, own_file
+from replicator.workers.settings import NOTHING_SEEN, FileDecision, decide, differences
 
 LOOK_S = 0.2
 
@@ -37,45 +40,88 @@ class SharedGeneration:
         *,
         take_over: bool = False,
     ) -> None:
-        """`asked`: set when the flow shall stop; `take_over`: also from a job that has the flow."""
-        self._observer = observer
+        """
+        Args:
+            flow: as this worker's file has it.
+            asked: is set when the flow shall stop.
+            take_over: also from a job that has the flow.
+        """
+        self._observer, self._own = observer, own_file(flow)
         self._flow, self._log, self._asked, self._take_over = flow, log, asked, take_over
-        self._proposes, self._standing_by, self._ran = True, "", False
+        self._proposes, self._standing_by, self._ran, self._warned = True, "", False, 0
+
+    def flow(self, control: Control) -> Flow:
+        """The flow to run under what the control topic says: this worker's own, or with the open generation's settings,
+        where those hold."""
+        if control.open is None or control.open.kind is not Kind.LIVE or not self._decided(control).runs:
+            return self._flow
+        return followed(self._flow, control.open)
 
     def find(self, setup: Setup, listing: Listing) -> Generation | None:
         """Return the generation to run; None once `asked` is set.
 
         Raises TakenOver where Spark's rounds have taken the flow from this process, and what `Setup` raises.
         """
-        watch, own = NOTHING_SEEN, LaneAssignment(self._flow.lanes)
+        watch, control = NOTHING_SEEN, setup.seen or setup.look()
         while not self._asked.is_set():
-            control, now_s = setup.look(), time.monotonic()
+            now_s = time.monotonic()
             watch = watch.look(_number(control.open), _number(control.preparing), now_s)
             newest = control.open or control.preparing
             if newest is not None and newest.kind.bounded and not self._take_over:
-                self._stand_by(newest)
-                continue
-            if self._runs(control, own):
+                self._stand_by(occupied(self._flow, newest))
+            elif self._unreadable(control):
+                self._stand_by(self._unreadable(control))
+            elif self._runs(control):
                 return self._found(control.open, opened=False)
-            if watch.may_change(now_s):
-                follows = newest is not None and newest.kind is Kind.LIVE and not self._proposes
-                assignment = newest.assignment if newest is not None and follows else own
+            elif watch.may_change(now_s):
                 try:
-                    changed = setup.change(partial(self._ensured, assignment, listing))
+                    changed = setup.change(
+                        lambda changer: changer.ensure(self._propose, listing.partitions, self._may_replace)
+                    )
                 except (Fenced, TakenOver) as error:  # somebody else is at it: what it opens is looked for
                     self._log.info("generation_left_to_another", reason=str(error))
                     watch = watch.fenced(time.monotonic())
                 else:
                     return self._found(*changed)
             self._asked.wait(LOOK_S)
+            control = setup.look()
         return None
 
-    def _runs(self, control: Control, own: LaneAssignment) -> bool:
+    def _decided(self, control: Control) -> FileDecision:
+        found = open_settings(control, self._flow)
+        decision = decide(found, control.hashes, self._own, at_start=self._proposes)
+        return FileDecision.PROPOSE if decision is FileDecision.STAND_BY_JOB and self._take_over else decision
+
+    def _unreadable(self, control: Control) -> str:
+        """Why the open settings can't be run; empty where they can, or are to be replaced."""
+        if control.open is None or self._decided(control) is not FileDecision.STAND_BY_NEWER:
+            return ""
+        try:
+            followed(self._flow, control.open)
+        except UnknownSettings as error:
+            return (
+                f"flow {self._flow.name}: {error}. Run the newer version, or `eos-replicate apply` with this one's file"
+            )
+        return ""
+
+    def _runs(self, control: Control) -> bool:
         """Whether the open generation is to be run as it is. Raises TakenOver."""
         found = control.open
         if found is not None and found.kind is Kind.ROUNDS and self._ran:
             raise TakenOver(f"flow {self._flow.name}: generation {found.number} (Spark's rounds) has taken over")
-        return found is not None and found.kind is Kind.LIVE and (not self._proposes or fits(found, own))
+        return found is not None and self._propose(control) is None
+
+    def _propose(self, control: Control) -> Proposal | None:
+        """What is to replace the open generation; see `control.Propose`. One that isn't the daemon's is replaced by the
+        settings that hold, with as many lanes."""
+        found, decision = control.open, self._decided(control)
+        if decision is FileDecision.PROPOSE:
+            return Proposal(LaneAssignment(self._flow.lanes), self._own)
+        if found is not None and found.kind is Kind.LIVE:
+            return None
+        before = control.daemon
+        lanes = self._flow.lanes if before is None or not before.settings else before.lanes
+        return Proposal(LaneAssignment(lanes))
 
     def _found(self, generation: Generation | None, opened: bool) -> Generation | None:
         self._proposes, self._standing_by, self._ran = False, "", True
@@ -83,18 +129,24 @@ class SharedGeneration:
             return None
         if opened:
             self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
-        if generation.lanes != self._flow.lanes:
-            self._log.warning("lanes_followed", lanes=generation.lanes, own_lanes=self._flow.lanes)
+        self._tell_other(generation)
         return generation
 
-    def _ensured(self, assignment: LaneAssignment, listing: Listing, changer: Changer) -> tuple[Generation, bool]:
-        return changer.ensure(assignment, listing.partitions, self._may_replace)
+    def _tell_other(self, generation: Generation) -> None:
+        """Warn, once for a generation, where it isn't this worker's file that holds."""
+        if self._warned == generation.number:
+            return
+        self._warned = generation.number
+        if generation.settings_hash not in ("", self._own.hash):
+            differs = list(differences(self._own.settings, generation.settings))
+            self._log.warning("file_is_older", generation=generation.number, by=generation.by, differs=differs)
+        elif generation.lanes != self._flow.lanes:
+            self._log.warning("lanes_followed", lanes=generation.lanes, own_lanes=self._flow.lanes)
 
     def _may_replace(self, found: Generation) -> None:
         check_free(self._flow, found, take_over=self._take_over)
 
-    def _stand_by(self, job: Generation) -> None:
-        why = occupied(self._flow, job)
+    def _stand_by(self, why: str) -> None:
         if why != self._standing_by:
             self._standing_by = why
             self._log.warning("standing_by", reason=why)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -59,6 +59,7 @@ FETCHED_BYTES_MAX = 128 * 1024 * 1024
 JITTER_MIN = 0.5
 NOTE_S_MAX = 5.0
 MEMBERS_MS_MAX = 2_000
+T = TypeVar("T")
 
 
 class KafkaConnections:
@@ -136,23 +137,36 @@ def _plane(
     return RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log))
 
 
+class _OfFlow(Generic[T]):
+    """What all lanes of a flow have together, made anew when the flow has other settings. From any thread."""
+
+    def __init__(self, make: Callable[[Flow], T]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._made: dict[str, tuple[Flow, T]] = {}
+
+    def of(self, flow: Flow) -> T:
+        with self._lock:
+            known = self._made.get(flow.name)
+            if known is None or known[0] != flow:
+                known = self._made[flow.name] = flow, self._make(flow)
+            return known[1]
+
+
 def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Services:
     """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`."""
 
-    origins: dict[str, SharedOrigins] = {}  # by flow
-    patience: dict[str, CoordinatorPatience] = {}  # by flow
+    origins: _OfFlow[SharedOrigins] = _OfFlow(SharedOrigins)
+    patience = _OfFlow(lambda flow: CoordinatorPatience(flow.limits.transaction_timeout_ms / 1000))
     budget = FetchBudget(FETCHED_BYTES_MAX)
     told: set[str] = set()
 
     def connect(plan: LanePlan, policy: Policy, asked: threading.Event) -> KafkaConnections:
         flow = plan.flow
-        shared = origins.setdefault(flow.name, SharedOrigins(flow))
-        of_flow = patience.setdefault(flow.name, CoordinatorPatience(flow.limits.transaction_timeout_ms / 1000))
         engine = chosen_engine(flow)
         if engine.told() and engine.told() not in told:
             told.add(engine.told())
             log.info("engine", engine=engine.name, reasons=list(engine.reasons))
-        return KafkaConnections(plan, policy, asked, shared, of_flow, budget, log)
+        return KafkaConnections(plan, policy, asked, origins.of(flow), patience.of(flow), budget, log)
 
     return Services(
         connect=connect,
@@ -176,11 +190,7 @@ def parts(
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
-        throttles: dict[str, FlowThrottle] = {}
-
-        def throttle(flow: Flow) -> FlowThrottle:
-            return throttles.setdefault(flow.name, FlowThrottle(rate_of(flow)))
-
+        throttle = _OfFlow(lambda flow: FlowThrottle(rate_of(flow))).of
         given = replace(services(failpoint, log), cluster_away=lambda: bool(away), observe=observe, throttle=throttle)
 
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> LaneDriver:

@@ -22,8 +22,9 @@ from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
 from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.listing import Routing
+from replicator.flow.occupied import check_free
 from replicator.flow.restarts import worst
-from replicator.flow.setup import Setup, check_free
+from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.group_events import GroupEvent
 from replicator.lane.driver import CountsChanged, LaneEnded
@@ -32,7 +33,9 @@ from replicator.lane.plan import LanePlan
 from replicator.model.errors import Incident, ReplicatorError, Unreachable
 from replicator.model.names import process_name
 from replicator.model.route import Route
+from replicator.state.control import keeping
 from replicator.state.generation import Generation, LaneAssignment
+from replicator.state.own_file import own_file
 from replicator.workers.lane_stages import LaneStage
 
 MARGIN_S_MAX = 1.0
@@ -225,9 +228,9 @@ class FlowWorker:
 
     def _open(self, setup: Setup) -> tuple[Generation, Routing]:
         listing = setup.begin()
-        assignment = LaneAssignment(self._flow.lanes)
+        wanted = keeping(LaneAssignment(self._flow.lanes), own_file(self._flow))
         generation, changed = setup.change(
-            lambda changer: changer.ensure(assignment, listing.partitions, self._may_replace)
+            lambda changer: changer.ensure(wanted, listing.partitions, self._may_replace)
         )
         if changed:
             self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)

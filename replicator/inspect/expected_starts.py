@@ -39,7 +39,8 @@ from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
 from replicator.state.control import fits
-from replicator.state.generation import Control, LaneAssignment
+from replicator.state.control_topic import Control
+from replicator.state.generation import LaneAssignment
 from replicator.state.origins import FoundOrigins, loops
 from replicator.wire.open_transactions import WireOpenTransactions
 

@@ -34,7 +34,7 @@ from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
-from replicator.state.generation import Control
+from replicator.state.control_topic import Control
 
 SOURCE_RIGHTS = ("Describe", "DescribeConfigs", "Read")
 TARGET_RIGHTS = ("Describe", "DescribeConfigs", "Read", "Write")

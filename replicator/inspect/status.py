@@ -37,8 +37,8 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.config_fault import ConfigFault
+from replicator.state.control_topic import Control
 from replicator.state.decisions import OperatorDecision
-from replicator.state.generation import Control
 from replicator.state.occurrences import Occurrence
 from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps

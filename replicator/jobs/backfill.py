@@ -38,7 +38,8 @@ from replicator.lane.ports import ClusterQuestions
 from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, TakenOver, TopicMissing
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
-from replicator.state.generation import Control, Generation, Kind
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Kind
 
 OFFSETS_MAX = 2_000_000
 

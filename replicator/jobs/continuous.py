@@ -16,7 +16,8 @@ from replicator.backoff import Backoff
 from replicator.config import Config, Flow
 from replicator.flow.discovery import FlowNotes
 from replicator.flow.listing import Listing
-from replicator.flow.setup import Setup, occupied
+from replicator.flow.occupied import occupied
+from replicator.flow.setup import Setup
 from replicator.jobs import partition_state, ranges
 from replicator.jobs.clients import JobClients
 from replicator.jobs.engine import Engine, EngineGone, PartitionProgress

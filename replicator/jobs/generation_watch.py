@@ -14,8 +14,8 @@ import structlog
 from replicator.flow.topics import reading_topics
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import NotAllowed, Retriable, Unreachable
+from replicator.state.control_topic import check_generation
 from replicator.state.flow_state import FlowState
-from replicator.state.generation import check_generation
 
 
 class GenerationWatch:

@@ -25,7 +25,7 @@ from replicator.lane.plan import LanePlan
 from replicator.model.errors import ReplicatorError, TakenOver
 from replicator.model.partition import Partition
 from replicator.model.route import Route
-from replicator.state.control import MayReplace
+from replicator.state.control import MayReplace, handing_back
 from replicator.state.generation import Generation, Kind, LaneAssignment
 
 
@@ -117,8 +117,8 @@ class JobGeneration:
 
         Raises TakenOver when another generation than the job's is open.
         """
-        assignment, listing = LaneAssignment(self._flow.lanes), self.listing.partitions
-        generation, _ = self._setup.change(lambda changer: changer.ensure(assignment, listing, self.check_own))
+        wanted, listing = handing_back(LaneAssignment(self._flow.lanes)), self.listing.partitions
+        generation, _ = self._setup.change(lambda changer: changer.ensure(wanted, listing, self.check_own))
         self._log.info("handed_over", generation=generation.number, lanes=generation.lanes)
 
     def hand_over_after_error(self) -> None:

@@ -18,7 +18,7 @@ from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
-from replicator.state.generation import Control
+from replicator.state.control_topic import Control
 
 
 @dataclass(frozen=True, slots=True)

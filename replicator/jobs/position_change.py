@@ -51,8 +51,10 @@ from replicator.model.origins import NONE
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim, Claims
+from replicator.state.control import handing_back
+from replicator.state.control_topic import check_generation
 from replicator.state.decisions import NotDecided, Objection
-from replicator.state.generation import Generation, Kind, LaneAssignment, check_generation
+from replicator.state.generation import Generation, Kind, LaneAssignment
 from replicator.state.occurrences import Occurrence
 
 ONE_LANE = LaneAssignment(1)
@@ -169,8 +171,9 @@ class PositionChange:
             if found.number != opened.number:
                 raise TakenOver(f"generation {found.number} ({found.kind.value}) has taken over from {opened.number}")
 
+        wanted = handing_back(LaneAssignment(self._flow.lanes))
         try:
-            setup.change(lambda changer: changer.ensure(LaneAssignment(self._flow.lanes), listing, check_own))
+            setup.change(lambda changer: changer.ensure(wanted, listing, check_own))
         except ReplicatorError as error:
             self._log.info("handed_over_later", generation=opened.number, reason=str(error))
 

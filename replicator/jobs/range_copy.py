@@ -32,8 +32,8 @@ from replicator.lane.plan import LanePlan
 from replicator.model.errors import ReplicatorError, Retriable, TakenOver, Unreachable
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
+from replicator.state.control_topic import check_generation
 from replicator.state.flow_state import FlowState
-from replicator.state.generation import check_generation
 
 POSITION_READ_S = 0.5  # between two reads of a position that another attempt moves: there is no event for it
 

@@ -55,7 +55,7 @@ from replicator.model.errors import (
 )
 from replicator.model.partition import Partition
 from replicator.planes.contract import Plane
-from replicator.state.generation import check_generation
+from replicator.state.control_topic import check_generation
 
 BACKOFF_S, BACKOFF_S_MAX = 0.05, 5.0
 STEADY_S = 30.0  # a session in which all went well for so long has ended a series of failures

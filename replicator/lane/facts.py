@@ -33,8 +33,8 @@ from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Un
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim, Claims
+from replicator.state.control_topic import Control, check_generation
 from replicator.state.decisions import OperatorDecision
-from replicator.state.generation import Control, check_generation
 from replicator.state.run_settings import RunSettings
 from replicator.state.starts import start_of
 

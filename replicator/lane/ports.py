@@ -17,7 +17,7 @@ from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.offset_map.newest import MapItem, SectionKey
 from replicator.planes.contract import Copied, Plane, RecordReader
 from replicator.state.claims import Claims
-from replicator.state.generation import Control
+from replicator.state.control_topic import Control
 from replicator.state.origins import FoundOrigins
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from replicator.config import Flow
@@ -21,11 +21,26 @@ from replicator.kafka import properties
 from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
 from replicator.model.errors import Fatal, Retriable, TakenOver
+from replicator.state.control_topic import Control
 from replicator.state.flow_state import FlowState
-from replicator.state.generation import Control, Generation, Kind, LaneAssignment
+from replicator.state.generation import Generation, Kind, LaneAssignment
+from replicator.workers.settings import OwnFile
 
 FENCED_TOGETHER_MAX = 8  # a generation of a job has a lane for each partition, and each is a client with its start-up
 MayReplace = Callable[[Generation], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The next generation's lanes, and the file whose settings it has; None: it has those of the one before it."""
+
+    assignment: LaneAssignment
+    own: OwnFile | None = None
+
+
+Propose = Callable[[Control], Proposal | None]
+"""What is to follow on the open generation, or to be the first one; None: the open one stays. Asked again under the
+control id, by what the topic says then, so that of two that wanted the same only one begins it."""
 ResolveStarts = Callable[[Mapping[str, int]], Sequence[tuple[bytes, bytes]]]
 """Where these partitions (counts by source topic) begin now, as records of `starts`. Raises what the source raises."""
 
@@ -61,34 +76,38 @@ class Changer:
         self._first, self._seen = first, seen
         self._writer: TransactionalProducer | None = None
 
-    def ensure(
-        self, assignment: LaneAssignment, listing: Mapping[str, int], may_replace: MayReplace
-    ) -> tuple[Generation, bool]:
-        """The open generation of the daemon with this cut; makes or finishes a change where needed.
+    def ensure(self, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> tuple[Generation, bool]:
+        """The open generation of the daemon; makes or finishes a change where needed.
 
         Args:
+            propose: see there.
             listing: partitions by source topic; it is kept if this opens the flow for the first time.
-            may_replace: is shown an open generation that doesn't fit, and raises if it must stay.
+            may_replace: is shown an open generation that is to be replaced, and raises if it must stay.
 
         Returns the generation and whether it was changed here.
         """
         control = self._seen if self._seen is not None else self._read()
-        if control.open and fits(control.open, assignment):
+        if control.open and propose(control) is None:
             return control.open, False
         if control.preparing and control.preparing.by != self._by:
             # Somebody is at it, or died; to initialise the control id would cut it short.
             may_replace(control.preparing)
-        return self._change(assignment, listing, Kind.LIVE, may_replace, lambda found: fits(found, assignment)), True
+        return self._change(Kind.LIVE, propose, listing, may_replace), True
 
     def begin(
         self, kind: Kind, assignment: LaneAssignment, listing: Mapping[str, int], may_replace: MayReplace, before: int
     ) -> Generation:
-        """A new generation, whatever is open now; arguments as of `ensure`.
+        """A new generation, whatever is open now; other arguments as of `ensure`.
 
         `before`: the last generation that this process knows. A later one of its own is what an earlier try has made.
         """
-        mine = lambda found: found.number > before and found.by == self._by and found.kind is kind  # noqa: E731
-        return self._change(assignment, listing, kind, may_replace, mine)
+
+        def propose(control: Control) -> Proposal | None:
+            found = control.open
+            mine = found is not None and found.number > before and found.by == self._by and found.kind is kind
+            return None if mine else Proposal(assignment)
+
+        return self._change(kind, propose, listing, may_replace)
 
     def decide(self, take: Callable[[Control], Sequence[ControlRecord]]) -> None:
         """Write what an operator has decided, after finishing a change that was left half done.
@@ -109,28 +128,21 @@ class Changer:
         finally:
             self._writer.close()
 
-    def _change(
-        self,
-        assignment: LaneAssignment,
-        listing: Mapping[str, int],
-        kind: Kind,
-        may_replace: MayReplace,
-        wanted: Callable[[Generation], bool],
-    ) -> Generation:
+    def _change(self, kind: Kind, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> Generation:
         self._writer = TransactionalProducer(self._flow, properties.control_producer(self._flow), self._on_error)
         try:
             self._writer.fence()
             control = self._read()
-            while not (control.open and wanted(control.open)):
-                if control.open:
-                    may_replace(control.open)
+            while (open_ := control.open) is None or propose(control) is not None:
+                if open_ is not None:
+                    may_replace(open_)
                 now_ms = int(time.time() * 1000)
-                if control.preparing is None:
-                    prepared = control.prepare(assignment, listing, now_ms, kind, self._by)
+                if control.preparing is None and (wanted := propose(control)) is not None:
+                    prepared = control.prepare(wanted.assignment, listing, now_ms, kind, self._by, wanted.own)
                     self._write([(prepared.key, prepared.encode())])
                     control = self._read()
                 control = self._finish(control, now_ms)
-            return control.open
+            return open_
         finally:
             self._writer.close()
 
@@ -175,6 +187,31 @@ class Changer:
         self._writer.end()
 
 
-def fits(found: Generation, assignment: LaneAssignment) -> bool:
-    """Tell whether the daemon goes on with a generation; else it begins another."""
-    return found.kind is Kind.LIVE and found.assignment == assignment
+def keeping(assignment: LaneAssignment, own: OwnFile | None = None) -> Propose:
+    """The daemon goes on with a generation that has these lanes and settings, else it begins another; see `fits`."""
+
+    def propose(control: Control) -> Proposal | None:
+        found = control.open
+        return None if found is not None and fits(found, assignment, own) else Proposal(assignment, own)
+
+    return propose
+
+
+def handing_back(assignment: LaneAssignment) -> Propose:
+    """What a job opens for the daemon at its end: as many lanes as before it, if their settings were stored. Those may
+    be another file's than the job's, whose lanes are `assignment`."""
+
+    def propose(control: Control) -> Proposal | None:
+        before = control.daemon
+        lanes = before.assignment if before is not None and before.settings else assignment
+        found = control.open
+        return None if found is not None and fits(found, lanes) else Proposal(lanes)
+
+    return propose
+
+
+def fits(found: Generation, assignment: LaneAssignment, own: OwnFile | None = None) -> bool:
+    """Tell whether the daemon goes on with a generation; else it begins another. `own`: its flow file, where that
+    decides; a generation of a version that stored no settings fits any."""
+    same = own is None or found.settings_hash in ("", own.hash)
+    return found.kind is Kind.LIVE and found.assignment == assignment and same

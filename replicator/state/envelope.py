@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 FORMAT_VERSION = 1
+"""Of records whose kind says no other."""
 
 
 class NotOurs(ValueError):
@@ -21,14 +22,18 @@ class NewerFormat(ValueError):
     """The record must be understood, and this version of the program doesn't."""
 
 
-def wrap(kind: str, content: Mapping[str, Any], *, must_understand: bool = True) -> bytes:
-    """A record's value. `must_understand`: a version that doesn't know its kind must write nothing."""
-    body = {"v": FORMAT_VERSION, "kind": kind, "must_understand": must_understand, **content}
+def wrap(
+    kind: str, content: Mapping[str, Any], *, must_understand: bool = True, version: int = FORMAT_VERSION
+) -> bytes:
+    """A record's value. `must_understand`: a program that doesn't know its kind or `version` must write nothing."""
+    body = {"v": version, "kind": kind, "must_understand": must_understand, **content}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def unwrap(key: bytes, value: bytes, kinds: frozenset[str]) -> dict[str, Any] | None:
+def unwrap(key: bytes, value: bytes, kinds: frozenset[str], version_max: int = FORMAT_VERSION) -> dict[str, Any] | None:
     """The content of a record of one of `kinds`, envelope included; None for one that is to be ignored.
+
+    `version_max`: the newest version of these kinds that is known.
 
     Raises NotOurs, NewerFormat.
     """
@@ -41,7 +46,7 @@ def unwrap(key: bytes, value: bytes, kinds: frozenset[str]) -> dict[str, Any] | 
     version, kind, must = body.get("v"), body.get("kind"), body.get("must_understand")
     if type(version) is not int or not isinstance(kind, str) or not isinstance(must, bool):
         raise NotOurs(f"record {key!r} has no version, kind and must_understand")
-    if version <= FORMAT_VERSION and kind in kinds:
+    if version <= version_max and kind in kinds:
         return body
     if must:
         raise NewerFormat(f"record {key!r} of kind {kind!r} and format version {version}")

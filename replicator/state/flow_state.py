@@ -17,8 +17,9 @@ from replicator.model.checkpoint import Stored
 from replicator.model.errors import Incident, Retriable
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims, read_claims
+from replicator.state.control_topic import Control, fold
 from replicator.state.envelope import NewerFormat, NotOurs
-from replicator.state.generation import BadControl, Control, fold
+from replicator.state.generation import BadControl
 
 CONFIRM_S = 1.0
 """A broker that starts may not know a topic for a moment: only two answers, so far apart, say that it is missing."""

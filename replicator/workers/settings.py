@@ -63,10 +63,11 @@ class OpenSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnFile:
-    """The flow as this worker's file has it; `revision` is optional there."""
+    """The flow as this worker's file has it; `revision` is optional there. `settings`: what the hash is of."""
 
     hash: str
     revision: int | None = None
+    settings: str = ""
 
 
 class FileDecision(Enum):
@@ -110,12 +111,46 @@ def decide(open_: OpenSettings | None, proposed: Collection[str], own: OwnFile, 
 
 
 def _newer(open_: OpenSettings, proposed: Collection[str], own: OwnFile) -> bool:
-    """Whether a file is newer than what is open: by its revision where both have one, else if it was never proposed."""
+    """Whether a file is newer than what is open: by its revision where both have one, else if it was never proposed.
+    Any file is newer than a generation without settings."""
+    if not open_.hash:
+        return True
     if own.hash == open_.hash:
         return own.revision is not None and own.revision > (open_.revision or 0)
     if own.revision is not None and own.revision != (open_.revision or 0):
         return own.revision > (open_.revision or 0)
     return own.hash not in proposed
+
+
+def newest_revision(before: int | None, own: int | None) -> int | None:
+    """Return the revision of a generation that replaces another one: never less, also where a command goes back to an
+    older file. Otherwise the file that it has replaced would be the newer one at the next start."""
+    known = [revision for revision in (before, own) if revision is not None]
+    return max(known, default=None)
+
+
+def differences(before: str, after: str) -> dict[str, tuple[str, str]]:
+    """Compare the settings of two files.
+
+    Args:
+        before, after: canonical JSON, or empty.
+
+    Returns by key, such as `commit.interval_ms`, what both say as JSON; empty where one says nothing: the default.
+    """
+    one, other = (_flat(json.loads(text)) if text else {} for text in (before, after))
+    return {
+        key: (one.get(key, ""), other.get(key, "")) for key in sorted({*one, *other}) if one.get(key) != other.get(key)
+    }
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = json.dumps(value)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replicator.state.generation import Control, Generation, LaneAssignment
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, LaneAssignment
 from tests.model import world as w
 from tests.model.broker_steps import ID, fence, fence_control, name
 from tests.model.control_log import fold, record

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from replicator.state.generation import BadControl, Control, Generation, Phase
+from replicator.state.control_topic import Control
+from replicator.state.generation import BadControl, Generation, Phase
 from tests.model.world import Record
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replicator.state.generation import Control, Generation
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation
 from tests.model import world as w
 from tests.model.broker_steps import fence, holder_of, name
 from tests.model.control_log import fold, stored_start

@@ -24,8 +24,11 @@ from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims
-from replicator.state.generation import Control, LaneAssignment
+from replicator.state.control_topic import Control
+from replicator.state.generation import LaneAssignment
 from replicator.state.origins import FoundOrigins, claimed_origins, merged, of_topics
+from replicator.state.own_file import own_file
+from replicator.workers.settings import OwnFile
 
 SOURCE_CONFIGS = {
     "cleanup.policy": "delete",
@@ -67,10 +70,12 @@ def claim(name: str, partition: int = 0, target_topic_id: str = "") -> Claim:
     return Claim(target, Partition(name, partition), f"id-{name}", target_id, 0, 0, 1, "somebody", 1)
 
 
-def opened(lanes: int = 1, listing: Mapping[str, int] | None = None) -> Control:
-    """A control topic with generation 1 open."""
-    control = Control()
-    prepared = control.prepare(LaneAssignment(lanes), listing or {}, 1)
+def opened(
+    lanes: int = 1, listing: Mapping[str, int] | None = None, own: OwnFile | None = None, before: Control | None = None
+) -> Control:
+    """A control topic with a generation open, of the settings of `own`: the first one, or the next after `before`."""
+    control = before or Control()
+    prepared = control.prepare(LaneAssignment(lanes), listing or {}, 1, own=own)
     control = control.apply(prepared)
     for record in control.finish(2):
         control = control.apply(record)
@@ -253,7 +258,8 @@ class FakePlane:
 
 def run_before(plane: FakePlane, *claimed: Claim) -> FakePlane:
     """The same clusters after the flow has run: control topic open, these claims."""
-    plane.state.control_topic = opened(plane.flow.lanes, {name: it.partitions for name, it in plane.source.items()})
+    listing = {name: it.partitions for name, it in plane.source.items()}
+    plane.state.control_topic = opened(plane.flow.lanes, listing, own_file(plane.flow))
     plane.state.claims_topic = Claims({it.target: it for it in claimed}, ())
     plane.target[CONTROL] = TopicInfo(CONTROL, "c", 1, {"cleanup.policy": "compact"})
     plane.target[CLAIMS] = TopicInfo(CLAIMS, "m", plane.flow.lanes, {"cleanup.policy": "compact"})

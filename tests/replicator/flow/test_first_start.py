@@ -6,7 +6,8 @@ import pytest
 
 from replicator.flow.first_start import is_first_start
 from replicator.model.errors import Incident
-from replicator.state.generation import Control, Generation, LaneAssignment, Phase
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, LaneAssignment, Phase
 from tests.replicator.flow.fakes import opened
 
 PREPARING = Control().apply(Control().prepare(LaneAssignment(1), {}, 1))

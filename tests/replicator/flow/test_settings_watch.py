@@ -14,7 +14,7 @@ from replicator.kafka.offset_questions import ListedOffset
 from replicator.lane.throttle import FlowThrottle
 from replicator.model.errors import ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
-from replicator.state.generation import Control
+from replicator.state.control_topic import Control
 from replicator.state.run_settings import NO_SETTINGS, Paused, RunSettings
 from tests.replicator.flow.fakes import flow
 

@@ -11,7 +11,10 @@ from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
 from replicator.model.origins import Origin
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims
-from replicator.state.generation import Control, LaneAssignment
+from replicator.state.control import keeping
+from replicator.state.control_topic import Control
+from replicator.state.generation import LaneAssignment
+from replicator.state.own_file import own_file
 from tests.replicator.flow.fakes import (
     CLAIMS,
     CONTROL,
@@ -264,9 +267,9 @@ def test_the_control_topic_read_at_the_start_is_not_read_again_for_the_generatio
     listing = setup.begin()
     asked = len(made.state.asked)
     generation, changed = setup.change(
-        lambda changer: changer.ensure(LaneAssignment(1), listing.partitions, lambda found: None)
+        lambda changer: changer.ensure(keeping(LaneAssignment(1)), listing.partitions, lambda found: None)
     )
-    assert (generation, changed) == (opened(1, listing.partitions).open, False)
+    assert (generation, changed) == (opened(1, listing.partitions, own_file(made.flow)).open, False)
     assert len(made.state.asked) == asked
 
 

@@ -23,9 +23,12 @@ from replicator.kafka.group_events import (
 from replicator.lane.permit import FencePermit
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import Fenced, Incident, TakenOver, Unreachable
-from replicator.state.control import Changer
-from replicator.state.generation import Kind, LaneAssignment
+from replicator.state.control import Changer, Proposal, Propose
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Kind, LaneAssignment
+from replicator.state.own_file import own_file
 from replicator.workers.early import WorkerClientId
+from replicator.workers.settings import OwnFile
 from tests.replicator.flow.fakes import FakePlane, config, opened, run_before, topic
 from tests.replicator.flow.shared_fakes import FakeGroup, FakeLane
 
@@ -241,12 +244,7 @@ def test_after_another_generation_it_goes_on_under_that_one() -> None:
         group.assign(0)
         lane = run.lane()
         assert lane.fenced.wait(WAIT_S)
-        before = opened(2, {"t1": 8})
-        prepared = before.prepare(LaneAssignment(3), {}, 3)
-        control = before.apply(prepared)
-        for record in control.finish(4):
-            control = control.apply(record)
-        run.plane.state.control_topic = control
+        run.plane.state.control_topic = opened(3, before=run.plane.state.control_topic)
         with capture_logs() as logs:
             lane.end(TakenOver.of_generation("generation 2 (live) has taken over from 1"))
             again = run.group()
@@ -257,33 +255,100 @@ def test_after_another_generation_it_goes_on_under_that_one() -> None:
         assert [line["own_lanes"] for line in logs if line["event"] == "lanes_followed"] == [2]
 
 
-def test_it_proposes_its_own_lanes_at_its_start_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+class Changes:
+    """In the place of `Changer.ensure`: what is proposed is opened, in a control topic in memory."""
 
-    def ensure(changer: Changer, assignment: LaneAssignment, *_: object) -> object:
-        asked.append(assignment.lanes)
-        run.plane.state.control_topic = opened(3, {"t1": 8})
-        generation = run.plane.state.control_topic.open
-        return generation, True
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.proposed: list[Proposal] = []
+        self.run: Run | None = None
+        monkeypatch.setattr(Changer, "ensure", lambda _, propose, *__: self._ensure(propose))
 
-    monkeypatch.setattr(Changer, "ensure", ensure)
-    run = Run("lanes: 3")
-    run.plane.state.control_topic = opened(2, {"t1": 8})
+    def _ensure(self, propose: Propose) -> tuple[Generation, bool]:
+        assert self.run is not None
+        control = self.run.plane.state.control_topic or Control()
+        while (proposal := propose(control)) is not None:
+            self.proposed.append(proposal)
+            control = opened(proposal.assignment.lanes, own=proposal.own, before=control)
+        self.run.plane.state.control_topic = control
+        assert control.open is not None
+        return control.open, True
+
+
+OTHER = own_file(config("lanes: 2, commit: {interval_ms: 500}, rename: 'other-{topic}'").flows["f"])
+"""The same flow, as another worker's file has it."""
+
+
+def test_a_file_that_is_new_to_the_flow_is_proposed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its start. When another worker has opened another file's settings later, it runs those."""
+    changes, run = Changes(monkeypatch), Run("lanes: 3")
+    changes.run = run
+    run.plane.state.control_topic = opened(2, {"t1": 8}, OTHER)
     group = run.start()
     group.assign(0)
     lane = run.lane()
     assert lane.fenced.wait(WAIT_S)
-    run.plane.state.control_topic = opened(2, {"t1": 8})
-    lane.end(TakenOver.of_generation("another one follows"))
-    run.group().assign(0)
-    assert run.lane().plan.assignment == LaneAssignment(2)
-    assert asked == [3]
+    assert (lane.plan.flow, lane.plan.assignment) == (run.flow, LaneAssignment(3))
+    run.plane.state.control_topic = opened(2, {}, OTHER, run.plane.state.control_topic)
+    with capture_logs() as logs:
+        lane.end(TakenOver.of_generation("another one follows"))
+        run.group().assign(0)
+        follows = run.lane()
+    assert (follows.plan.generation, follows.plan.assignment) == (3, LaneAssignment(2))
+    assert follows.plan.flow.commit.interval_ms == 500
+    assert {route.target.topic for route in follows.plan.routes} == {"other-t1"}
+    assert follows.plan.flow.source.properties == run.flow.source.properties
+    warned = [line for line in logs if line["event"] == "file_is_older"]
+    assert [line["differs"] for line in warned] == [["commit.interval_ms", "lanes", "rename"]]
+    assert [(it.assignment.lanes, it.own) for it in changes.proposed] == [(3, own_file(run.flow))]
+    assert run.stop() == 0
+
+
+def test_a_file_that_the_flow_has_had_before_is_not_proposed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two supervisors with two files would otherwise replace each other's generation at each start."""
+    changes, run = Changes(monkeypatch), Run("lanes: 3")
+    changes.run = run
+    had = opened(3, {"t1": 8}, own_file(run.flow))
+    run.plane.state.control_topic = opened(2, {}, OTHER, had)
+    run.start().assign(0)
+    assert (plan := run.lane().plan).assignment == LaneAssignment(2)
+    assert plan.flow.commit.interval_ms == 500
+    assert changes.proposed == []
+    assert run.stop() == 0
+
+
+def test_a_higher_revision_is_proposed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes, run = Changes(monkeypatch), Run("lanes: 3, revision: 7")
+    changes.run = run
+    had = opened(3, {"t1": 8}, own_file(config("lanes: 3").flows["f"]))
+    run.plane.state.control_topic = opened(2, {}, OTHER, had)
+    run.start().assign(0)
+    assert run.lane().plan.assignment == LaneAssignment(3)
+    opened_ = run.plane.state.control_topic.open
+    assert opened_ is not None
+    assert (opened_.number, opened_.revision, opened_.settings_hash) == (3, 7, own_file(run.flow).hash)
+    assert run.stop() == 0
+
+
+def test_settings_of_a_newer_version_are_not_run() -> None:
+    """It stands by, and runs nothing, until a version has opened settings that it knows."""
+    run = Run("lanes: 2, limits: {discovery_interval_ms: 100}")
+    own = own_file(run.flow)
+    newer = OwnFile(hash="", settings=own.settings.replace('"lanes":2', '"lanes":2,"teleport":true'))
+    run.plane.state.control_topic = opened(2, {}, newer, opened(2, {"t1": 8}, own))
+    with capture_logs() as logs:
+        run._thread.start()
+        while not (found := [line["reason"] for line in logs if line["event"] == "standing_by"]):
+            threading.Event().wait(0.01)
+        assert "doesn't know: teleport" in found[0]
+        run.plane.state.control_topic = opened(2, {}, own, run.plane.state.control_topic)
+        run.group().assign(0)
+        assert run.lane().plan.generation == 3
     assert run.stop() == 0
 
 
 def test_it_stands_by_while_a_job_has_the_flow() -> None:
     run = Run("lanes: 2, limits: {discovery_interval_ms: 100}")
-    before = opened(2, {"t1": 8})
+    before = opened(2, {"t1": 8}, own_file(run.flow))
     job = before.apply(before.prepare(LaneAssignment(1), {}, 3, Kind.BACKFILL, "job"))
     for record in job.finish(4):
         job = job.apply(record)

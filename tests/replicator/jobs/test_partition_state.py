@@ -14,7 +14,8 @@ from replicator.model.checkpoint import NOBODY, Evidence
 from replicator.model.errors import NotAllowed
 from replicator.model.partition import Partition
 from replicator.state import starts
-from replicator.state.generation import Control, Generation, Phase
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Phase
 from tests.replicator.jobs.test_range_policy import AT, plan, ranged
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.world import World

@@ -28,7 +28,8 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retri
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
-from replicator.state.generation import Control, Generation, Kind, LaneAssignment, Phase
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Kind, LaneAssignment, Phase
 from tests.replicator.lane.fakes.world import World
 
 T, U, V = Partition("t", 0), Partition("u", 0), Partition("v", 0)
@@ -390,8 +391,7 @@ def test_positions_of_what_is_not_copied_are_kept_alive(flows: Flows) -> None:
     }
     flows.stopped[U] = replace_topic(CONFLICT)
     flows.ends[T] = 12
-    job = opened(flows)
-    flows.tasks.clear()
+    job, flows.tasks = opened(flows), []
     offsets = {T: job.read_offsets(stable=True).found[T]}
     job.run(flows, plan(offsets, 5), offsets, None)
     assert [(task.at, task.copies) for task in flows.tasks] == [(T, True)], "its claim isn't known"

@@ -12,7 +12,8 @@ from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
 from replicator.model.errors import NotAllowed, Retriable, UnknownOutcome
 from replicator.model.partition import Partition
-from replicator.state.generation import Control, Generation, LaneAssignment, Phase
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, LaneAssignment, Phase
 from tests.replicator.lane.fakes.world import World
 
 AT = Partition("t", 0)

@@ -20,7 +20,8 @@ from replicator.model import checkpoint, reading_over
 from replicator.model.errors import Incident, ReplicatorError, Retriable, UnknownOutcome
 from replicator.model.partition import Partition, Span
 from replicator.state.claims import read_claims
-from replicator.state.generation import Control, Generation, Kind, LaneAssignment, Phase
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Kind, LaneAssignment, Phase
 from tests.replicator.lane.fakes import plane as fake_plane
 from tests.replicator.lane.fakes.log import Fate
 from tests.replicator.lane.fakes.world import World

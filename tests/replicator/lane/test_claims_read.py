@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from replicator.state.generation import Control, Generation, LaneAssignment, Phase
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, LaneAssignment, Phase
 from tests.replicator.lane.fakes.loads import U, filled
 from tests.replicator.lane.fakes.world import World
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from replicator.model.errors import Incident, TakenOver
-from replicator.state.generation import Control, Kind, LaneAssignment, check_generation
+from replicator.state.control_topic import Control, check_generation
+from replicator.state.generation import Kind, LaneAssignment
 
 TWO = LaneAssignment(2)
 

@@ -11,6 +11,7 @@ from replicator.model.errors import Incident
 from replicator.model.incident_kinds import KINDS
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claim
+from replicator.state.control_topic import fold
 from replicator.state.decisions import (
     AdoptedSides,
     NotDecided,
@@ -21,7 +22,7 @@ from replicator.state.decisions import (
     restarted,
 )
 from replicator.state.envelope import NewerFormat
-from replicator.state.generation import BadControl, Generation, Phase, fold
+from replicator.state.generation import BadControl, Generation, Phase
 from replicator.state.occurrences import Closing, Ending, Occurrence, found
 
 SOURCE, TARGET = Partition("t", 3), Partition("copy", 3)

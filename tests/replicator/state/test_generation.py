@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from replicator.state.control_topic import Control, fold
 from replicator.state.envelope import NewerFormat
-from replicator.state.generation import BadControl, Control, Generation, Kind, LaneAssignment, Phase, decode, fold
+from replicator.state.generation import BadControl, Generation, Kind, LaneAssignment, Phase, decode
 
 LISTING = {"orders": 4}
 
@@ -119,7 +120,7 @@ def test_records_of_a_newer_program_are_ignored_unless_they_must_be_understood()
     opened = first().open
     assert opened is not None
     body = json.loads(opened.encode())
-    for newer in ({"v": 2}, {"kind": "decision"}):
+    for newer in ({"v": 3}, {"kind": "decision"}):
         assert decode(b"decision/1", json.dumps({**body, **newer, "must_understand": False}).encode()) is None
         with pytest.raises(NewerFormat):
             decode(b"decision/1", json.dumps({**body, **newer}).encode())

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from replicator.state.control_topic import Control, fold
 from replicator.state.envelope import NewerFormat
-from replicator.state.generation import BadControl, Control, Generation, Phase, fold
+from replicator.state.generation import BadControl, Generation, Phase
 from replicator.state.run_settings import KEY, NO_SETTINGS, Paused, RateLimit, decode
 
 ANN, BEN = Paused(by="ann", at_ms=1, why="moved"), Paused(by="ben", at_ms=2)

@@ -10,7 +10,8 @@ import pytest
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.state import starts
-from replicator.state.generation import Control, Kind, LaneAssignment, fold
+from replicator.state.control_topic import Control, fold
+from replicator.state.generation import Kind, LaneAssignment
 from replicator.state.starts import TopicStarts, start_of
 
 LISTING = {"t": 2, "u": 1}

@@ -31,8 +31,9 @@ from replicator.offset_map.section import topic_id_text
 from replicator.offset_map.topic import MAP_PARTITIONS
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
+from replicator.state.control_topic import Control, fold
 from replicator.state.decisions import AdoptedSides, OperatorDecision, decide, restarted
-from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
+from replicator.state.generation import Generation, LaneAssignment, Phase
 from replicator.state.occurrences import Occurrence
 from replicator.state.origins import FoundOrigins
 from tests.replicator.lane.fakes.cluster import FakeCluster

@@ -1,0 +1,23 @@
+"""Whether a job has the flow, so that nothing else may run it unasked. Pure."""
+
+from __future__ import annotations
+
+from replicator.config import Flow
+from replicator.model.errors import TakenOver
+from replicator.state.generation import Generation
+
+
+def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
+    """Raise TakenOver where a job has the flow: a daemon that starts, or that a supervisor starts again, doesn't cut it
+    short. `take_over`: it shall."""
+    if found.kind.bounded and not take_over:
+        raise TakenOver(occupied(flow, found))
+
+
+def occupied(flow: Flow, found: Generation) -> str:
+    """Why a daemon doesn't start: a job has the flow."""
+    begun = f"generation {found.number}, begun by {found.by or 'an unknown process'}"
+    return (
+        f"flow {flow.name}: a {found.kind.value} has it ({begun}). Let it finish, run it again if it died, or take the "
+        "flow from it with --take-over"
+    )

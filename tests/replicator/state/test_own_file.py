@@ -1,0 +1,155 @@
+"""Settings in a generation: who runs what, whatever its own file says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from replicator.config import Flow, load_text
+from replicator.state.control import Proposal, fits, handing_back, keeping
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Kind, LaneAssignment, decode
+from replicator.state.own_file import UnknownSettings, followed, open_settings, own_file
+from replicator.workers.settings import OpenSettings, OwnFile, Runs, differences
+
+FILE = """
+clusters:
+  {here}: {{properties: {{bootstrap.servers: "{servers}"}}}}
+  east: {{properties: {{bootstrap.servers: "b:9092"}}}}
+flows:
+  orders: {{source: {here}, target: east, topics: [orders, "^pay.*"], {more}}}
+"""
+
+
+def flow(more: str = "", here: str = "west", servers: str = "a:9092") -> Flow:
+    return load_text(FILE.format(more=more, here=here, servers=servers), env={}).flows["orders"]
+
+
+def opened(own: OwnFile | None, lanes: int = 1, kind: Kind = Kind.LIVE, before: Control | None = None) -> Control:
+    control = before or Control()
+    control = control.apply(control.prepare(LaneAssignment(lanes), {"orders": 2}, 1, kind, "somebody", own))
+    for record in control.finish(2):
+        control = control.apply(record)
+    return control
+
+
+def generation(
+    own: OwnFile | None, lanes: int = 1, kind: Kind = Kind.LIVE, before: Control | None = None
+) -> Generation:
+    found = opened(own, lanes, kind, before).open
+    assert found is not None
+    return found
+
+
+MORE = (
+    "lanes: 3, delivery: at_least_once, start: 2026-01-31T12:00:00Z, commit: {interval_ms: 7}, exclude: [pays], "
+    "revision: 2"
+)
+
+
+def test_a_generation_keeps_settings_over_its_record() -> None:
+    made = generation(own_file(flow(MORE)), 3)
+    assert decode(made.key, made.encode()) == made
+    assert made.revision == 2
+    assert made.settings_hash == own_file(flow(MORE)).hash != own_file(flow()).hash
+    assert json.loads(made.encode())["settings"]["commit"] == {"interval_ms": 7}
+    assert "revision" not in json.loads(made.settings)
+
+
+def test_a_program_that_knows_no_settings_must_not_run_such_a_flow() -> None:
+    assert json.loads(generation(own_file(flow())).encode())["v"] == 2
+    assert json.loads(generation(None).encode())["v"] == 1
+    assert "settings" not in json.loads(generation(None).encode())
+
+
+def test_secrets_and_addresses_stay_out_of_it() -> None:
+    text = own_file(flow(servers="secret-host:9092")).settings
+    assert "secret" not in text
+    assert json.loads(text)["source"] == "west"
+
+
+def test_a_worker_with_another_file_runs_all_of_the_open_one_but_its_connections() -> None:
+    own = flow("lanes: 1, rename: 'x.{topic}'", here="w", servers="other:1")
+    found = followed(own, generation(own_file(flow(MORE)), 3))
+    theirs = flow(MORE)
+    assert {
+        name: getattr(found, name) for name in type(found).model_fields if name not in ("source", "target", "revision")
+    } == {
+        name: getattr(theirs, name) for name in type(found).model_fields if name not in ("source", "target", "revision")
+    }
+    assert found.source.properties == own.source.properties
+    assert found.source.name == "west", "the name is part of the target topics' names"
+
+
+def test_a_worker_with_the_same_file_runs_its_own() -> None:
+    own = flow(MORE)
+    assert followed(own, generation(own_file(own), 3)) is own
+
+
+def test_the_generation_has_the_last_word_on_lanes() -> None:
+    assert followed(flow("lanes: 2"), generation(own_file(flow("lanes: 2")), 5)).lanes == 5
+    assert followed(flow("lanes: 2"), generation(None, 5)).lanes == 5
+    assert followed(flow("lanes: 2"), generation(own_file(flow("lanes: 2")), 5, Kind.BACKFILL)).lanes == 2
+
+
+@pytest.mark.parametrize("settings", [{"teleport": True}, {"delivery": "twice"}, {"commit": {"never": 1}}])
+def test_settings_of_a_newer_version(settings: dict[str, Any]) -> None:
+    newer = json.dumps({**json.loads(own_file(flow()).settings), **settings})
+    control = opened(OwnFile(hash="", settings=newer))
+    assert control.open is not None
+    with pytest.raises(UnknownSettings, match=r"doesn't know: (teleport|delivery|commit\.never)"):
+        followed(flow(), control.open)
+    found = open_settings(control, flow())
+    assert found is not None
+    assert not found.readable
+
+
+@pytest.mark.parametrize(
+    ("kind", "runs"), [(Kind.LIVE, Runs.LIVE), (Kind.ROUNDS, Runs.LIVE), (Kind.BACKFILL, Runs.JOB)]
+)
+def test_what_an_open_generation_says(kind: Kind, runs: Runs) -> None:
+    own = own_file(flow(MORE))
+    assert open_settings(opened(own, kind=kind), flow()) == OpenSettings(runs=runs, hash=own.hash, revision=2)
+    assert open_settings(Control(), flow()) is None
+
+
+def test_a_job_carries_settings_along_and_hands_them_back() -> None:
+    """With the lanes of the generation before it, though its own file has others."""
+    own = own_file(flow(MORE))
+    job = opened(None, 8, Kind.BACKFILL, opened(own, 3))
+    assert handing_back(LaneAssignment(1))(job) == Proposal(LaneAssignment(3))
+    back = generation(None, 3, before=job)
+    assert (back.settings, back.revision) == (own.settings, 2)
+
+
+def test_a_job_on_a_flow_without_settings_hands_back_its_own_lanes() -> None:
+    job = opened(None, 8, Kind.BACKFILL, opened(None, 3))
+    assert handing_back(LaneAssignment(1))(job) == Proposal(LaneAssignment(1))
+    assert handing_back(LaneAssignment(1))(opened(None, 1)) is None
+
+
+def test_a_lone_process_runs_its_own_file() -> None:
+    """It begins a generation for it, unless the open one has none: then a change of settings alone needs none."""
+    own, lanes = own_file(flow("lanes: 2")), LaneAssignment(2)
+    assert keeping(lanes, own)(opened(own, 2)) is None
+    assert keeping(lanes, own)(opened(None, 2)) is None
+    assert keeping(lanes, own)(opened(own_file(flow("lanes: 2, exclude: [x]")), 2)) == Proposal(lanes, own)
+    assert keeping(lanes, own)(opened(own, 3)) == Proposal(lanes, own)
+    assert not fits(generation(own, 2, Kind.ROUNDS), lanes, own)
+
+
+def test_a_revision_is_never_lowered() -> None:
+    """Else the file that was replaced on purpose would be the newer one at its next start."""
+    before = opened(own_file(flow("revision: 5")))
+    assert generation(own_file(flow("lanes: 2")), before=before).revision == 5
+    assert generation(own_file(flow("lanes: 2, revision: 6")), before=before).revision == 6
+    assert generation(own_file(flow("lanes: 2"))).revision is None
+
+
+def test_differences_are_named_by_key() -> None:
+    one, other = own_file(flow("lanes: 2")).settings, own_file(flow("commit: {interval_ms: 7}")).settings
+    assert differences(one, other) == {"commit.interval_ms": ("", "7"), "lanes": ("2", "")}
+    assert differences(one, one) == {}
+    assert "topics" in differences("", one)
