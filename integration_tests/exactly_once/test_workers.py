@@ -37,6 +37,8 @@ class Crew:
         self.alive: list[Replicator] = []
         self.ended: list[Replicator] = []
         self._told = 0
+        self._files: list[dict[str, Any]] = [{"lanes": LANES, "commit": {"linger_ms": DEFAULT}}]
+        self.proposed_max, self.applied = 1, 0
 
     def join(self, failpoints: str = "") -> Replicator:
         """Start a worker."""
@@ -79,6 +81,13 @@ class Crew:
 
         wait_until(shared, "the lanes are shared", lambda: "\n---\n".join(worker.tail() for worker in self.alive))
 
+    def wait_followed(self) -> None:
+        """Until the lanes of the generation that is open in the end are shared."""
+        code, found = self.copying.asked("workers")
+        assert code == 0
+        if found["generation"] is not None:
+            self.wait_shared(found["lanes"])
+
     def shown(self) -> list[set[int]]:
         """The lanes of each worker that is alive, as `workers` shows them once all of them have proved theirs."""
         found: dict[str, Any] = {}
@@ -102,8 +111,18 @@ class Crew:
     def strike(self) -> None:
         """Draw something and let it happen."""
         happens = self._random.choices(
-            (self._join, self._leave, self._kill, self._kill_at_a_step, self._stand_still, self._kill_the_target),
-            weights=(4, 3, 3, 3, 2, 1),
+            (
+                self._join,
+                self._leave,
+                self._kill,
+                self._kill_at_a_step,
+                self._stand_still,
+                self._kill_the_target,
+                self._deploy,
+                self._go_back,
+                self._apply,
+            ),
+            weights=(4, 3, 3, 3, 2, 1, 2, 1, 2),
         )[0]
         happens()
 
@@ -158,6 +177,27 @@ class Crew:
         self._target.kill()
         self._target.restart()
         self._tell("the target is killed")
+
+    def _deploy(self) -> None:
+        """A file that the flow has never had, for all that start from now on."""
+        file = {"lanes": self._random.randint(1, LANES + 1), "commit": {"linger_ms": 3 + len(self._files)}}
+        self._files.append(file)
+        self.proposed_max += 1
+        self.copying.file.write(**file)
+        self._tell(f"{file} is deployed")
+
+    def _go_back(self) -> None:
+        file = self._random.choice(self._files)
+        self.copying.file.write(**file)
+        self._tell(f"{file} is deployed again")
+
+    def _apply(self) -> None:
+        """The file is applied, or whoever does it dies on the way: then the workers finish what has begun."""
+        lives_s = self._random.choice((None, self._random.uniform(0.3, 1.5)))
+        code = self.copying.killed_after("apply", lives_s)
+        self.applied += 1
+        assert code in ((0,) if lives_s is None else (0, -signal.SIGKILL)), code
+        self._tell(f"the file is applied, with exit code {code}")
 
 
 def crew_of(make_copying: MakeCopying, target: BrokerHandle, seed: int = 1) -> Crew:
@@ -250,4 +290,9 @@ def test_any_schedule_loses_and_doubles_nothing(make_copying: MakeCopying, targe
         crew.join().wait_event("committed")
         for _ in range(FAULTS):
             crew.strike()
+        if not crew.alive:
+            crew.join().wait_event("committed")
+        crew.wait_followed()
     crew.finish()
+    opened = [event for worker in crew.ended for event in worker.seen("generation_opened")]
+    assert len(opened) <= crew.proposed_max + crew.applied, opened

@@ -85,6 +85,16 @@ class Copying:
         assert said["flows"], said
         return code, said["flows"][0]
 
+    def killed_after(self, command: str, seconds: float | None) -> int:
+        """Exit code of a command on the flow file, which is killed after so long; None: it isn't."""
+        asked = [sys.executable, "-m", "cli.main", command, "-c", str(self.file.path)]
+        with subprocess.Popen(asked, stdout=subprocess.DEVNULL, env=users_packages()) as running:
+            try:
+                return running.wait(ASKED_S_MAX if seconds is None else seconds)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                return running.wait()
+
     def said(self, command: str) -> tuple[int, dict[str, Any]]:
         """Exit code of a command on the flow file, and its JSON."""
         asked = [sys.executable, "-m", "cli.main", command, "-c", str(self.file.path), "--json"]
