@@ -48,6 +48,11 @@ EVENTS = {
     "generation_over": (
         "Another generation of the flow follows: the worker stops its lanes, and goes on under that one."
     ),
+    "group_left": (
+        "This process can't run the lane: a file of its connections is missing, or the machine has no more memory, "
+        "descriptors or threads. It leaves the workers' group, so that another worker gets its lanes, and comes back "
+        "after a pause of 5 seconds, of up to five minutes when that has happened again."
+    ),
     "group_trouble": (
         "The client that is a member of the workers' group reports an error. It goes on trying, and so do the lanes."
     ),

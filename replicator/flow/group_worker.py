@@ -7,7 +7,7 @@ Invariants
 - The group only suggests who runs a lane. Safety stays with the transactional id and the positions: two workers that
   both think that they have a lane lose and double nothing, they only take it from each other.
 - What ends one lane doesn't end the others: it is started again here, or by another worker, unless a person has to
-  decide, or it is a bug.
+  decide, or it is a bug. For a cause of this process alone it leaves the group for some time, and its lanes with it.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from replicator.model.errors import (
     Abortable,
     Fenced,
     Incident,
+    LocalFault,
     NotAllowed,
     ReplicatorError,
     Retriable,
@@ -72,6 +73,12 @@ CLOSE_S = 2.0
 """How long the end of the group's thread is waited for: it leaves the group, so that others needn't wait a session."""
 IN_THE_CLUSTERS = (Unreachable, NotAllowed, Retriable, UnknownOutcome, Abortable)
 """After these a lane is started again: every other worker would meet the same."""
+
+
+def is_local(error: BaseException | None) -> bool:
+    """Tell whether it is this process alone that can't run a lane, so that another worker shall have it."""
+    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return no_thread or isinstance(error, LocalFault | OSError | MemoryError)
 
 
 class GroupWorker:
@@ -260,9 +267,8 @@ class GroupWorker:
         ).encode()
 
     def _lane_ended(self, event: LaneEnded, now_s: float) -> None:
-        ended, error = self._lanes.pop(event.lane), event.error
-        del self._permits[event.lane]
-        ended.forget()
+        error = event.error
+        self._lanes[event.lane].forget()
         self._counts.forget(event.lane)
         told = LaneEvent.STOPPED
         if isinstance(error, TakenOver) and error.by_generation:
@@ -274,10 +280,14 @@ class GroupWorker:
             told = LaneEvent.FAILED
             kind, code = type(error).__name__, code_of(error)
             self._log.warning("lane_ended", lane=event.lane, kind=kind, detail=str(error), exit_code=code)
+        elif is_local(error):
+            told, kind = LaneEvent.BROKEN, type(error).__name__
+            self._log.error("group_left", lane=event.lane, kind=kind, detail=str(error))
         elif error is not None:
             kind, code = type(error).__name__, code_of(error)
             self._log.error("lane_ended", lane=event.lane, kind=kind, detail=str(error), exit_code=code)
             self._fail(error, now_s)
+        del self._lanes[event.lane], self._permits[event.lane]  # what ends the flow may have stopped it once more
         self._do(self._membership.lane_told(event.lane, told, now_s))
 
     def _counted(self, event: CountsChanged) -> None:

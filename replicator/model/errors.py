@@ -35,6 +35,11 @@ class ConfigError(ReplicatorError):
     exit_code = 2
 
 
+class LocalFault(ConfigError):
+    """What a process lacks to use its own connections: a file, memory, a descriptor. Another process that has the same
+    flow may well go on."""
+
+
 class Unreachable(ReplicatorError):
     """A cluster did not answer within its bounded time, or refused the credentials."""
 

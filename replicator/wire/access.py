@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from replicator.config import Cluster
-from replicator.model.errors import ConfigError, Unsupported
+from replicator.model.errors import ConfigError, LocalFault, Unsupported
 from replicator.wire.sasl import MECHANISMS
 
 _DECISIVE = ("ssl.", "enable.ssl.")
@@ -101,7 +101,7 @@ def _tls(cluster: str, given: Mapping[str, str]) -> ssl.SSLContext:
                 # A password is always given: without one OpenSSL asks for it at the terminal.
                 context.load_cert_chain(certificate, key, lambda: given.get("ssl.key.password", ""))
     except (OSError, ValueError) as error:  # an SSLError is an OSError
-        raise ConfigError(f"clusters.{cluster}.properties.{used}: it can't be used: {error}") from error
+        raise LocalFault(f"clusters.{cluster}.properties.{used}: it can't be used: {error}") from error
     return context
 
 
