@@ -59,7 +59,7 @@ Exit codes:
     type=click.IntRange(1, 8),
     default=1,
     show_default=True,
-    help="Processes that share the flow (run --shared): one is killed at a time, at the end all are restarted in turn.",
+    help="Processes that share the flow: one is killed at a time, at the end all are restarted in turn.",
 )
 @click.option("--seed", type=int, default=None, help="Seed of data and kills. Default: a new one, shown.")
 @click.option("--keep", is_flag=True, help="Keep the brokers' data and all logs, whatever happens.")

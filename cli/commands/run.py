@@ -22,7 +22,7 @@ Examples:
   eos-replicate run -c flows.yaml
   eos-replicate run -c flows.yaml --flow orders --log-format json
   eos-replicate run -c flows.yaml --watch-config
-  eos-replicate run -c flows.yaml --shared   # on each of several machines
+  eos-replicate run -c flows.yaml --standalone
   kill -HUP PID              # reads flows.yaml again
   eos-replicate run -c flows.yaml --flow orders --runner spark \\
       --master spark://host:7077
@@ -44,8 +44,8 @@ Exit codes:
 @click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that has it.")
 @click.option(
     "--shared/--standalone",
-    default=False,
-    help="Share each flow's lanes with all processes that run it this way, or run it alone.  [default: standalone]",
+    default=None,
+    help="Share each flow's lanes with all other processes that run it, or run it alone.  [default: shared]",
 )
 @click.option("--exit-on-incident", is_flag=True, help="End with 4 at the first incident, for supervisors.")
 @click.option("--watch-config", is_flag=True, help="Read the flow file again when it, or a file it names, has changed.")
@@ -75,7 +75,7 @@ def run(
     path: Path,
     names: tuple[str, ...],
     take_over: bool,
-    shared: bool,
+    shared: bool | None,
     exit_on_incident: bool,
     watch_config: bool,
     runner: str,
@@ -85,6 +85,9 @@ def run(
     log_level: str,
 ) -> None:
     """Copy topics until stopped: records and positions in one transaction on the target.
+
+    Start it on as many machines as you like: the processes share each flow's lanes, and those of one that dies go on
+    elsewhere. With --standalone a process is no member of the flow's group: it throws out whoever runs the flow.
 
     The first SIGTERM or ^C commits the open transaction and exits, and so does SIGHUP when the terminal was closed. A
     second one exits at once; nothing is lost or doubled, but the target waits for the transaction to time out or for
@@ -129,7 +132,7 @@ def run(
         flows,
         parts,
         take_over=take_over,
-        shared=shared,
+        shared=shared is not False,
         exit_on_incident=exit_on_incident,
         reader=ConfigReader(read, (lambda: files) if watch_config else None, (*before, *file_states(files[1:]))),
         reloaded=observation.take,
@@ -138,7 +141,7 @@ def run(
         sys.exit(daemon.run(sum_up))
 
 
-def _check_options(names: Sequence[str], *, shared: bool, exit_on_incident: bool, watch_config: bool) -> None:
+def _check_options(names: Sequence[str], *, shared: bool | None, exit_on_incident: bool, watch_config: bool) -> None:
     """Of --runner spark. Raises ConfigError for one that goes with the daemon."""
     from replicator.model.errors import ConfigError
 

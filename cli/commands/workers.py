@@ -46,7 +46,7 @@ Exit codes:
 @flow_option
 @json_option
 def workers(path: Path, names: tuple[str, ...], as_json: bool) -> int:
-    """Who shares each flow (run --shared): processes, their lanes, and since when they run them.
+    """Who shares each flow: processes, their lanes, and since when they run them.
 
     Asks the target for the members of each flow's group of workers. A process that runs a flow alone is none; status
     shows it as the owner of positions.
@@ -84,7 +84,7 @@ def show(console: Console, found: FlowWorkers) -> None:
         console.print(f"{escape(found.flow)}: no generation is open")
         return
     if not found.workers:
-        console.print(f"{escape(found.flow)}: nobody shares it (run --shared)")
+        console.print(f"{escape(found.flow)}: nobody runs it, or a process that runs it alone (run --standalone)")
         return
     console.print(f"{escape(found.flow)}: generation {found.generation}, {found.lanes} lanes")
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

@@ -73,9 +73,9 @@ class Copying:
         self._processes.append(started)
         return started
 
-    def running(self, failpoints: str = "") -> Replicator:
+    def running(self, failpoints: str = "", *options: str) -> Replicator:
         """Start a process and wait until its lane has a position and reads."""
-        started = self.run(failpoints)
+        started = self.run(failpoints, *options)
         started.wait_event("lane_started")
         return started
 

@@ -128,6 +128,8 @@ class Replicator:
     ) -> None:
         command = [sys.executable, "-m", "cli.main", "run", "-c", str(config.path)]
         command += ["--log-format", "json", "--log-level", "debug", *options]
+        if "--shared" not in options:  # most tests are about what a lone process does
+            command.append("--standalone")
         clean = {name: value for name, value in users_packages().items() if name != FAILPOINTS}
         told = {FAILPOINTS: failpoints} if failpoints else {}
         self._process = subprocess.Popen(

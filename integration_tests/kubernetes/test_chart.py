@@ -103,7 +103,7 @@ def test_all_replicas_share_the_flows(tmp_path: Path) -> None:
     ]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert deployment["spec"]["replicas"] == 3
-    assert "--shared" in container["args"]
+    assert "--standalone" not in container["args"]
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz/lanes", "port": "metrics"}
 
 

@@ -82,7 +82,7 @@ def test_each_command_works_with_them_and_no_others(
         code, found = copying.asked("plan")
         assert (code, found["findings"]) == (0, []), found
         copying.load.plain(MORE)
-        worker = copying.running()
+        worker = copying.running("", "--shared")
         copying.wait_positions()
         assert [event["event"] for event in worker.events if event["level"] in ("warning", "error")] == []
         said(copying, "status", "--check")
@@ -90,7 +90,7 @@ def test_each_command_works_with_them_and_no_others(
         assert worker.stop() == 0, worker.tail()
         copying.file.write(lanes=2)
         clients.grow_topic(copying.source, copying.topic, 3)
-        worker = copying.running()
+        worker = copying.running("", "--shared")
         copying.finish(worker)
     finally:
         copying.close()

@@ -132,8 +132,7 @@ NEEDED = (
         GrantedBy.TARGET,
         On.WORKERS,
         ("Describe", "Read"),
-        "sharing the flow's lanes among several workers (`run --shared`)",
-        optional=True,
+        "sharing the flow's lanes among its workers; `run --standalone` needs it not",
     ),
     Needed(GrantedBy.TARGET, On.TRANSACTIONS, ("Describe", "Write"), "transactions"),
     Needed(

@@ -118,7 +118,7 @@ class GroupWorker:
         self._since_ms: dict[int, int] = {}
         self._duty: threading.Event | None = None  # set: the duties of lane 0 end
         self._error: BaseException | None = None
-        self._over = self._finished = self._stopping = False
+        self._over = self._finished = self._stopping = self._was_assigned = False
         self._stop_by: float | None = None
         self._observer = parts.observe(flow)
         self._assigned_s: dict[int, float] = {}
@@ -196,6 +196,7 @@ class GroupWorker:
         if isinstance(event, LanesAssigned):
             self._log.info("lanes_assigned", lanes=sorted(event.lanes))
             self._observer.rebalanced()
+            self._was_assigned = True
             self._shown_lanes.try_again()
             self._assigned_s |= dict.fromkeys(self._unassigned(event.lanes), now_s)
             self._do(self._membership.assigned(event.lanes, now_s))
@@ -210,6 +211,8 @@ class GroupWorker:
         elif isinstance(event, ProofAnswered):
             self._shown_lanes.answered(event.answer)
             self._do(self._membership.proof_answered(event.answer, now_s))
+        elif isinstance(event, GroupTrouble) and isinstance(event.error, NotAllowed) and not self._was_assigned:
+            self._fail(event.error, now_s)
         elif isinstance(event, GroupTrouble):
             self._log.warning("group_trouble", kind=type(event.error).__name__, reason=str(event.error))
         elif isinstance(event, LanesTopicUnfit):

@@ -7,10 +7,8 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from replicator.kafka.group_events import (
-    LanesTopicUnfit,
-)
-from replicator.model.errors import ConfigError, Fenced, Incident, LocalFault, TakenOver, Unreachable
+from replicator.kafka.group_events import GroupTrouble, LanesTopicUnfit
+from replicator.model.errors import ConfigError, Fenced, Incident, LocalFault, NotAllowed, TakenOver, Unreachable
 from replicator.state.generation import Kind, LaneAssignment
 from replicator.state.own_file import own_file
 from replicator.workers import membership
@@ -144,6 +142,23 @@ def test_a_group_that_cannot_be_asked_is_none_that_is_empty() -> None:
         group.assign(0)
         run.lane()
         assert group.proved.wait(WAIT_S)
+
+
+def test_without_a_right_on_the_group_it_ends_at_its_start() -> None:
+    """Nothing would be copied, and nobody would know why. One that is taken away later is a trouble that passes."""
+    denied = GroupTrouble(NotAllowed("cluster east: join needs Read on group w"))
+    with running() as (run, group):
+        group.tell(denied)
+        assert isinstance(run.end(), NotAllowed)
+    with running() as (run, group), capture_logs() as logs:
+        group.assign(0)
+        lane = run.lane()
+        assert lane.fenced.wait(WAIT_S)
+        group.tell(denied)
+        group.assign(0, 1)
+        run.lane()
+        assert not lane.asked.is_set()
+        assert [line["kind"] for line in logs if line["event"] == "group_trouble"] == ["NotAllowed"]
 
 
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), MemoryError(), LocalFault("no certificate")])
