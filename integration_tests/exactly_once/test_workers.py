@@ -82,11 +82,15 @@ class Crew:
         wait_until(shared, "the lanes are shared", lambda: "\n---\n".join(worker.tail() for worker in self.alive))
 
     def wait_followed(self) -> None:
-        """Until the lanes of the generation that is open in the end are shared."""
-        code, found = self.copying.asked("workers")
-        assert code == 0
-        if found["generation"] is not None:
-            self.wait_shared(found["lanes"])
+        """Until the lanes of the open generation are shared: a worker that has just started may open another one."""
+
+        def followed() -> bool:
+            code, found = self.copying.asked("workers")
+            assert code == 0
+            held = sorted(lane for lanes in self.held() for lane in lanes)
+            return found["generation"] is not None and held == list(range(found["lanes"]))
+
+        wait_until(followed, "the open generation is followed", lambda: "\n---\n".join(it.tail() for it in self.alive))
 
     def shown(self) -> list[set[int]]:
         """The lanes of each worker that is alive, as `workers` shows them once all of them have proved theirs."""

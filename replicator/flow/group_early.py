@@ -23,17 +23,18 @@ def own_client_id() -> WorkerClientId:
     return WorkerClientId(socket.gethostname(), os.getpid(), uuid.uuid4().hex[:12])
 
 
-def opens_early(
+def is_alone(
     flow: Flow, own: WorkerClientId, members: Callable[[Flow], list[str]], log: structlog.stdlib.BoundLogger
-) -> bool:
-    """Tell whether the group is empty, or has only members that are dead processes of this host. `members` asks the
-    target for the client.id of each."""
+) -> bool | None:
+    """Tell whether the group has no other members than dead processes of this host; None where it can't be asked.
+    `members` asks the target for the client.id of each."""
     try:
         found = members(flow)
     except ReplicatorError as error:
         log.info("members_unknown", reason=str(error))
-        return False
-    return may_open_early(found, own.host, lambda other: _alive(other, own))
+        return None
+    others = [each for each in found if each != own.encode()]
+    return may_open_early(others, own.host, lambda other: _alive(other, own))
 
 
 def foreign_members(flow: Flow, admin: ClusterAdmin) -> list[Incident]:

@@ -23,7 +23,7 @@ import structlog
 
 from replicator.config import Flow
 from replicator.flow.discovery import Discovered, DiscoveryEnded, FlowNotes
-from replicator.flow.group_early import opens_early, own_client_id
+from replicator.flow.group_early import is_alone, own_client_id
 from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.lane_permit import LaneConnected, LaneInitialised, LanePermit
 from replicator.flow.listing import Routing
@@ -57,7 +57,6 @@ from replicator.model.errors import (
     Incident,
     LocalFault,
     NotAllowed,
-    ReplicatorError,
     Retriable,
     TakenOver,
     UnknownOutcome,
@@ -124,9 +123,9 @@ class GroupWorker:
         self._assigned_s: dict[int, float] = {}
         self._stages: dict[int, LaneStage] = {}
         self._shown_lanes = ShownLanes()
-        client_id = own_client_id()
-        self._early = early and opens_early(flow, client_id, parts.members, log)
-        self._group: Group = parts.group(flow, generation.lanes, client_id.encode(), events.put)
+        self._name = own_client_id()
+        self._early = early and is_alone(flow, self._name, parts.members, log) is True
+        self._group: Group = parts.group(flow, generation.lanes, self._name.encode(), events.put)
 
     def run(self, routing: Routing) -> bool:
         """Run until the end. Return whether another generation is to be looked for. Raises what ended the flow."""
@@ -353,13 +352,10 @@ class GroupWorker:
 
     def _is_alone(self) -> bool:
         """Whether nobody waits for the lanes: then they are stopped at once, else when their successors have them."""
-        if not all(self._group.holds(lane) for lane in range(self._generation.lanes)):
-            return False
-        try:
-            return len(self._parts.members(self._flow)) <= 1
-        except ReplicatorError as error:
-            self._log.debug("members_unknown", reason=str(error))
-            return True  # a successor would be told by its fencing
+        alone = is_alone(self._flow, self._name, self._parts.members, self._log)
+        if alone is None:  # a successor would be told by its fencing
+            return all(self._group.holds(lane) for lane in range(self._generation.lanes))
+        return alone
 
     def _look_after_duties(self) -> None:
         """One worker of the flow does what has to be done once: the one that has lane 0."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 
 import pytest
@@ -13,6 +15,7 @@ from replicator.state.generation import Kind, LaneAssignment
 from replicator.state.own_file import own_file
 from replicator.workers import membership
 from replicator.workers.early import WorkerClientId
+from replicator.workers.membership import LEAVING_S
 from tests.replicator.flow.fakes import opened
 from tests.replicator.flow.shared_run import WAIT_S, Run, lanes_topic, running
 
@@ -108,6 +111,16 @@ def test_the_worker_with_lane_0_has_the_duties() -> None:
         group.revoke(0)
         assert duty.wait(WAIT_S)
         assert run.duties.empty()
+
+
+def test_a_worker_stops_at_once_where_only_its_dead_predecessor_could_wait_for_its_lanes() -> None:
+    """The group still counts the process that was killed, and has assigned nothing yet."""
+    dead = WorkerClientId(socket.gethostname(), os.getpid(), "killed").encode()
+    with running(members=lambda: [dead]) as (run, _):
+        lanes = [run.lane(), run.lane()]
+        assert all(lane.fenced.wait(WAIT_S) for lane in lanes)
+        run.worker.stop()
+        assert all(lane.asked.wait(LEAVING_S / 2) for lane in lanes)
 
 
 def test_a_lone_worker_opens_its_lanes_early() -> None:
