@@ -113,6 +113,8 @@ def _value(key: str, value: dict[str, Any], others: dict[str, Any]) -> str:
     if "$ref" in value:
         other = others[value["$ref"].rpartition("/")[2]]
         return _choices(other["enum"]) if "enum" in other else "keys, see below"
+    if {"const": "auto"} in value.get("anyOf", []):
+        return f"`auto`, or a whole number, {_bounds(value['anyOf'][1])}"
     if "anyOf" in value:
         return "`earliest`, `latest`, a time with zone, or keys, see below"
     if "enum" in value:

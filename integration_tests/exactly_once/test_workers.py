@@ -47,7 +47,8 @@ class Crew:
         return worker
 
     def leave(self, worker: Replicator) -> None:
-        """Stop a worker as a rolling restart does."""
+        """Stop a worker as a rolling restart does: once it hears signals."""
+        worker.wait_event("connecting")
         assert worker.stop() == 0, worker.tail()
         self._gone(worker)
 

@@ -54,7 +54,7 @@ def damaged(flow: MappedFlow) -> MappedFlow:
     """Positions cover all that stands on the target, and the flow's generation is above those of its map."""
     put = clients.producer(flow.target)
     for number, phase in ((1, Phase.CLOSED), (GENERATION, Phase.OPEN)):
-        opened = Generation(number, phase, flow.flow.lanes, partitions={flow.topic: len(flow.seeds)})
+        opened = Generation(number, phase, 1, partitions={flow.topic: len(flow.seeds)})
         clients.put(put, names.control_topic(flow.flow.name), opened.encode(), key=opened.key)
     return covered(flow)
 

@@ -16,7 +16,9 @@ from replicator.config import Flow
 from replicator.flow.topics import ControlPlane, internal_topics
 from replicator.model import checkpoint, names
 from replicator.model.checkpoint import NOBODY, Evidence
+from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Phase
+from replicator.state.own_file import lanes_wanted
 
 EPOCH_MS = 1_700_000_000_000
 LAG_MS = str(100 * 365 * 86_400_000)
@@ -114,9 +116,10 @@ class Planted:
 
 def open_flow(flow: Flow, target: str, listing: Mapping[str, int]) -> None:
     """The flow's own topics, as a flow without claims has left them at a clean stop. `listing`: partitions by topic."""
-    for spec in internal_topics(flow):
+    lanes = lanes_wanted(flow, listing, Control())
+    for spec in internal_topics(flow, lanes):
         clients.create_topic(target, spec.name, spec.partitions, spec.configs)
-    opened = Generation(1, Phase.OPEN, flow.lanes, partitions=dict(listing))
+    opened = Generation(1, Phase.OPEN, lanes, partitions=dict(listing))
     clients.put(clients.producer(target), names.control_topic(flow.name), opened.encode(), key=opened.key)
 
 

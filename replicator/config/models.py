@@ -67,6 +67,10 @@ def _not_zero(value: int) -> int:
     return value
 
 
+LANES_AUTO, LANES_MAX = 0, 1000
+"""In the place of a number of lanes: as many as the flow has, see `state.own_file.lanes_wanted`."""
+
+
 class TopicConfigs(Frozen):
     """How target topics are created, and kept."""
 
@@ -161,8 +165,10 @@ class FlowSettings(Frozen):
         "time with zone such as 2026-01-31T12:00:00Z. Later partitions begin at earliest.",
     )
     commit: Commit = Field(default=Commit(), description="When a transaction ends.")
-    lanes: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
-        default=1, description="Transactional producers among which the partitions are shared out."
+    lanes: Annotated[int, Field(strict=True, ge=LANES_AUTO, le=LANES_MAX)] = Field(
+        default=LANES_AUTO,
+        description="Transactional producers among which the partitions are shared out, and which workers share. auto: "
+        "one for each 32 partitions when the flow is first opened, at most 8; then it stays so.",
     )
     new_topics: Literal["copy", "ignore"] = Field(
         default="copy", description="A matching topic that appears while the flow runs."
@@ -200,10 +206,10 @@ class FlowSettings(Frozen):
     rate: RateSettings = Field(
         default=RateSettings(), description="How fast `run` may copy, until an operator sets another rate."
     )
-    revision: Annotated[int, Field(strict=True, ge=0, le=2**53)] | None = Field(
-        default=None,
-        description="For workers that share the flow: of two files the one with the higher revision holds. Without "
-        "it, a file that the flow has never had does.",
+    revision: Annotated[int, Field(strict=True, ge=0, le=10**12)] = Field(
+        default=0,
+        description="For workers that share the flow: of two files the one with the higher revision holds. 0: a file "
+        "that the flow has never had holds.",
     )
     policy: DecisionPolicy = Field(
         default=DecisionPolicy(), description="What `run` decides about incidents by itself, and how much of it."

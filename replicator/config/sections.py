@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator
 
-from replicator.config.models import FlowSettings, Frozen, MetricsSection, SparkSection, Start
+from replicator.config.models import LANES_AUTO, LANES_MAX, FlowSettings, Frozen, MetricsSection, SparkSection, Start
 from replicator.config.source import but
 from replicator.model.names import HEARTBEATS_PREFIX
 
@@ -41,6 +41,13 @@ def start_checked(value: Start) -> Start:
     return value
 
 
+def lanes_from(value: Any) -> Any:
+    """Reads `auto`, or a number of lanes."""
+    if value == LANES_AUTO and not isinstance(value, bool):
+        raise ValueError(f"must be at least 1, not {value}")
+    return LANES_AUTO if value == "auto" else value
+
+
 def pattern_checked(item: str) -> str:
     """A literal must be a topic name that may be selected, a pattern must compile."""
     if item.startswith("^"):
@@ -60,6 +67,10 @@ def pattern_checked(item: str) -> str:
 
 Pattern = Annotated[str, AfterValidator(pattern_checked)]
 
+LANES_SCHEMA = {
+    "anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": LANES_MAX}],
+    "default": "auto",
+}
 START_SCHEMA = {
     "anyOf": [
         {"enum": ["earliest", "latest"]},
@@ -104,6 +115,13 @@ class FlowSection(FlowSettings):
     start: Annotated[Start, BeforeValidator(start_from), WithJsonSchema(START_SCHEMA)] = Field(
         default=Start(), description=FlowSettings.model_fields["start"].description
     )
+
+    lanes: Annotated[
+        int,
+        BeforeValidator(lanes_from),
+        Field(strict=True, ge=LANES_AUTO, le=LANES_MAX),
+        WithJsonSchema(LANES_SCHEMA),
+    ] = Field(default=LANES_AUTO, description=FlowSettings.model_fields["lanes"].description)
 
     @field_validator("rename")
     @classmethod
@@ -151,5 +169,6 @@ def json_schema() -> dict[str, Any]:
     schema = FileSection.model_json_schema(mode="validation")
     properties = schema["$defs"]["ClusterSection"]["properties"]["properties"]
     properties["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    schema["$defs"]["FlowSection"]["properties"]["lanes"]["default"] = LANES_SCHEMA["default"]  # as it is written
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return {**head, **schema, "title": "eos-replicate flow file"}

@@ -19,7 +19,7 @@ from replicator.model.errors import ConfigError
 from replicator.state.control import Proposal
 from replicator.state.control_topic import Control
 from replicator.state.generation import Kind, LaneAssignment
-from replicator.state.own_file import own_file
+from replicator.state.own_file import lanes_wanted, own_file
 from replicator.workers.settings import differences
 
 
@@ -53,7 +53,7 @@ def apply_settings(flow: Flow, connect_timeout_ms: int, *, dry_run: bool = False
         found = control.open
         if found is not None and found.kind is Kind.LIVE and found.settings_hash == own.hash:
             return None
-        return Proposal(LaneAssignment(flow.lanes), own)
+        return Proposal(LaneAssignment(lanes_wanted(flow, {}, control)), own)
 
     free = partial(check_free, flow, take_over=False)
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:

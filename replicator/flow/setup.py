@@ -49,6 +49,7 @@ from replicator.state.control import Changer
 from replicator.state.control_topic import Control, check_generation
 from replicator.state.generation import LaneAssignment
 from replicator.state.origins import loops
+from replicator.state.own_file import lanes_wanted
 
 CHANGE_ATTEMPTS_MIN = 3
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
@@ -72,6 +73,7 @@ class Setup:
         self._flow, self._config, self._plane = flow, config, plane
         self._owner, self._log, self._asked = owner, log, asked
         self._cluster_ids: dict[str, str] = {}
+        self.claim_partitions = 1  # of the claims topic, as many as there are lanes or more
         self._first = False  # the flow has never run: its control topic may be empty
         self._control: Control | None = None  # as it was read at the beginning, until it is changed
         self._known: set[str] = set()  # source topics that were seen or claimed: asked for by name
@@ -148,11 +150,12 @@ class Setup:
         listing, (control, claims) = both(self.listing, self._state)
         if control is None or not control.begun:
             control = self._before_first_start(listing, claims)
+        lanes = lanes_wanted(self._flow, listing.partitions, control or Control())
         if self._first:
-            self._create_internal(listing)
+            self._create_internal(listing, lanes)
         elif claims is None:
             claims = self._plane.state.claims()  # raises claims_topic_lost, or reads what was just created
-        self._check_internal()
+        self._check_internal(lanes)
         self._map.prepare()
         self._prepare_aside()
         self._control, self._claims = control, claims or self._claims
@@ -176,12 +179,12 @@ class Setup:
         )
         return control
 
-    def _create_internal(self, listing: Listing) -> None:
+    def _create_internal(self, listing: Listing, lanes: int) -> None:
         for wrong in (*listing.missing, *listing.hidden.values()):
             raise wrong
-        self._plane.create_internal()
+        self._plane.create_internal(lanes)
 
-    def _check_internal(self) -> None:
+    def _check_internal(self, lanes: int) -> None:
         found = self._plane.internal()
         control, claims = names.control_topic(self._flow.name), names.claims_topic(self._flow.name)
         if control not in found or claims not in found:
@@ -189,8 +192,9 @@ class Setup:
         check_control_topic(found[control])
         taken = int(found[control].configs.get(MAX_MESSAGE_BYTES, starts.RECORD_BYTES_MAX))
         self._control_bytes_max = min(taken, self._flow.limits.record_bytes_max, starts.RECORD_BYTES_MAX) - BATCH_BYTES
-        if found[claims].partitions < self._flow.lanes:
-            refused = self._plane.grow({claims: self._flow.lanes})[claims]
+        self.claim_partitions = lanes
+        if found[claims].partitions < lanes:
+            refused = self._plane.grow({claims: lanes})[claims]
             if refused is not None:
                 raise refused
 

@@ -93,15 +93,16 @@ class SharedFlow:
                 setup.take(self._with(flow))  # one that came meanwhile
                 setup.connect()
                 wanted = self._finder.flow(setup.look())
-                if wanted == flow:
+                if _same_but_lanes(wanted, flow):
                     listing = setup.begin()
                     generation = self._finder.find(setup, listing)
                     if generation is None:
                         plane.close()
                         return None
                     wanted = followed(self._flow, generation)
-                    if wanted == flow:
-                        return self._worker(flow, setup, plane, listing, generation, owner, early=first)
+                    if _same_but_lanes(wanted, flow):
+                        self._runs = wanted
+                        return self._worker(wanted, setup, plane, listing, generation, owner, early=first)
             except BaseException:
                 plane.close()
                 raise
@@ -151,3 +152,8 @@ class SharedFlow:
     def _with(self, flow: Flow) -> Config:
         """The whole file with this flow as it runs."""
         return self._config.model_copy(update={"flows": {**self._config.flows, flow.name: flow}})
+
+
+def _same_but_lanes(one: Flow, other: Flow) -> bool:
+    """Whether what was set up for one flow does for the other. How many lanes there are is the generation's to say."""
+    return one.model_copy(update={"lanes": other.lanes}) == other

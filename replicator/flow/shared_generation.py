@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 
 import structlog
 
 from replicator.config import Flow
+from replicator.config.models import LANES_AUTO
 from replicator.flow.listing import Listing
 from replicator.flow.occupied import check_free, occupied
 from replicator.flow.setup import Setup
@@ -22,7 +24,7 @@ from replicator.model.errors import Fenced, TakenOver
 from replicator.state.control import Proposal
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind, LaneAssignment
-from replicator.state.own_file import UnknownSettings, followed, open_settings, own_file
+from replicator.state.own_file import UnknownSettings, followed, lanes_wanted, open_settings, own_file
 from replicator.workers.settings import NOTHING_SEEN, FileDecision, decide, differences
 
 LOOK_S = 0.2
@@ -49,6 +51,7 @@ class SharedGeneration:
         self._observer, self._own = observer, own_file(flow)
         self._flow, self._log, self._asked, self._take_over = flow, log, asked, take_over
         self._proposes, self._standing_by, self._ran, self._warned = True, "", False, 0
+        self._listing: Mapping[str, int] = {}  # as it was at the last look
 
     def flow(self, control: Control) -> Flow:
         """The flow to run under what the control topic says: this worker's own, or with the open generation's settings,
@@ -62,7 +65,7 @@ class SharedGeneration:
 
         Raises TakenOver where Spark's rounds have taken the flow from this process, and what `Setup` raises.
         """
-        watch, control = NOTHING_SEEN, setup.seen or setup.look()
+        self._listing, watch, control = listing.partitions, NOTHING_SEEN, setup.seen or setup.look()
         while not self._asked.is_set():
             now_s = time.monotonic()
             watch = watch.look(_number(control.open), _number(control.preparing), now_s)
@@ -116,12 +119,15 @@ class SharedGeneration:
         settings that hold, with as many lanes."""
         found, decision = control.open, self._decided(control)
         if decision is FileDecision.PROPOSE:
-            return Proposal(LaneAssignment(self._flow.lanes), self._own)
+            return Proposal(LaneAssignment(self._own_lanes(control)), self._own)
         if found is not None and found.kind is Kind.LIVE:
             return None
         before = control.daemon
-        lanes = self._flow.lanes if before is None or not before.settings else before.lanes
+        lanes = self._own_lanes(control) if before is None or not before.settings else before.lanes
         return Proposal(LaneAssignment(lanes))
+
+    def _own_lanes(self, control: Control) -> int:
+        return lanes_wanted(self._flow, self._listing, control)
 
     def _found(self, generation: Generation | None, opened: bool) -> Generation | None:
         self._proposes, self._standing_by, self._ran = False, "", True
@@ -140,7 +146,7 @@ class SharedGeneration:
         if generation.settings_hash not in ("", self._own.hash):
             differs = list(differences(self._own.settings, generation.settings))
             self._log.warning("file_is_older", generation=generation.number, by=generation.by, differs=differs)
-        elif generation.lanes != self._flow.lanes:
+        elif self._flow.lanes not in (LANES_AUTO, generation.lanes):
             self._log.warning("lanes_followed", lanes=generation.lanes, own_lanes=self._flow.lanes)
 
     def _may_replace(self, found: Generation) -> None:

@@ -199,9 +199,9 @@ class ControlPlane:
             (names.control_topic(self.flow.name), names.claims_topic(self.flow.name)), configs=True
         )
 
-    def create_internal(self) -> None:
+    def create_internal(self, lanes: int) -> None:
         """Make sure of the flow's own topics."""
-        for answer in self.create(internal_topics(self.flow)).values():
+        for answer in self.create(internal_topics(self.flow, lanes)).values():
             if isinstance(answer, ReplicatorError):
                 raise answer
 
@@ -261,12 +261,12 @@ class ControlPlane:
         self.target.until(led, LEADERS_S)
 
 
-def internal_topics(flow: Flow) -> tuple[TopicSpec, TopicSpec]:
-    """The flow's own topics: of its generations (control) and of its claims."""
+def internal_topics(flow: Flow, lanes: int) -> tuple[TopicSpec, TopicSpec]:
+    """The flow's own topics: of its generations (control) and of its claims, with a partition for each lane."""
     replication = flow.topic_configs.replication_factor
     return (
         TopicSpec(names.control_topic(flow.name), 1, replication, {"cleanup.policy": "compact"}),
-        TopicSpec(names.claims_topic(flow.name), flow.lanes, replication, {"cleanup.policy": "compact"}),
+        TopicSpec(names.claims_topic(flow.name), lanes, replication, {"cleanup.policy": "compact"}),
     )
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -34,8 +35,8 @@ from replicator.model.errors import Incident, ReplicatorError, Unreachable
 from replicator.model.names import process_name
 from replicator.model.route import Route
 from replicator.state.control import keeping
-from replicator.state.generation import Generation, LaneAssignment
-from replicator.state.own_file import own_file
+from replicator.state.generation import Generation
+from replicator.state.own_file import lanes_wanted, own_file
 from replicator.workers.lane_stages import LaneStage
 
 MARGIN_S_MAX = 1.0
@@ -228,7 +229,7 @@ class FlowWorker:
 
     def _open(self, setup: Setup) -> tuple[Generation, Routing]:
         listing = setup.begin()
-        wanted = keeping(LaneAssignment(self._flow.lanes), own_file(self._flow))
+        wanted = keeping(partial(lanes_wanted, self._flow, listing.partitions), own_file(self._flow))
         generation, changed = setup.change(
             lambda changer: changer.ensure(wanted, listing.partitions, self._may_replace)
         )

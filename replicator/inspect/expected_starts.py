@@ -42,6 +42,7 @@ from replicator.state.control import fits
 from replicator.state.control_topic import Control
 from replicator.state.generation import LaneAssignment
 from replicator.state.origins import FoundOrigins, loops
+from replicator.state.own_file import lanes_wanted, own_file
 from replicator.wire.open_transactions import WireOpenTransactions
 
 ROUNDS_MAX = 3
@@ -258,9 +259,12 @@ class StartForecast:
 
     def _transactional_id(self, source: Partition) -> str:
         """The id under which `run` would write: of the generation that it would go on with, or of its next one."""
-        open_, assignment = self._control.open, LaneAssignment(self._flow.lanes)
-        goes_on = open_ is not None and fits(open_, assignment)
-        generation = self._control.newest + (0 if goes_on else 1)
+        open_, listing = self._control.open, self._control.first_listing()
+        lanes = lanes_wanted(self._flow, listing, self._control)
+        if open_ is not None and fits(open_, lanes, own_file(self._flow)):
+            generation, assignment = open_.number, open_.assignment
+        else:
+            generation, assignment = self._control.newest + 1, LaneAssignment(lanes, dealt=listing)
         return names.lane_id(self._flow.name, generation, assignment.lane_of(source.topic, source.partition))
 
 

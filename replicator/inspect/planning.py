@@ -35,6 +35,7 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
+from replicator.state.own_file import lanes_wanted
 
 SOURCE_RIGHTS = ("Describe", "DescribeConfigs", "Read")
 TARGET_RIGHTS = ("Describe", "DescribeConfigs", "Read", "Write")
@@ -140,17 +141,17 @@ class _Planner:
                 self._found(it.denied, "right")
 
     def _group(self) -> None:
-        group = names.position_group(self._flow.name)
-        rights = self._clusters.target.group_rights(group)
-        missing = [right for right in GROUP_RIGHTS if rights is not None and right not in rights]
-        if missing:
-            message = f"cluster {self._flow.target.name!r}: the user needs {', '.join(missing)} on group {group!r}"
-            self._result.note(PlanFinding("error", "right", message, NotAllowed.exit_code))
+        for group in (names.position_group(self._flow.name), names.workers_group(self._flow.name)):
+            rights = self._clusters.target.group_rights(group)
+            missing = [right for right in GROUP_RIGHTS if rights is not None and right not in rights]
+            if missing:
+                message = f"cluster {self._flow.target.name!r}: the user needs {', '.join(missing)} on group {group!r}"
+                self._result.note(PlanFinding("error", "right", message, NotAllowed.exit_code))
 
     def _internal(self, listing: Listing, positions_readable: bool) -> None:
         """The flow's own topics: which are to be created, and whether they may be."""
         flow = self._flow
-        control, claims = internal_topics(flow)
+        control, claims = internal_topics(flow, lanes_wanted(flow, listing.partitions, self._control or Control()))
         found = listed(self._clusters.target, (control.name, claims.name), rights=True)
         self._rights(found.values(), TARGET_RIGHTS, flow.target.name)
         absent = [spec for spec in (control, claims) if found[spec.name].info is None]

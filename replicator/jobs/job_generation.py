@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import structlog
 
@@ -27,6 +28,7 @@ from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.state.control import MayReplace, handing_back
 from replicator.state.generation import Generation, Kind, LaneAssignment
+from replicator.state.own_file import lanes_wanted
 
 
 class JobGeneration:
@@ -86,7 +88,7 @@ class JobGeneration:
             source_cluster=self._setup.source_cluster,
             target_cluster=self._setup.target_cluster,
             routes=(),
-            claim_partitions=self._flow.lanes,
+            claim_partitions=self._setup.claim_partitions,
             assignment=generation.assignment,
             writes_map=self._setup.has_map,
             map_topic_id=self._setup.map_topic_id,
@@ -117,7 +119,8 @@ class JobGeneration:
 
         Raises TakenOver when another generation than the job's is open.
         """
-        wanted, listing = handing_back(LaneAssignment(self._flow.lanes)), self.listing.partitions
+        listing = self.listing.partitions
+        wanted = handing_back(partial(lanes_wanted, self._flow, listing))
         generation, _ = self._setup.change(lambda changer: changer.ensure(wanted, listing, self.check_own))
         self._log.info("handed_over", generation=generation.number, lanes=generation.lanes)
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -56,6 +57,7 @@ from replicator.state.control_topic import check_generation
 from replicator.state.decisions import NotDecided, Objection
 from replicator.state.generation import Generation, Kind, LaneAssignment
 from replicator.state.occurrences import Occurrence
+from replicator.state.own_file import lanes_wanted
 
 ONE_LANE = LaneAssignment(1)
 PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
@@ -171,7 +173,7 @@ class PositionChange:
             if found.number != opened.number:
                 raise TakenOver(f"generation {found.number} ({found.kind.value}) has taken over from {opened.number}")
 
-        wanted = handing_back(LaneAssignment(self._flow.lanes))
+        wanted = handing_back(partial(lanes_wanted, self._flow, listing))
         try:
             setup.change(lambda changer: changer.ensure(wanted, listing, check_own))
         except ReplicatorError as error:

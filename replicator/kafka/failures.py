@@ -109,6 +109,7 @@ BROKEN_CONNECTION = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DO
 # What calls raise that serve callbacks: confluent-kafka runs a delivery callback with librdkafka's fatal error
 # already raised, and Python then makes a SystemError of it, with the error as its cause.
 SERVING = (KafkaException, SystemError)
+NOTHING_RAISED = "returned NULL without setting an exception"
 
 _NAMED_PARTITIONS = (
     re.compile(r"ProduceRequest for (?P<topic>[\w.-]+) \[(?P<partition>\d+)\]"),
@@ -119,11 +120,17 @@ _NAMED_PARTITIONS = (
 
 
 def served(error: KafkaException | SystemError) -> KafkaException:
-    """Return the KafkaException that a serving call meant; any other SystemError is raised again."""
+    """Return the KafkaException that a serving call meant; any other SystemError is raised again.
+
+    A callback that handles an exception of its own loses the fatal error that was raised before it: then the call
+    returns nothing, and only the producer's state says which error it was.
+    """
     if isinstance(error, KafkaException):
         return error
     if isinstance(error.__cause__, KafkaException):
         return error.__cause__
+    if NOTHING_RAISED in str(error):
+        return KafkaException(KafkaError(KafkaError._FATAL, "a fatal error, which a callback has lost", fatal=True))
     raise error
 
 

@@ -38,6 +38,8 @@ class Proposal:
     own: OwnFile | None = None
 
 
+CountLanes = Callable[[Control], int]
+"""How many lanes a flow file wants, see `own_file.lanes_wanted`."""
 Propose = Callable[[Control], Proposal | None]
 """What is to follow on the open generation, or to be the first one; None: the open one stays. Asked again under the
 control id, by what the topic says then, so that of two that wanted the same only one begins it."""
@@ -187,31 +189,30 @@ class Changer:
         self._writer.end()
 
 
-def keeping(assignment: LaneAssignment, own: OwnFile | None = None) -> Propose:
+def keeping(lanes: CountLanes, own: OwnFile | None = None) -> Propose:
     """The daemon goes on with a generation that has these lanes and settings, else it begins another; see `fits`."""
 
     def propose(control: Control) -> Proposal | None:
-        found = control.open
-        return None if found is not None and fits(found, assignment, own) else Proposal(assignment, own)
+        found, wanted = control.open, lanes(control)
+        return None if found is not None and fits(found, wanted, own) else Proposal(LaneAssignment(wanted), own)
 
     return propose
 
 
-def handing_back(assignment: LaneAssignment) -> Propose:
+def handing_back(own_lanes: CountLanes) -> Propose:
     """What a job opens for the daemon at its end: as many lanes as before it, if their settings were stored. Those may
-    be another file's than the job's, whose lanes are `assignment`."""
+    be another file's than the job's, whose lanes are `own_lanes`."""
 
     def propose(control: Control) -> Proposal | None:
-        before = control.daemon
-        lanes = before.assignment if before is not None and before.settings else assignment
-        found = control.open
-        return None if found is not None and fits(found, lanes) else Proposal(lanes)
+        before, found = control.daemon, control.open
+        lanes = before.lanes if before is not None and before.settings else own_lanes(control)
+        return None if found is not None and fits(found, lanes) else Proposal(LaneAssignment(lanes))
 
     return propose
 
 
-def fits(found: Generation, assignment: LaneAssignment, own: OwnFile | None = None) -> bool:
+def fits(found: Generation, lanes: int, own: OwnFile | None = None) -> bool:
     """Tell whether the daemon goes on with a generation; else it begins another. `own`: its flow file, where that
     decides; a generation of a version that stored no settings fits any."""
     same = own is None or found.settings_hash in ("", own.hash)
-    return found.kind is Kind.LIVE and found.assignment == assignment and same
+    return found.kind is Kind.LIVE and found.lanes == lanes and same

@@ -98,7 +98,7 @@ class Control:
         """
         known = self.generations.values()
         complete = len(self.generations) == self.newest > 0  # a lost control topic doesn't say what came before it
-        same = all(it.kind is Kind.LIVE and not it.listed and it.lanes == next(iter(known)).lanes for it in known)
+        same = all(it.kind is Kind.LIVE and it.assignment == next(iter(known)).assignment for it in known)
         return lane if complete and same else None
 
     def first_listing(self) -> Mapping[str, int]:
@@ -146,7 +146,7 @@ class Control:
         own: OwnFile | None = None,
     ) -> Generation:
         """The `preparing` record of the next generation; an earlier listing is carried along, and earlier settings,
-        unless these are those of `own`."""
+        unless these are those of `own`. The daemon's partitions are dealt out to as many lanes as `assignment` has."""
         known = self.first_listing() if self.generations else listing
         before = self.generations.get(self.newest)
         settings, revision = ("", None) if before is None else (before.settings, before.revision)
@@ -164,6 +164,7 @@ class Control:
             None if before is None else before.start_records,
             settings,
             revision,
+            kind is Kind.LIVE and bool(known),
         )
 
     def finish(self, now_ms: int, start_records: int | None = None) -> list[Generation]:

@@ -26,6 +26,7 @@ from itertools import accumulate
 from typing import Any
 
 from replicator.state.envelope import NewerFormat, unwrap, wrap
+from replicator.workers.balance import BalancedLanes
 from replicator.workers.settings import canonical, settings_hash
 
 GENERATION = "generation"
@@ -34,6 +35,7 @@ WITH_SETTINGS = 2
 """The format version of a generation that has its flow's settings: a program that doesn't know it must not run the flow
 by its own file."""
 HASHED = "crc32(topic/partition) mod lanes"
+BALANCED = "first listing dealt out by topic, topics by crc32"
 LISTED = "one lane for each listed partition"
 
 
@@ -66,14 +68,16 @@ class BadControl(ValueError):
 
 @dataclass(frozen=True)
 class LaneAssignment:
-    """How source partitions are cut into lanes: by a hash, or one lane for each partition of `listed`.
+    """How source partitions are cut into lanes: dealt out (`dealt`), one lane for each partition of `listed`, or, where
+    both are empty, by a hash, as versions did that couldn't deal them out.
 
-    `listed` counts partitions by source topic; it is empty where a hash decides. A partition that a listing doesn't
-    have falls into some lane by the hash, so that its position has one that keeps it alive.
+    `dealt` and `listed` count partitions by source topic. A partition that the listing doesn't have falls into some
+    lane, too, so that its position has one that keeps it alive.
     """
 
     lanes: int
     listed: Mapping[str, int] = field(default_factory=dict)
+    dealt: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def by_partition(cls, listing: Mapping[str, int]) -> LaneAssignment:
@@ -86,8 +90,14 @@ class LaneAssignment:
         topics = sorted(self.listed)
         return dict(zip(topics, accumulate((self.listed[name] for name in topics), initial=0), strict=False))
 
+    @cached_property
+    def _balanced(self) -> BalancedLanes:
+        return BalancedLanes(self.lanes, self.dealt)
+
     def lane_of(self, topic: str, partition: int) -> int:
         """The lane of a source partition: stable over processes and versions, it is part of the format."""
+        if self.dealt:
+            return self._balanced.lane_of(topic, partition)
         if 0 <= partition < self.listed.get(topic, 0):
             return self._first[topic] + partition
         return zlib.crc32(f"{topic}/{partition}".encode()) % self.lanes
@@ -101,7 +111,8 @@ class LaneAssignment:
 class Generation:
     """One generation as its latest record says it.
 
-    `partitions` counts the first listing's, by source topic; `listed` see `LaneAssignment`. `by` is the
+    `partitions` counts the first listing's, by source topic; they are dealt out to the lanes if it is `balanced`.
+    `listed` see `LaneAssignment`. `by` is the
     process that began it. `start_records` counts the records that say where the first listing's partitions begin; None
     before that was resolved, and for good in a flow that was opened by a version that didn't store it.
 
@@ -120,6 +131,7 @@ class Generation:
     start_records: int | None = None
     settings: str = ""
     revision: int | None = None
+    balanced: bool = False
 
     @property
     def settings_hash(self) -> str:
@@ -129,7 +141,7 @@ class Generation:
     @property
     def assignment(self) -> LaneAssignment:
         """How partitions are cut into its lanes."""
-        return LaneAssignment(self.lanes, self.listed)
+        return LaneAssignment(self.lanes, self.listed, self.partitions if self.balanced else {})
 
     @property
     def key(self) -> bytes:
@@ -143,7 +155,7 @@ class Generation:
             "phase": self.phase.value,
             "lanes": self.lanes,
             "runs": self.kind.value,
-            "assignment": LISTED if self.listed else HASHED,
+            "assignment": BALANCED if self.balanced else LISTED if self.listed else HASHED,
             "listed": dict(self.listed),
             "partitions": dict(self.partitions),
             "at_ms": self.at_ms,
@@ -179,6 +191,7 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
             None if body.get("start_records") is None else int(body["start_records"]),
             canonical(body["settings"]) if "settings" in body else "",
             None if body.get("revision") is None else int(body["revision"]),
+            body["assignment"] == BALANCED,
         )
     except NewerFormat:
         raise
@@ -192,7 +205,7 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
 def _listed(body: Mapping[str, Any]) -> Mapping[str, int]:
     """The listing that cuts a generation into lanes; empty for the hash. Any other assignment is a newer program's."""
     listed = {str(name): int(count) for name, count in body["listed"].items()}
-    known = LISTED if listed else HASHED
-    if body["assignment"] != known or (listed and sum(listed.values()) != body["lanes"]):
+    known = {LISTED} if listed else {BALANCED, HASHED}
+    if body["assignment"] not in known or (listed and sum(listed.values()) != body["lanes"]):
         raise BadControl(f"assignment {body['assignment']!r} of {body['lanes']} lanes is not known")
     return listed

@@ -7,13 +7,16 @@ it gives the clusters, which are part of target topics' names.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from replicator.config import Cluster, Flow
+from replicator.config.models import LANES_AUTO
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind
+from replicator.workers.balance import lanes_auto
 from replicator.workers.settings import OpenSettings, OwnFile, Runs, canonical, settings_hash
 
 
@@ -24,7 +27,16 @@ class UnknownSettings(ValueError):
 def own_file(flow: Flow) -> OwnFile:
     """The flow as this process's file has it."""
     text = canonical(flow.model_dump(mode="json", exclude_defaults=True))
-    return OwnFile(hash=settings_hash(text), revision=flow.revision, settings=text)
+    return OwnFile(hash=settings_hash(text), revision=flow.revision or None, settings=text)
+
+
+def lanes_wanted(flow: Flow, listing: Mapping[str, int], control: Control) -> int:
+    """How many lanes the flow's own file wants. With `auto` as many as it has: they are fixed when the flow is first
+    opened, by its listing (partitions by source topic)."""
+    if flow.lanes != LANES_AUTO:
+        return flow.lanes
+    before = control.daemon
+    return lanes_auto(sum(listing.values())) if before is None else before.lanes
 
 
 def open_settings(control: Control, flow: Flow) -> OpenSettings | None:

@@ -1,7 +1,7 @@
 """How many lanes a flow gets, and which of its partitions go to which: balanced, and the same everywhere. Pure.
 
 Part of the format: workers of all versions must agree on it for a generation, and a position has one lane that keeps it
-alive. Nothing uses it yet.
+alive.
 """
 
 from __future__ import annotations

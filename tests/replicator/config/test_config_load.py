@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from replicator.config import Config, Delivery, FlowFileError, Start, load, load_text
+from replicator.config.models import LANES_AUTO
 from replicator.model.errors import ConfigError
 
 CLUSTERS = """\
@@ -41,7 +42,7 @@ def test_smallest_flow_has_the_documented_defaults() -> None:
     assert flow.delivery is Delivery.EXACTLY_ONCE
     assert flow.start == Start(kind="earliest", timestamp_ms=-1)
     assert (flow.commit.interval_ms, flow.commit.records_max, flow.commit.bytes_max) == (1000, 100_000, 33_554_432)
-    assert (flow.lanes, flow.new_topics, flow.new_partitions) == (1, "copy", "copy")
+    assert (flow.lanes, flow.new_topics, flow.new_partitions) == (LANES_AUTO, "copy", "copy")
 
 
 @pytest.mark.parametrize(

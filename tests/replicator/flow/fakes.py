@@ -27,7 +27,7 @@ from replicator.state.claims import Claim, Claims
 from replicator.state.control_topic import Control
 from replicator.state.generation import LaneAssignment
 from replicator.state.origins import FoundOrigins, claimed_origins, merged, of_topics
-from replicator.state.own_file import own_file
+from replicator.state.own_file import lanes_wanted, own_file
 from replicator.workers.settings import OwnFile
 
 SOURCE_CONFIGS = {
@@ -230,8 +230,8 @@ class FakePlane:
     def internal(self) -> dict[str, TopicInfo]:
         return {name: self.target[name] for name in (CONTROL, CLAIMS) if name in self.target}
 
-    def create_internal(self) -> None:
-        for name, partitions in ((CONTROL, 1), (CLAIMS, self.flow.lanes)):
+    def create_internal(self, lanes: int) -> None:
+        for name, partitions in ((CONTROL, 1), (CLAIMS, lanes)):
             self._create(TopicSpec(name, partitions, -1, {"cleanup.policy": "compact"}))
         if self.state.control_topic is None:
             self.state.control_topic = Control()
@@ -259,10 +259,11 @@ class FakePlane:
 def run_before(plane: FakePlane, *claimed: Claim) -> FakePlane:
     """The same clusters after the flow has run: control topic open, these claims."""
     listing = {name: it.partitions for name, it in plane.source.items()}
-    plane.state.control_topic = opened(plane.flow.lanes, listing, own_file(plane.flow))
+    lanes = lanes_wanted(plane.flow, listing, Control())
+    plane.state.control_topic = opened(lanes, listing, own_file(plane.flow))
     plane.state.claims_topic = Claims({it.target: it for it in claimed}, ())
     plane.target[CONTROL] = TopicInfo(CONTROL, "c", 1, {"cleanup.policy": "compact"})
-    plane.target[CLAIMS] = TopicInfo(CLAIMS, "m", plane.flow.lanes, {"cleanup.policy": "compact"})
+    plane.target[CLAIMS] = TopicInfo(CLAIMS, "m", lanes, {"cleanup.policy": "compact"})
     return plane
 
 

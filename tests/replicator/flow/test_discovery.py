@@ -15,7 +15,7 @@ from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, Flo
 from replicator.flow.topics import ControlPlane
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TakenOver, Unreachable
 from replicator.state.generation import Generation, LaneAssignment
-from tests.replicator.flow.fakes import FakePlane, drained, flow, opened, run_before, setup_of, topic
+from tests.replicator.flow.fakes import FakePlane, drained, flow, run_before, setup_of, topic
 
 
 def opened_one(control: Any) -> Generation:
@@ -72,7 +72,8 @@ def test_a_recreated_topic_is_found_beside_one_in_trouble() -> None:
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_another_generation_ends_the_flow(lanes: int) -> None:
     made = started()
-    control = opened()
+    control = made.plane.state.control_topic
+    assert control is not None
     change = control.prepare(LaneAssignment(lanes), {}, 3)
     made.plane.state.control_topic = control.apply(change)
     made.discovery.discover()  # only being prepared: whoever prepares it may die before it fences the lanes

@@ -13,7 +13,6 @@ from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims
 from replicator.state.control import keeping
 from replicator.state.control_topic import Control
-from replicator.state.generation import LaneAssignment
 from replicator.state.own_file import own_file
 from tests.replicator.flow.fakes import (
     CLAIMS,
@@ -240,10 +239,13 @@ def test_a_generation_that_is_not_open_ends_the_flow() -> None:
     made = run_before(plane())
     setup = setup_of(made)
     setup.begin()
-    setup.check_generation(1, LaneAssignment(1))
+    assert made.state.control_topic is not None
+    open_ = made.state.control_topic.open
+    assert open_ is not None
+    setup.check_generation(1, open_.assignment)
     made.state.control_topic = None
     with pytest.raises(Incident, match="control_topic_lost"):
-        setup.check_generation(1, LaneAssignment(1))
+        setup.check_generation(1, open_.assignment)
 
 
 def test_only_the_topics_of_the_first_listing_are_wanted_where_new_ones_are_ignored() -> None:
@@ -267,7 +269,7 @@ def test_the_control_topic_read_at_the_start_is_not_read_again_for_the_generatio
     listing = setup.begin()
     asked = len(made.state.asked)
     generation, changed = setup.change(
-        lambda changer: changer.ensure(keeping(LaneAssignment(1)), listing.partitions, lambda found: None)
+        lambda changer: changer.ensure(keeping(lambda _: 1), listing.partitions, lambda found: None)
     )
     assert (generation, changed) == (opened(1, listing.partitions, own_file(made.flow)).open, False)
     assert len(made.state.asked) == asked

@@ -51,13 +51,13 @@ def test_a_file_that_is_new_to_the_flow_is_proposed_once(monkeypatch: pytest.Mon
     group.assign(0)
     lane = run.lane()
     assert lane.fenced.wait(WAIT_S)
-    assert (lane.plan.flow, lane.plan.assignment) == (run.flow, LaneAssignment(3))
+    assert (lane.plan.flow, lane.plan.assignment) == (run.flow, LaneAssignment(3, dealt={"t1": 8}))
     run.plane.state.control_topic = opened(2, {}, OTHER, run.plane.state.control_topic)
     with capture_logs() as logs:
         lane.end(TakenOver.of_generation("another one follows"))
         run.group().assign(0)
         follows = run.lane()
-    assert (follows.plan.generation, follows.plan.assignment) == (3, LaneAssignment(2))
+    assert (follows.plan.generation, follows.plan.assignment) == (3, LaneAssignment(2, dealt={"t1": 8}))
     assert follows.plan.flow.commit.interval_ms == 500
     assert {route.target.topic for route in follows.plan.routes} == {"other-t1"}
     assert follows.plan.flow.source.properties == run.flow.source.properties
@@ -74,7 +74,7 @@ def test_a_file_that_the_flow_has_had_before_is_not_proposed_again(monkeypatch: 
     had = opened(3, {"t1": 8}, own_file(run.flow))
     run.plane.state.control_topic = opened(2, {}, OTHER, had)
     run.start().assign(0)
-    assert (plan := run.lane().plan).assignment == LaneAssignment(2)
+    assert (plan := run.lane().plan).assignment == LaneAssignment(2, dealt={"t1": 8})
     assert plan.flow.commit.interval_ms == 500
     assert changes.proposed == []
     assert run.stop() == 0
@@ -86,7 +86,7 @@ def test_a_higher_revision_is_proposed_again(monkeypatch: pytest.MonkeyPatch) ->
     had = opened(3, {"t1": 8}, own_file(config("lanes: 3").flows["f"]))
     run.plane.state.control_topic = opened(2, {}, OTHER, had)
     run.start().assign(0)
-    assert run.lane().plan.assignment == LaneAssignment(3)
+    assert run.lane().plan.assignment == LaneAssignment(3, dealt={"t1": 8})
     opened_ = run.plane.state.control_topic.open
     assert opened_ is not None
     assert (opened_.number, opened_.revision, opened_.settings_hash) == (3, 7, own_file(run.flow).hash)

@@ -39,7 +39,7 @@ CONFLICT = Incident("flows_in_conflict", "another flow copies it", topic="t")
 class Flows:
     """Fakes of all that a job is given: set-up, clients and engine. Tasks end at once, or when `finish` is called."""
 
-    slots, has_map, map_topic_id = 2, False, ""
+    slots, has_map, map_topic_id, claim_partitions = 2, False, "", 1
 
     def __init__(self, flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
         self.flow, self.state, self.source = flow, self, self

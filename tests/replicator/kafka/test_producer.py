@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from replicator.config import Cluster, Flow, Properties
 from replicator.kafka import producer, properties
@@ -242,3 +242,31 @@ def test_an_abort_that_fails_of_something_else_is_made_once(
     with pytest.raises(Fenced):
         transactions.abort()
     assert client.calls == ["abort"]
+
+
+def test_a_fatal_error_that_a_callback_has_lost_is_asked_of_the_state(
+    transactions: TransactionalProducer, client: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """confluent-kafka (2.16) returns nothing from a call whose callbacks were run with the error raised already."""
+
+    def flush(timeout_s: float) -> int:
+        raise SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
+
+    def begin() -> None:
+        raise KafkaException(KafkaError(KafkaError._FENCED, "fenced by a newer instance", fatal=True))
+
+    monkeypatch.setattr(client, "flush", flush)
+    monkeypatch.setattr(client, "begin_transaction", begin)
+    with pytest.raises(Fenced):
+        transactions.flush()
+
+
+def test_any_other_system_error_is_a_bug(
+    transactions: TransactionalProducer, client: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flush(timeout_s: float) -> int:
+        raise SystemError("bad argument to internal function")
+
+    monkeypatch.setattr(client, "flush", flush)
+    with pytest.raises(SystemError, match="internal function"):
+        transactions.flush()

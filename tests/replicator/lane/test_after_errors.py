@@ -11,6 +11,7 @@ from replicator.model import errors
 
 EXPECTED: dict[type[errors.ReplicatorError], Next] = {
     errors.ConfigError: Next.LEAVE,
+    errors.LocalFault: Next.LEAVE,
     errors.Unreachable: Next.RESTART,
     errors.NotAllowed: Next.RESTART,
     errors.Retriable: Next.RESTART,

@@ -10,8 +10,8 @@ import pytest
 from replicator.config import Flow, load_text
 from replicator.state.control import Proposal, fits, handing_back, keeping
 from replicator.state.control_topic import Control
-from replicator.state.generation import Generation, Kind, LaneAssignment, decode
-from replicator.state.own_file import UnknownSettings, followed, open_settings, own_file
+from replicator.state.generation import Generation, Kind, LaneAssignment, Phase, decode
+from replicator.state.own_file import UnknownSettings, followed, lanes_wanted, open_settings, own_file
 from replicator.workers.settings import OpenSettings, OwnFile, Runs, differences
 
 FILE = """
@@ -119,25 +119,29 @@ def test_a_job_carries_settings_along_and_hands_them_back() -> None:
     """With the lanes of the generation before it, though its own file has others."""
     own = own_file(flow(MORE))
     job = opened(None, 8, Kind.BACKFILL, opened(own, 3))
-    assert handing_back(LaneAssignment(1))(job) == Proposal(LaneAssignment(3))
+    assert handing_back(lambda _: 1)(job) == Proposal(LaneAssignment(3))
     back = generation(None, 3, before=job)
     assert (back.settings, back.revision) == (own.settings, 2)
 
 
 def test_a_job_on_a_flow_without_settings_hands_back_its_own_lanes() -> None:
     job = opened(None, 8, Kind.BACKFILL, opened(None, 3))
-    assert handing_back(LaneAssignment(1))(job) == Proposal(LaneAssignment(1))
-    assert handing_back(LaneAssignment(1))(opened(None, 1)) is None
+    assert handing_back(lambda _: 1)(job) == Proposal(LaneAssignment(1))
+    assert handing_back(lambda _: 1)(opened(None, 1)) is None
 
 
 def test_a_lone_process_runs_its_own_file() -> None:
     """It begins a generation for it, unless the open one has none: then a change of settings alone needs none."""
     own, lanes = own_file(flow("lanes: 2")), LaneAssignment(2)
-    assert keeping(lanes, own)(opened(own, 2)) is None
-    assert keeping(lanes, own)(opened(None, 2)) is None
-    assert keeping(lanes, own)(opened(own_file(flow("lanes: 2, exclude: [x]")), 2)) == Proposal(lanes, own)
-    assert keeping(lanes, own)(opened(own, 3)) == Proposal(lanes, own)
-    assert not fits(generation(own, 2, Kind.ROUNDS), lanes, own)
+
+    def two(control: Control) -> int:
+        return lanes_wanted(flow("lanes: 2"), {}, control)
+
+    assert keeping(two, own)(opened(own, 2)) is None
+    assert keeping(two, own)(opened(None, 2)) is None
+    assert keeping(two, own)(opened(own_file(flow("lanes: 2, exclude: [x]")), 2)) == Proposal(lanes, own)
+    assert keeping(two, own)(opened(own, 3)) == Proposal(lanes, own)
+    assert not fits(generation(own, 2, Kind.ROUNDS), 2, own)
 
 
 def test_a_revision_is_never_lowered() -> None:
@@ -153,3 +157,36 @@ def test_differences_are_named_by_key() -> None:
     assert differences(one, other) == {"commit.interval_ms": ("", "7"), "lanes": ("2", "")}
     assert differences(one, one) == {}
     assert "topics" in differences("", one)
+
+
+def test_lanes_are_fixed_when_the_flow_is_first_opened() -> None:
+    """By as many partitions as it has then, unless the file names a number."""
+    counts = {0: 1, 1: 1, 32: 1, 33: 2, 256: 8, 10_000: 8}
+    assert {count: lanes_wanted(flow(), {"orders": count}, Control()) for count in counts} == counts
+    assert lanes_wanted(flow(), {"orders": 10_000}, opened(own_file(flow()), 2)) == 2
+    assert lanes_wanted(flow(), {"orders": 64}, opened(None, 3, Kind.BACKFILL, opened(own_file(flow()), 5))) == 5
+    assert lanes_wanted(flow("lanes: 4"), {"orders": 1}, opened(own_file(flow()), 2)) == 4
+
+
+def test_partitions_are_dealt_out_to_the_lanes_of_the_daemon() -> None:
+    """Over its record, and by the first listing, however often lanes change; one that a hash has cut stays so."""
+    first = Control().apply(Control().prepare(LaneAssignment(2), {"a": 4, "b": 4}, 1))
+    for record in first.finish(2):
+        first = first.apply(decoded(record))
+    again = opened(None, 4, before=first)
+    for control, lanes in ((first, 2), (again, 4)):
+        assert control.open is not None
+        of = control.open.assignment.lane_of
+        for topic in ("a", "b"):
+            assert sorted(of(topic, number) for number in range(4)) == sorted(number % lanes for number in range(4))
+    job = opened(None, 8, Kind.BACKFILL, first).open
+    assert job is not None
+    assert job.assignment == LaneAssignment(8)
+    hashed = Generation(1, Phase.OPEN, 2, partitions={"orders": 2})
+    assert decoded(hashed).assignment == LaneAssignment(2)
+
+
+def decoded(record: Generation) -> Generation:
+    found = decode(record.key, record.encode())
+    assert found is not None
+    return found

@@ -49,7 +49,7 @@ def of(flow: Flow) -> str:
 def test_connections_and_spelling_are_no_part_of_the_settings(tmp_path: Path) -> None:
     plain = hashed(tmp_path)
     assert hashed(tmp_path, servers="127.0.0.1:9092,localhost:9092") == plain
-    assert hashed(tmp_path, more="lanes: 1") == plain, "the default"
+    assert hashed(tmp_path, more="lanes: auto") == plain, "the default"
     assert hashed(tmp_path, more="limits: {request_timeout_ms: 30000}") == plain
 
 

@@ -210,6 +210,7 @@ class World:
         found = resolve_starts(self.flow, self.source, listing, threading.Event(), log)
         written = starts.encode(found)
         prepared = Control().prepare(self.assignment, listing, self.now_ms())
+        self.assignment = prepared.assignment
         opened = Control().apply(prepared).finish(self.now_ms(), len(written))
         self.state.current = fold([*written, *((record.key, record.encode()) for record in (prepared, *opened))])
 
