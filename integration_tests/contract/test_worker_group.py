@@ -24,7 +24,7 @@ from replicator.kafka.group_events import (
     ProofAnswered,
 )
 from replicator.model import names
-from replicator.model.errors import TopicMissing
+from replicator.model.errors import TopicMissing, Unreachable
 from replicator.workers.proofs import ProofResult, judge
 from tests.running.users_packages import users_packages
 
@@ -194,3 +194,16 @@ def test_a_lanes_topic_that_is_missing_is_waited_for(target: BrokerHandle, uniqu
         assert isinstance(told.error, TopicMissing)
         clients.create_topic(target.bootstrap, names.lanes_topic(name, LANES), LANES)
         assert member.wait_lanes(2) == {0, 1}
+
+
+def test_a_target_that_is_away_is_told_once(join: Join, target: BrokerHandle) -> None:
+    """Of one outage librdkafka reports some ten errors a second, of each broker and of all of them."""
+    member = join()
+    member.wait_lanes(2)
+    target.kill()
+    member.wait(lambda events: any(isinstance(event, GroupTrouble) for event in events), "trouble")
+    target.restart()
+    while judge(member.proof(0)) is not ProofResult.PROVED:
+        pass  # each takes until it is answered, or its deadline
+    told = [event for event in member.events if isinstance(event, GroupTrouble)]
+    assert [type(event.error) for event in told] == [Unreachable]

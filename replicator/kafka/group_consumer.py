@@ -33,6 +33,7 @@ from replicator.kafka.group_events import (
     ProofAnswered,
 )
 from replicator.model import names
+from replicator.model.errors import Unreachable
 from replicator.workers.proofs import ProofAnswer
 
 PROOF_S_MAX = 5.0
@@ -67,7 +68,8 @@ class GroupConsumer:
         self._held: frozenset[int] = frozenset()
         self._asked: dict[tuple[int, int], _Asked] = {}
         self._subscribed = self._closing = False
-        self._member = self._told = ""
+        self._member = ""
+        self._told: set[str] = set()  # causes of trouble since it last went well
         self._thread = threading.Thread(target=self._run, name=f"{flow.name}-group", daemon=True)
         self._thread.start()
 
@@ -148,7 +150,7 @@ class GroupConsumer:
         unfit = frozenset(number for number in given if number >= self._lanes)
         self._held |= given - unfit
         self._look_at_member()
-        self._told = ""
+        self._told.clear()
         if unfit:
             self._tell(LanesTopicUnfit(unfit))
         self._tell(LanesAssigned(self._held))
@@ -187,6 +189,8 @@ class GroupConsumer:
     def _committed(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         for each in partitions:
             own = each.error or error
+            if own is None:
+                self._told.clear()
             self._answer(each.partition, each.offset, own.name() if own is not None else "")
 
     def _answer(self, lane: int, number: int, error: str) -> None:
@@ -207,6 +211,7 @@ class GroupConsumer:
     def _trouble(self, error: KafkaError) -> None:
         doing, right = f"be a member of group {self._group!r}", f"Read on group {self._group!r} and on its topic"
         classified = failures.classify(error, self._cluster, doing, right)
-        if str(classified) != self._told:
-            self._told = str(classified)
+        cause = "away" if isinstance(classified, Unreachable) else str(classified)  # whichever broker it names
+        if cause not in self._told:
+            self._told.add(cause)
             self._tell(GroupTrouble(classified))
