@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from replicator.config import Config, Flow
+    from replicator.inspect.flow_runs import Runner
     from replicator.inspect.status import FlowStatus, PartitionStatus
     from replicator.model.errors import ReplicatorError
     from replicator.state.run_settings import Paused, RateLimit
@@ -229,7 +230,7 @@ def _runs(item: FlowStatus) -> list[str]:
     """Who runs the flow, and how it has ended."""
     lines = [f"run by {each.owner}" + (f" since {iso(each.since_ms)}" if each.since_ms else "") for each in item.run_by]
     if len(lines) > 1:
-        lines = [f"{line}: {each.partitions} partitions" for line, each in zip(lines, item.run_by, strict=True)]
+        lines = [f"{line}: {_shares(each)}" for line, each in zip(lines, item.run_by, strict=True)]
     if item.released_ms:
         lines.append(f"no process runs it: its positions were released at {iso(item.released_ms)}")
     if (end := item.ended) is not None:
@@ -243,6 +244,12 @@ def _runs(item: FlowStatus) -> list[str]:
             f"settings that it has: {fault.detail}"
         )
     return lines
+
+
+def _shares(runner: Runner) -> str:
+    lanes = ", ".join(map(str, runner.lanes))
+    within = "" if not lanes else f"{'lanes' if len(runner.lanes) > 1 else 'lane'} {lanes}, "
+    return f"{within}{runner.partitions} partitions"
 
 
 def _show_details(console: Console, incident: str, rows: list[PartitionStatus]) -> None:

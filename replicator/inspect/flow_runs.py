@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from replicator.model.checkpoint import NOBODY, Evidence
+from replicator.model.partition import Partition
 from replicator.state.config_fault import ConfigFault
 from replicator.state.flow_end import FlowEnd
+from replicator.state.generation import LaneAssignment
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
     """A process that has the positions of so many partitions, as they say. `since_ms`: None where an older version has
-    written one. One that was killed stands there until the next start."""
+    written one. One that was killed stands there until the next start. `lanes`: those that the partitions are in, of a
+    flow with several."""
 
     owner: str
     since_ms: int | None
     partitions: int
+    lanes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +36,19 @@ class EndedFlow:
     at_ms: int
 
 
-def runners(evidence: Sequence[Evidence]) -> tuple[Runner, ...]:
-    """Who has the positions, the last one first. Pure."""
+def runners(positions: Mapping[Partition, Evidence], assignment: LaneAssignment | None = None) -> tuple[Runner, ...]:
+    """Who has the positions, by source partition, the last one first. Pure. `assignment`: of the open generation."""
     found: dict[str, list[Evidence]] = defaultdict(list)
-    for each in evidence:
+    lanes: dict[str, set[int]] = defaultdict(set)
+    for at, each in positions.items():
         if each.owner != NOBODY:
             found[each.owner].append(each)
-    made = [Runner(owner, min(each.owned_ms for each in its) or None, len(its)) for owner, its in found.items()]
+            if assignment is not None and assignment.lanes > 1:
+                lanes[each.owner].add(assignment.lane_of(*at))
+    made = [
+        Runner(owner, min(each.owned_ms for each in its) or None, len(its), tuple(sorted(lanes[owner])))
+        for owner, its in found.items()
+    ]
     return tuple(sorted(made, key=lambda runner: runner.since_ms or 0, reverse=True))
 
 

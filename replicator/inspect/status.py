@@ -182,7 +182,8 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
         expected = forecast.decide(routes_of(flow, listing, targets, known), known)
         no_map = map_note(flow, clusters) if known.claims else ""
-        evidence = [it.position.evidence for it in expected.values() if it.position is not None]
+        positions = {at: it.position.evidence for at, it in expected.items() if it.position is not None}
+        evidence = list(positions.values())
         of_map = map_incidents(flow, clusters, evidence, now_ms)
         heartbeat_ms = _heartbeat(flow, clusters, targets)
     times = _times(flow, expected)
@@ -198,7 +199,8 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
     shown = incident if has_run else ""
     notes = tuple(note for note in ("" if rows else no_topic(flow), chosen_engine(flow).told(), no_map) if note)
-    run_by = runners(evidence)
+    open_generation = None if control is None else control.open
+    run_by = runners(positions, None if open_generation is None else open_generation.assignment)
     return FlowStatus(
         flow.name,
         flow.source.name,

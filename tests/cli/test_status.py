@@ -71,11 +71,11 @@ def test_an_incident_of_the_whole_flow_is_told_with_its_advice() -> None:
 
 def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     synced = row("t", 0, state="in_sync")
-    one, other = Runner("host:1:a", NOW_MS, 2), Runner("host:2:[b]", None, 1)
+    one, other = Runner("host:1:a", NOW_MS, 2, (0, 3)), Runner("host:2:[b]", None, 1, (1,))
     assert shown(synced, run_by=(one,))[-1] == "  run by host:1:a since 2027-01-15T08:00:00Z"
     assert shown(synced, run_by=(one, other))[-2:] == [
-        "  run by host:1:a since 2027-01-15T08:00:00Z: 2 partitions",
-        "  run by host:2:[b]: 1 partitions",
+        "  run by host:1:a since 2027-01-15T08:00:00Z: lanes 0, 3, 2 partitions",
+        "  run by host:2:[b]: lane 1, 1 partitions",
     ]
     released = shown(synced, released_ms=NOW_MS)
     assert released[-1] == "  no process runs it: its positions were released at 2027-01-15T08:00:00Z"

@@ -231,10 +231,20 @@ def owned(owner: str, since_ms: int) -> Evidence:
 
 
 def test_who_runs_the_flow_is_said_by_its_positions() -> None:
-    assert runners([]) == ()
-    assert runners([owned("", 5)]) == ()
-    found = runners([owned("old", 5), owned("new", 9), owned("new", 8), owned("", 7), owned("older", 0)])
-    assert found == (Runner("new", 8, 2), Runner("old", 5, 1), Runner("older", None, 1))
+    assert runners({}) == ()
+    assert runners({Partition("t", 0): owned("", 5)}) == ()
+    each = [owned("old", 5), owned("new", 9), owned("new", 8), owned("", 7), owned("older", 0)]
+    positions = {Partition("t", number): it for number, it in enumerate(each)}
+    assert runners(positions) == (Runner("new", 8, 2), Runner("old", 5, 1), Runner("older", None, 1))
+    assert runners(positions, LaneAssignment(1)) == runners(positions)
+
+
+def test_who_runs_which_lanes_is_said_of_a_flow_with_several() -> None:
+    positions = {Partition("t", number): owned("ab"[number % 2], 5) for number in range(4)}
+    first, second = runners(positions, LaneAssignment(4, dealt={"t": 4}))
+    lane_of = LaneAssignment(4, dealt={"t": 4}).lane_of
+    assert (first.owner, set(first.lanes)) == ("a", {lane_of("t", 0), lane_of("t", 2)})
+    assert (second.owner, set(second.lanes)) == ("b", {lane_of("t", 1), lane_of("t", 3)})
 
 
 def test_how_the_flow_has_ended_is_shown_until_it_runs_again() -> None:
