@@ -7,7 +7,7 @@ new generation is opened with the file's settings, and all workers follow it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from replicator.config import Flow
@@ -52,12 +52,14 @@ def apply_settings(flow: Flow, connect_timeout_ms: int, *, dry_run: bool = False
     def propose(control: Control) -> Proposal | None:
         found = control.open
         if found is not None and found.kind is Kind.LIVE and found.settings_hash == own.hash:
-            return None
-        return Proposal(LaneAssignment(lanes_wanted(flow, {}, control)), own)
+            same = found.source_cluster in ("", source.cluster_id)
+            return None if same else Proposal(LaneAssignment(found.lanes), reading)
+        return Proposal(LaneAssignment(lanes_wanted(flow, {}, control)), reading)
 
     free = partial(check_free, flow, take_over=False)
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:
-        plane.target.connect()
+        source, _ = plane.connect()
+        reading = replace(own, source_cluster=source.cluster_id)
         control = plane.state.control_if_any()
         if control is None or control.never_open:
             raise ConfigError(f"flow {flow.name} has never run on {flow.target.name}: run it, or name another flow")

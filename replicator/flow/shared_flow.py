@@ -92,8 +92,9 @@ class SharedFlow:
                 setup = self._setup = Setup(flow, self._with(flow), plane, owner, self._log, self._asked)
                 setup.take(self._with(flow))  # one that came meanwhile
                 setup.connect()
-                wanted = self._finder.flow(setup.look())
-                if _same_but_lanes(wanted, flow):
+                control = self._finder.look(setup)
+                wanted = flow if control is None else self._finder.flow(control)
+                if control is not None and _same_but_lanes(wanted, flow):
                     listing = setup.begin()
                     generation = self._finder.find(setup, listing)
                     if generation is None:
@@ -107,6 +108,8 @@ class SharedFlow:
                 plane.close()
                 raise
             plane.close()
+            if self._asked.is_set():
+                return None
             flow = self._runs = wanted
 
     def _worker(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import structlog
 
@@ -60,6 +61,18 @@ class SharedGeneration:
             return self._flow
         return followed(self._flow, control.open)
 
+    def look(self, setup: Setup) -> Control | None:
+        """Read the control topic, before anything is listed or written; None once `asked` is set. A worker whose file
+        names another source cluster than the flow is copied from stands by."""
+        self._own = replace(self._own, source_cluster=setup.source_cluster)
+        while not self._asked.is_set():
+            control = setup.look()
+            other = self._other_cluster(setup.source_cluster, control)
+            if not other:
+                return control
+            self._stand_by(other)
+        return None
+
     def find(self, setup: Setup, listing: Listing) -> Generation | None:
         """Return the generation to run; None once `asked` is set.
 
@@ -106,6 +119,14 @@ class SharedGeneration:
                 f"flow {self._flow.name}: {error}. Run the newer version, or `eos-replicate apply` with this one's file"
             )
         return ""
+
+    def _other_cluster(self, source_cluster: str, control: Control) -> str:
+        """Why this worker's file is about another source than the flow's; empty where it isn't."""
+        before = control.daemon
+        if before is None or before.source_cluster in ("", source_cluster):
+            return ""
+        here = f"cluster {self._flow.source.name!r} of its file has the id {source_cluster}"
+        return f"flow {self._flow.name}: {here}, the flow is copied from {before.source_cluster}"
 
     def _runs(self, control: Control) -> bool:
         """Whether the open generation is to be run as it is. Raises TakenOver."""

@@ -229,7 +229,9 @@ class FlowWorker:
 
     def _open(self, setup: Setup) -> tuple[Generation, Routing]:
         listing = setup.begin()
-        wanted = keeping(partial(lanes_wanted, self._flow, listing.partitions), own_file(self._flow))
+        wanted = keeping(
+            partial(lanes_wanted, self._flow, listing.partitions), own_file(self._flow, setup.source_cluster)
+        )
         generation, changed = setup.change(
             lambda changer: changer.ensure(wanted, listing.partitions, self._may_replace)
         )

@@ -150,8 +150,10 @@ class Control:
         known = self.first_listing() if self.generations else listing
         before = self.generations.get(self.newest)
         settings, revision = ("", None) if before is None else (before.settings, before.revision)
+        source_cluster = "" if before is None else before.source_cluster
         if own is not None:
             settings, revision = own.settings, newest_revision(revision, own.revision)
+            source_cluster = own.source_cluster or source_cluster
         return Generation(
             self.newest + 1,
             Phase.PREPARING,
@@ -165,6 +167,7 @@ class Control:
             settings,
             revision,
             kind is Kind.LIVE and bool(known),
+            source_cluster,
         )
 
     def finish(self, now_ms: int, start_records: int | None = None) -> list[Generation]:

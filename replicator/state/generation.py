@@ -118,6 +118,7 @@ class Generation:
 
     `settings`: of the flow, as canonical JSON (`workers.settings`); empty where a version opened it that stored none.
     A job's generation has those of the one before it. `revision`: of the flow file, the highest that the flow has had.
+    `source_cluster`: the id of the cluster that it copies from, where there are settings.
     """
 
     number: int
@@ -132,6 +133,7 @@ class Generation:
     settings: str = ""
     revision: int | None = None
     balanced: bool = False
+    source_cluster: str = ""
 
     @property
     def settings_hash(self) -> str:
@@ -165,6 +167,7 @@ class Generation:
         if not self.settings:
             return wrap(GENERATION, content)
         content |= {"settings": json.loads(self.settings), "revision": self.revision}
+        content["source_cluster"] = self.source_cluster
         return wrap(GENERATION, content, version=WITH_SETTINGS)
 
 
@@ -192,6 +195,7 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
             canonical(body["settings"]) if "settings" in body else "",
             None if body.get("revision") is None else int(body["revision"]),
             body["assignment"] == BALANCED,
+            str(body.get("source_cluster", "")),
         )
     except NewerFormat:
         raise

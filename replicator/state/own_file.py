@@ -24,10 +24,12 @@ class UnknownSettings(ValueError):
     """A newer version of the program has opened the generation, and this one doesn't know all of its settings."""
 
 
-def own_file(flow: Flow) -> OwnFile:
-    """The flow as this process's file has it."""
+def own_file(flow: Flow, source_cluster: str = "") -> OwnFile:
+    """The flow as this process's file has it; `source_cluster`: the id of the cluster that it reads."""
     text = canonical(flow.model_dump(mode="json", exclude_defaults=True))
-    return OwnFile(hash=settings_hash(text), revision=flow.revision or None, settings=text)
+    return OwnFile(
+        hash=settings_hash(text), revision=flow.revision or None, settings=text, source_cluster=source_cluster
+    )
 
 
 def lanes_wanted(flow: Flow, listing: Mapping[str, int], control: Control) -> int:

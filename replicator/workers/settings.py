@@ -63,11 +63,13 @@ class OpenSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnFile:
-    """The flow as this worker's file has it; `revision` is optional there. `settings`: what the hash is of."""
+    """The flow as this worker's file has it; `revision` is optional there. `settings`: what the hash is of.
+    `source_cluster`: the id of the cluster that the file names as source; empty where that isn't known."""
 
     hash: str
     revision: int | None = None
     settings: str = ""
+    source_cluster: str = ""
 
 
 class FileDecision(Enum):

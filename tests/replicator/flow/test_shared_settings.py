@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -63,7 +64,7 @@ def test_a_file_that_is_new_to_the_flow_is_proposed_once(monkeypatch: pytest.Mon
     assert follows.plan.flow.source.properties == run.flow.source.properties
     warned = [line for line in logs if line["event"] == "file_is_older"]
     assert [line["differs"] for line in warned] == [["commit.interval_ms", "lanes", "rename"]]
-    assert [(it.assignment.lanes, it.own) for it in changes.proposed] == [(3, own_file(run.flow))]
+    assert [(it.assignment.lanes, it.own) for it in changes.proposed] == [(3, own_file(run.flow, "ca"))]
     assert run.stop() == 0
 
 
@@ -90,6 +91,27 @@ def test_a_higher_revision_is_proposed_again(monkeypatch: pytest.MonkeyPatch) ->
     opened_ = run.plane.state.control_topic.open
     assert opened_ is not None
     assert (opened_.number, opened_.revision, opened_.settings_hash) == (3, 7, own_file(run.flow).hash)
+    assert run.stop() == 0
+
+
+def test_a_file_that_names_another_source_cluster_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same names, but another cluster: nothing is listed or written, not even a proposal. `apply` takes it."""
+    changes, run = Changes(monkeypatch), Run("lanes: 3, limits: {discovery_interval_ms: 100}")
+    changes.run = run
+    theirs = replace(OTHER, source_cluster="another-id")
+    run.plane.state.control_topic = opened(2, {"t1": 8}, theirs)
+    run.plane.state.asked.clear()
+    with capture_logs() as logs:
+        run._thread.start()
+        while not (found := [line["reason"] for line in logs if line["event"] == "standing_by"]):
+            threading.Event().wait(0.01)
+        assert "copied from another-id" in found[0]
+        assert set(run.plane.state.asked) == {"control"}
+        assert changes.proposed == []
+        own = own_file(run.flow, source_cluster="ca")
+        run.plane.state.control_topic = opened(3, {}, own, run.plane.state.control_topic)
+        run.group().assign(0)
+        assert run.lane().plan.generation == 2
     assert run.stop() == 0
 
 

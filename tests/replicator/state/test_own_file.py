@@ -190,3 +190,12 @@ def decoded(record: Generation) -> Generation:
     found = decode(record.key, record.encode())
     assert found is not None
     return found
+
+
+def test_a_generation_says_which_cluster_it_copies_from() -> None:
+    """Over its record, a job, and a generation whose beginner didn't know it."""
+    own = own_file(flow(), "west-id")
+    control = opened(None, 1, before=opened(None, 8, Kind.BACKFILL, opened(own)))
+    assert control.open is not None
+    assert decoded(control.open).source_cluster == "west-id"
+    assert generation(own_file(flow("lanes: 2"), "new-id"), before=control).source_cluster == "new-id"
