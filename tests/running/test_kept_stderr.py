@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 ABORTS = """
 import os
@@ -20,6 +22,7 @@ def test_it_aborts():
 """
 
 
+@pytest.mark.tier("default")
 def test_the_last_words_of_a_process_that_aborts_are_kept(tmp_path: Path) -> None:
     (tmp_path / "test_aborts.py").write_text(ABORTS)
     kept = tmp_path / "kept"

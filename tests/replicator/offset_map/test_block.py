@@ -222,6 +222,7 @@ def test_hostile_blocks_take_bounded_memory() -> None:
         decode_block(block_with(1, rest=wide + b"\xd1\x86\x03" + b"\x01\x01" * too_many))
 
 
+@pytest.mark.tier("default")
 def test_parts_are_small_enough_and_together_say_the_same() -> None:
     """Runs, offsets set aside and digests of one transaction come back in order, however it was divided."""
     wide = tuple((i << 40, (i << 40) + (1 << 35)) for i in range(1, 50_000))
