@@ -157,9 +157,17 @@ class Crew:
         step = self._random.choice(STEPS)
         number = 1 if step in AT_THE_START else self._random.randint(1, 4)
         doomed = self.join(f"{step}@{number}=kill")
+        wait_until(lambda: not doomed.runs_on(0) or self._has_none(doomed), "it dies, or has no lane", doomed.tail)
+        if doomed.runs_on(0):  # there are more workers than lanes: it comes to no step
+            doomed.kill()
         assert doomed.wait_exit() == -signal.SIGKILL, doomed.tail()
         self._gone(doomed)
         self._tell(f"one joins and is killed at {step} {number}")
+
+    @staticmethod
+    def _has_none(worker: Replicator) -> bool:
+        assigned = worker.seen("lanes_assigned")
+        return bool(assigned) and assigned[-1]["lanes"] == []
 
     def _stand_still(self) -> None:
         """For less or for more than a session: then its lanes are another worker's."""
