@@ -6,12 +6,13 @@ import json
 import platform
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import click
 import confluent_kafka
@@ -29,6 +30,13 @@ MODES = ("exactly_once", "at_least_once", "at_most_once")
 STALL_S, RATE = 6.0, 1000
 Makers = tuple[type[Eos] | type[MirrorMaker], ...]
 Runs = dict[str, dict[str, list[Figures]]]
+
+
+def write_result(path: Path, body: Mapping[str, Any]) -> Path:
+    """Write what a benchmark has measured as JSON, and make the directory for it; the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(body, indent=1) + "\n")
+    return path
 
 
 def machine() -> dict[str, str]:

@@ -7,7 +7,6 @@ workers meanwhile.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -19,7 +18,7 @@ import click
 from rich.console import Console
 
 from benchmarks import load
-from benchmarks.__main__ import machine
+from benchmarks.__main__ import machine, write_result
 from benchmarks.clusters import Kafka
 from integration_tests.harness import clients
 from integration_tests.harness.replicator import DEFAULT, FlowFile, Replicator
@@ -28,7 +27,6 @@ RESULTS = Path(__file__).parent / "results" / "worker_throughput"
 TOPIC, PARTITIONS, LANES = "backlog", 4, 4
 WORKERS = (1, 2, 4)
 LOOK_S, LOOKS_S_MAX = 0.1, 300.0
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +37,6 @@ class Measured:
     records_per_s: int
     cpu_s_per_million: float
     """Of all workers together, for a million records."""
-
-
-def cpu_s(pid: int) -> float:
-    """The CPU time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def measure(source: str, target: str, workers: int, records: int, directory: Path, number: int) -> Measured:
@@ -59,10 +51,10 @@ def measure(source: str, target: str, workers: int, records: int, directory: Pat
         marks: dict[int, tuple[float, float, int]] = {}
         give_up_s = time.monotonic() + LOOKS_S_MAX
         while 9 not in marks:
-            done = sum(clients.stable_end(target, copy, number) for number in range(PARTITIONS))
+            done = sum(clients.stable_end(target, copy, each) for each in range(PARTITIONS))
             for tenth in (1, 9):
                 if tenth not in marks and done >= records * tenth // 10:
-                    marks[tenth] = time.monotonic(), sum(cpu_s(worker.pid) for worker in alive), done
+                    marks[tenth] = time.monotonic(), sum(worker.cpu_s() for worker in alive), done
             if time.monotonic() > give_up_s:
                 raise click.ClickException(f"{done} of {records} records after {LOOKS_S_MAX} s\n{alive[0].tail()}")
             time.sleep(LOOK_S)
@@ -109,9 +101,7 @@ def main(records: int, rounds: int, out: Path | None) -> None:
         },
         "measured": [asdict(each) for each in found],
     }
-    path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(body, indent=1) + "\n")
+    path = write_result(out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", body)
     console.print(f"written to {path}")
 
 

@@ -7,7 +7,6 @@ arrivals in one partition around an event, less what passes between two of them 
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import threading
@@ -22,7 +21,7 @@ import click
 from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.console import Console
 
-from benchmarks.__main__ import machine
+from benchmarks.__main__ import machine, write_result
 from benchmarks.clusters import Kafka
 from integration_tests.harness import clients
 from integration_tests.harness.replicator import DEFAULT, FlowFile, Replicator
@@ -190,9 +189,7 @@ def main(number: int, out: Path | None) -> None:
         },
         "pauses": figures,
     }
-    path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(body, indent=1) + "\n")
+    path = write_result(out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", body)
     console.print(figures, highlight=False)
     console.print(f"written to {path}")
 

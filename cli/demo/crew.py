@@ -34,7 +34,7 @@ class Crew:
         """`seed` decides who is killed."""
         self.flow_file = flow_file
         self._logs = [directory / f"replicator-{number}.log" for number in range(1, workers + 1)]
-        self._workers = [Worker(flow_file, log, options=()) for log in self._logs]
+        self._workers = [Worker(flow_file, log) for log in self._logs]
         self._random = random.Random(seed)
         self._down: Worker | None = None
         self._begun = time.time()

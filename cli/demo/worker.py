@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from cli.demo.processes import Child
 class Worker:
     """`eos-replicate run`; call `read_log` often: it reads what the log has gained since the last call."""
 
-    def __init__(self, flow_file: Path, log: Path, flow: str = "", options: Sequence[str] = ()) -> None:
-        """`flow`: only this one of the file; `options`: more of the command."""
-        self.flow_file, self._log, self._flow, self._options = flow_file, log, flow, options
+    def __init__(self, flow_file: Path, log: Path, flow: str = "") -> None:
+        """`flow`: only this one of the file."""
+        self.flow_file, self._log, self._flow = flow_file, log, flow
         self._child: Child | None = None
         self._read_bytes = 0
         self._gone_at: float | None = None
@@ -32,7 +31,6 @@ class Worker:
         self.committing_since, self.has_position = None, False
         arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json", "--log-level", "debug"]
         arguments += ["--flow", self._flow] if self._flow else []
-        arguments += self._options
         self._child = Child(arguments, self._log, {"EOS_FAILPOINTS": point})
 
     @property
