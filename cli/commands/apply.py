@@ -39,7 +39,7 @@ def apply(path: Path, name: str | None, dry_run: bool, as_json: bool) -> int:
 
     A file that is new to the flow needs no command: the first worker that starts with it has all others follow. One
     that the flow has had before, such as the former version after a mistake, is taken as older, and changes nothing
-    until it is applied. All workers take it up within the discovery interval, or as soon as they are fenced; none is
+    until it is applied. All workers take it up within seconds; none is
     restarted. A process that runs the flow alone (run --standalone) keeps to its own file, and is thrown out.
     """
     from replicator import config

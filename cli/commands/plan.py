@@ -48,7 +48,9 @@ def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Connect and say what would happen, changing nothing.
 
     Shows topics to create with partitions and configs, ACLs to create (sync_acls), missing rights, and limits that
-    don't fit. Topics are offered to the target with validate_only, so its policies and quotas are asked too.
+    don't fit. Where the flow runs with another file: what this one would change, or
+    why workers would not take it. Topics are offered to the target with validate_only,
+    so its policies and quotas are asked too.
     """
     from replicator import config
     from replicator.inspect import planning
@@ -94,6 +96,10 @@ def _show(console: Console, item: FlowPlan) -> None:
         print_wrapped(console, f"  set on {changes.topic}: {changes.said()}")
     for acl in item.acls:
         print_wrapped(console, f"  create an ACL on {acl.topic}: {acl.said()}")
+    if item.new_settings:
+        console.print("  all workers of the flow will run with this file:")
+    for key, (before, after) in item.new_settings.items():
+        print_wrapped(console, f"    {key}: {before or 'default'} → {after or 'default'}")
     for finding in item.findings:
         print_wrapped(console, f"  {finding.severity}: {finding.message}")
     if item.unchecked:

@@ -24,7 +24,7 @@ from cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from replicator.inspect.workers import FlowWorkers, ShownWorker
+    from replicator.flow.group_members import FlowWorkers, ShownWorker
     from replicator.model.errors import ReplicatorError
 
 EPILOG = """\b
@@ -104,7 +104,6 @@ def show(console: Console, found: FlowWorkers) -> None:
 def _row(worker: ShownWorker) -> tuple[str, str, str, str, str]:
     name = worker.host if worker.pid is None else f"{worker.host}:{worker.pid}"
     lanes = ", ".join(str(it.lane) for it in worker.lanes) or "none"
-    began = [it.since_ms for it in worker.lanes if it.since_ms is not None]
-    starting = len(began) < len(worker.lanes)
-    since = ("starting" if starting and not began else "") if not began else iso(max(began))
+    began_ms = worker.since_ms
+    since = ("starting" if worker.lanes else "") if began_ms is None else iso(began_ms)
     return name, worker.address, worker.version or "-", lanes, since or "-"

@@ -279,6 +279,22 @@ def test_a_worker_with_another_file_is_followed(make_copying: MakeCopying, targe
     assert [(event["generation"], event["lanes"]) for event in opened] == [(1, LANES), (2, 2)]
 
 
+@pytest.mark.tier("full")
+def test_idle_workers_follow_another_file_too(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """None of them is fenced on its way, since there is no record, and the next discovery is an hour away."""
+    crew = crew_of(make_copying, target)
+    crew.copying.file.write(limits={"discovery_interval_ms": 3_600_000})
+    first = crew.join()
+    first.wait_event("lane_started", lane=LANES - 1)
+    crew.copying.file.write(lanes=2)
+    second = crew.join()
+    for worker in (first, second):
+        worker.wait_event("lane_started", generation=2)
+    crew.wait_shared(lanes=2)
+    crew.copying.load.mixed(100)
+    crew.finish()
+
+
 def test_a_restarted_worker_waits_for_no_session(make_copying: MakeCopying, target: BrokerHandle) -> None:
     """The group still has the killed process: its lanes are opened before that one is expelled."""
     crew = crew_of(make_copying, target)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from collections.abc import Callable, Collection
-from contextlib import closing
+import time
+from collections.abc import Collection
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from replicator.flow.group_watch import GroupWatch
 from replicator.flow.listing import Listing, Routing
 from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
@@ -25,6 +27,8 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retri
 from replicator.model.partition import Partition
 from replicator.state.generation import Generation
 
+LOOK_S = 1.0
+"""Between two looks at whether the members of the flow's group have changed."""
 _AWAY = re.compile(r"cluster '[^']*'( refused the credentials)?")
 
 
@@ -116,15 +120,15 @@ class Discovery:
         events: queue.SimpleQueue[Any],
         asked: threading.Event,
         log: structlog.stdlib.BoundLogger,
-        also: Callable[[], Collection[Incident]] = lambda: (),
+        group: GroupWatch | None = None,
     ) -> None:
         """
         Args:
             asked: is set when the flow ends.
             notes: has what was logged of the first listing.
-            also: finds what else is wrong with the flow as a whole. Raises as the control plane does.
+            group: of a flow that is shared.
         """
-        self._also = also
+        self._group = group
         self._setup, self._plane, self._generation, self._notes = setup, plane, generation, notes
         self._events, self._asked, self._log = events, asked, log
         self._unlisted, self._unchecked = Outage(), Outage()
@@ -138,10 +142,21 @@ class Discovery:
     def _main(self) -> None:
         try:
             with closing(self._plane):
-                while not self._asked.wait(self._interval_s):
-                    self.discover()
+                due_s = time.monotonic() + self._interval_s
+                while not self._asked.wait(min(LOOK_S, self._interval_s)):
+                    if time.monotonic() >= due_s:
+                        self.discover()
+                        due_s = time.monotonic() + self._interval_s
+                    elif self._group is not None and self._group.due:
+                        self._look_at(self._group)
         except BaseException as error:  # noqa: BLE001 - the flow classifies it, bugs too
             self._events.put(DiscoveryEnded(error))
+
+    @staticmethod
+    def _look_at(group: GroupWatch) -> None:
+        """Between two discoveries: that the target doesn't answer is the next discovery's to tell."""
+        with suppress(Unreachable, Retriable, NotAllowed):
+            group.look()
 
     def discover(self) -> None:
         """List topics and check the generation once.
@@ -159,7 +174,7 @@ class Discovery:
         try:
             listing = self._setup.wanted(self._setup.listing(), generation.partitions)
             found = Discovered(listing, self._setup.routes(listing))
-            wrong = self._also()
+            wrong = self._group.look() if self._group is not None else []
         except (Unreachable, Retriable, NotAllowed) as error:
             if self._unlisted.is_new(error):
                 self._log.warning("discovery_failed", reason=str(error))
@@ -171,4 +186,5 @@ class Discovery:
         self._notes.note_listing(listing, found.routing.routes, wrong)
         self._events.put(found)
         self._setup.look_after_map()
-        self._setup.sync_topics()
+        if self._group is None or self._group.leads:
+            self._setup.sync_topics()

@@ -1,5 +1,5 @@
-"""Who a worker is in its flow's group, and who else: whether it may open lanes before the group has assigned them,
-and whether a member is no worker. All I/O of `workers.early`. Used by `flow.group_worker` and `flow.shared_flow`."""
+"""Who a worker is in its flow's group, and who else: whether it may open lanes before the group has assigned them. All
+I/O of `workers.early`. Used by `flow.group_worker`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from pathlib import Path
 import structlog
 
 from replicator.config import Flow
-from replicator.kafka.admin import ClusterAdmin
-from replicator.model import names
-from replicator.model.errors import Incident, ReplicatorError
-from replicator.workers.early import WorkerClientId, may_open_early, parsed
+from replicator.model.errors import ReplicatorError
+from replicator.workers.early import WorkerClientId, may_open_early
 
 
 def own_client_id() -> WorkerClientId:
@@ -35,16 +33,6 @@ def is_alone(
         return None
     others = [each for each in found if each != own.encode()]
     return may_open_early(others, own.host, lambda other: _alive(other, own))
-
-
-def foreign_members(flow: Flow, admin: ClusterAdmin) -> list[Incident]:
-    """Find members of the flow's group that are no workers. Raises Unreachable, NotAllowed, Retriable."""
-    group = names.workers_group(flow.name)
-    return [
-        Incident("foreign_group_member", f"group {group!r} has the member {it.client_id!r} at {it.host}")
-        for it in admin.members(group)
-        if parsed(it.client_id) is None
-    ]
 
 
 def _alive(other: WorkerClientId, own: WorkerClientId) -> bool:

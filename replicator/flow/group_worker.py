@@ -24,6 +24,7 @@ import structlog
 from replicator.config import Flow
 from replicator.flow.discovery import Discovered, DiscoveryEnded, FlowNotes
 from replicator.flow.group_early import is_alone, own_client_id
+from replicator.flow.group_watch import GroupWatch
 from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.lane_permit import LaneConnected, LaneInitialised, LanePermit
 from replicator.flow.listing import Routing
@@ -92,6 +93,7 @@ class GroupWorker:
         owner: str,
         events: queue.SimpleQueue[Any],
         ended: threading.Event,
+        watch: GroupWatch,
         notes: FlowNotes,
         log: structlog.stdlib.BoundLogger,
         *,
@@ -103,11 +105,13 @@ class GroupWorker:
             owner: this process's name in the positions, for as long as it runs this generation.
             events: the flow's queue: None in it is a request to stop.
             ended: is set when discovery shall end.
+            watch: is told what changes in the group.
             early: open all lanes before the group has assigned them, if nobody else can be running one.
         """
         assert parts.group is not None, "these parts are for a lone process"
         self._flow, self._parts, self._setup, self._generation = flow, parts, setup, generation
         self._owner, self._events, self._ended, self._notes, self._log = owner, events, ended, notes, log
+        self._watch = watch
         self._exit_on_incident = exit_on_incident
         self._membership = Membership(generation.lanes)
         self._routing = Routing({}, {})
@@ -196,6 +200,7 @@ class GroupWorker:
             self._log.info("lanes_assigned", lanes=sorted(event.lanes))
             self._observer.rebalanced()
             self._was_assigned = True
+            self._watch.changed()
             self._shown_lanes.try_again()
             self._assigned_s |= dict.fromkeys(self._unassigned(event.lanes), now_s)
             self._do(self._membership.assigned(event.lanes, now_s))
@@ -360,6 +365,7 @@ class GroupWorker:
     def _look_after_duties(self) -> None:
         """One worker of the flow does what has to be done once: the one that has lane 0."""
         leads = self._membership.lane_stage(0) is LaneStage.RUNNING and not self._stopping
+        self._watch.lead(leads)
         if leads and self._duty is None:
             self._duty = threading.Event()
             self._parts.duties(self._flow, self._duty, lambda error: self._events.put(DiscoveryEnded(error)))
@@ -375,6 +381,7 @@ class GroupWorker:
         if stages != self._stages:
             self._stages = stages
             self._observer.stages(stages)
+            self._watch.changed()
         running = [lane for lane, stage in stages.items() if stage is LaneStage.RUNNING]
         for lane, number in self._shown_lanes.to_show(running):
             self._group.prove(lane, number, self._metadata(lane))

@@ -1,9 +1,10 @@
-"""Whether a job has the flow, so that nothing else may run it unasked. Pure."""
+"""Whether a job has the flow, or it is copied from another cluster, so that nothing else may run it unasked. Pure."""
 
 from __future__ import annotations
 
 from replicator.config import Flow
 from replicator.model.errors import TakenOver
+from replicator.state.control_topic import Control
 from replicator.state.generation import Generation
 
 
@@ -21,3 +22,13 @@ def occupied(flow: Flow, found: Generation) -> str:
         f"flow {flow.name}: a {found.kind.value} has it ({begun}). Let it finish, run it again if it died, or take the "
         "flow from it with --take-over"
     )
+
+
+def other_cluster(flow: Flow, control: Control, source_cluster: str) -> str:
+    """Why a worker's file is about another source than the flow's; empty where it isn't. `source_cluster`: the id of
+    the cluster that the file names."""
+    before = control.daemon
+    if before is None or before.source_cluster in ("", source_cluster):
+        return ""
+    here = f"cluster {flow.source.name!r} of its file has the id {source_cluster}"
+    return f"flow {flow.name}: {here}, the flow is copied from {before.source_cluster}"

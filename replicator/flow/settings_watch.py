@@ -1,7 +1,9 @@
-"""Reads what operators set of a flow while it runs, in a thread beside its lanes: a control topic whose broker doesn't
-answer must not hold them up. Started by `flow.wiring`; lanes ask the `FlowThrottle` that it tells.
+"""Reads what operators set of a flow while it runs, and whether its generation is still open, in a thread beside its
+lanes: a control topic whose broker doesn't answer must not hold them up. Started by `flow.wiring`; lanes ask the
+`FlowThrottle` that it tells.
 
-The end of the control topic is asked for each `LOOK_S`, and the topic is read when there is something new.
+The end of the control topic is asked for each `LOOK_S`, and the topic is read when there is something new. A lane that
+copies learns of another generation by its fencing. One without records would only learn of it at the next discovery.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.ports import Clock
 from replicator.lane.throttle import FlowThrottle
 from replicator.model import names
-from replicator.model.errors import ReplicatorError
+from replicator.model.errors import ReplicatorError, TakenOver
 from replicator.model.partition import Partition
-from replicator.state.control_topic import Control
+from replicator.state.control_topic import Control, check_generation
 from replicator.state.flow_state import FlowState
+from replicator.state.generation import Generation
 from replicator.state.run_settings import FLOW, RunSettings
 
 LOOK_S = 1.0
@@ -36,6 +39,7 @@ class SettingsWatch:
     def __init__(
         self,
         flow: Flow,
+        generation: Generation,
         topics: TopicQuestions,
         control: Callable[[], Control],
         throttle: FlowThrottle,
@@ -43,7 +47,9 @@ class SettingsWatch:
         log: structlog.stdlib.BoundLogger,
         clock: Clock | None = None,
     ) -> None:
-        """`topics` ask the target; `control` reads the control topic, as `StateReader.control`."""
+        """`generation`: the one whose lanes run here. `topics` ask the target; `control` reads the control topic, as
+        `StateReader.control`."""
+        self._generation = generation
         self._at = Partition(names.control_topic(flow.name), 0)
         self._limit_s = flow.limits.request_timeout_ms / 1000
         self._topics, self._control, self._throttle = topics, control, throttle
@@ -52,7 +58,7 @@ class SettingsWatch:
         self._unread = ""  # why it could not be read last
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
-        """The thread's work. `failed` is told of a bug, which ends it."""
+        """The thread's work. `failed` is told what ends it: TakenOver when the generation is over, or a bug."""
         try:
             with closing(self._topics):
                 while not self._ended.is_set():
@@ -62,20 +68,26 @@ class SettingsWatch:
             failed(error)
 
     def look(self) -> None:
-        """Look once. That the target doesn't answer at all others say."""
+        """Look once. That the target doesn't answer at all others say.
+
+        Raises TakenOver when the generation is over.
+        """
         ends = self._asked_ends()
         if ends is None or ends == self._ends or ends[0] < ends[1]:
             return  # the last one: somebody writes to it just now, and whoever reads it waits for that
         try:
-            settings = self._control().settings
+            control = self._control()
+            check_generation(control, self._generation.number, self._generation.assignment, running=True)
+        except TakenOver:
+            raise
         except ReplicatorError as error:
             if self._unread != str(error):
                 self._unread = str(error)
                 self._log.warning("settings_unread", reason=str(error))
             return
         self._ends, self._unread = ends, ""
-        if self._throttle.take(settings):
-            tell_settings(self._log, settings)
+        if self._throttle.take(control.settings):
+            tell_settings(self._log, control.settings)
 
     def _asked_ends(self) -> tuple[int, int] | None:
         asked = self._topics.list_offsets([self._at], (STABLE, LATEST))
@@ -100,6 +112,7 @@ def tell_settings(log: structlog.stdlib.BoundLogger, settings: RunSettings) -> N
 
 def watch_settings(
     flow: Flow,
+    generation: Generation,
     topics: Callable[[], TopicQuestions],
     throttle: FlowThrottle,
     ended: threading.Event,
@@ -109,5 +122,5 @@ def watch_settings(
     """Start the thread; `topics` makes what asks the target."""
     asks = topics()
     state = FlowState(flow, TopicReader(flow, flow.target, asks))
-    watch = SettingsWatch(flow, asks, state.control, throttle, ended, log)
+    watch = SettingsWatch(flow, generation, asks, state.control, throttle, ended, log)
     threading.Thread(target=watch.run, args=(failed,), name=f"{flow.name}.settings", daemon=True).start()

@@ -17,7 +17,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovery, DiscoveryEnded, FlowNotes
-from replicator.flow.group_early import foreign_members
+from replicator.flow.group_watch import GroupWatch
 from replicator.flow.group_worker import GroupWorker
 from replicator.flow.listing import Listing
 from replicator.flow.setup import Setup
@@ -133,10 +133,10 @@ class SharedFlow:
             events = self._events = queue.SimpleQueue()
             if self._asked.is_set():
                 events.put(None)
-        foreign = partial(foreign_members, flow, plane.target)
-        discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log, foreign)
+        watch = GroupWatch(flow, plane, generation, self._parts.observe(flow).members)
+        discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log, watch)
         discovery.start()
-        self._parts.watch(flow, ended, lambda error: events.put(DiscoveryEnded(error)))
+        self._parts.watch(flow, generation, ended, lambda error: events.put(DiscoveryEnded(error)))
         worker = GroupWorker(
             flow,
             self._parts,
@@ -145,6 +145,7 @@ class SharedFlow:
             owner,
             events,
             ended,
+            watch,
             self._notes,
             self._log,
             early=early,

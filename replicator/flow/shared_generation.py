@@ -18,14 +18,14 @@ import structlog
 from replicator.config import Flow
 from replicator.config.models import LANES_AUTO
 from replicator.flow.listing import Listing
-from replicator.flow.occupied import check_free, occupied
+from replicator.flow.occupied import check_free, occupied, other_cluster
 from replicator.flow.setup import Setup
 from replicator.flow.worker import WorkerObserver
 from replicator.model.errors import Fenced, TakenOver
 from replicator.state.control import Proposal
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind, LaneAssignment
-from replicator.state.own_file import UnknownSettings, followed, lanes_wanted, open_settings, own_file
+from replicator.state.own_file import followed, lanes_wanted, open_settings, own_file
 from replicator.workers.settings import NOTHING_SEEN, FileDecision, decide, differences
 
 LOOK_S = 0.2
@@ -67,7 +67,7 @@ class SharedGeneration:
         self._own = replace(self._own, source_cluster=setup.source_cluster)
         while not self._asked.is_set():
             control = setup.look()
-            other = self._other_cluster(setup.source_cluster, control)
+            other = other_cluster(self._flow, control, setup.source_cluster)
             if not other:
                 return control
             self._stand_by(other)
@@ -85,8 +85,8 @@ class SharedGeneration:
             newest = control.open or control.preparing
             if newest is not None and newest.kind.bounded and not self._take_over:
                 self._stand_by(occupied(self._flow, newest))
-            elif self._unreadable(control):
-                self._stand_by(self._unreadable(control))
+            elif unknown := self._unreadable(control):
+                self._stand_by(unknown)
             elif self._runs(control):
                 return self._found(control.open, opened=False)
             elif watch.may_change(now_s):
@@ -110,23 +110,11 @@ class SharedGeneration:
 
     def _unreadable(self, control: Control) -> str:
         """Why the open settings can't be run; empty where they can, or are to be replaced."""
-        if control.open is None or self._decided(control) is not FileDecision.STAND_BY_NEWER:
+        found = open_settings(control, self._flow)
+        if found is None or self._decided(control) is not FileDecision.STAND_BY_NEWER:
             return ""
-        try:
-            followed(self._flow, control.open)
-        except UnknownSettings as error:
-            return (
-                f"flow {self._flow.name}: {error}. Run the newer version, or `eos-replicate apply` with this one's file"
-            )
-        return ""
-
-    def _other_cluster(self, source_cluster: str, control: Control) -> str:
-        """Why this worker's file is about another source than the flow's; empty where it isn't."""
-        before = control.daemon
-        if before is None or before.source_cluster in ("", source_cluster):
-            return ""
-        here = f"cluster {self._flow.source.name!r} of its file has the id {source_cluster}"
-        return f"flow {self._flow.name}: {here}, the flow is copied from {before.source_cluster}"
+        why = f"flow {self._flow.name}: {found.unknown}"
+        return f"{why}. Run the newer version, or `eos-replicate apply` with this one's file"
 
     def _runs(self, control: Control) -> bool:
         """Whether the open generation is to be run as it is. Raises TakenOver."""

@@ -50,6 +50,7 @@ from replicator.planes.records.plane import RecordsPlane
 from replicator.planes.records.record_reader import LogReader
 from replicator.planes.settings import PlaneSettings
 from replicator.state.flow_state import FlowState
+from replicator.state.generation import Generation
 from replicator.state.run_settings import RateLimit
 from replicator.wire.map_log import WireMapLog
 from replicator.wire.open_transactions import WireOpenTransactions
@@ -196,9 +197,12 @@ def parts(
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> LaneDriver:
             return LaneDriver(plan, LivePolicy(), given, events, permit)
 
-        def watch(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
+        def watch(
+            flow: Flow, generation: Generation, ended: threading.Event, failed: Callable[[BaseException], None]
+        ) -> None:
             watch_clusters(flow, topics_of, away, ended, log, failed)
-            watch_settings(flow, partial(topics_of, flow, flow.target, "settings"), throttle(flow), ended, log, failed)
+            asks = partial(topics_of, flow, flow.target, "settings")
+            watch_settings(flow, generation, asks, throttle(flow), ended, log, failed)
 
         def duties(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
             watch_map_index(flow, ended, log, failed)

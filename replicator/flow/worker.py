@@ -21,6 +21,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
+from replicator.flow.group_members import FlowWorkers
 from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.listing import Routing
 from replicator.flow.occupied import check_free
@@ -78,8 +79,12 @@ class Lane(Protocol):
 
 MakeLane = Callable[[LanePlan, queue.SimpleQueue[Any], FencePermit], Lane]
 """A lane, which puts its events into the queue, and asks before it initialises its transactional id."""
-Watch = Callable[[Flow, threading.Event, Callable[[BaseException], None]], None]
-"""Starts threads beside the lanes, which end with the event, and tell of a bug."""
+Failed = Callable[[BaseException], None]
+Watch = Callable[[Flow, Generation, threading.Event, Failed], None]
+"""Starts threads beside the lanes of a generation, which end with the event, and tell what ends the flow: TakenOver
+when the generation is over, or a bug."""
+Duties = Callable[[Flow, threading.Event, Failed], None]
+"""Starts threads that end with the event, and tell of a bug."""
 
 
 class Group(Protocol):
@@ -116,6 +121,9 @@ class WorkerObserver(Protocol):
     def standing_by(self, reason: str) -> None:
         """It runs nothing for now."""
 
+    def members(self, found: FlowWorkers, at_ms: int) -> None:
+        """All workers of the flow, as they were at this time (wall clock). Told by the thread of discovery."""
+
 
 class Unwatched:
     """Implements `WorkerObserver` for a worker that nobody watches."""
@@ -132,6 +140,9 @@ class Unwatched:
     def standing_by(self, reason: str) -> None:
         """See `WorkerObserver`."""
 
+    def members(self, found: FlowWorkers, at_ms: int) -> None:
+        """See `WorkerObserver`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -143,8 +154,8 @@ class Parts:
 
     plane: Callable[[Flow], ControlPlane]
     lane: MakeLane
-    watch: Watch = lambda flow, ended, failed: None
-    duties: Watch = lambda flow, ended, failed: None
+    watch: Watch = lambda flow, generation, ended, failed: None
+    duties: Duties = lambda flow, ended, failed: None
     note: Callable[[Flow, Note], None] = lambda flow, note: None
     group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None
     members: Callable[[Flow], list[str]] = lambda flow: []
@@ -207,8 +218,12 @@ class FlowWorker:
             raise
         discovery = Discovery(setup, plane, generation, self._notes, self._events, self._ended, self._log)
         discovery.start()
-        for watch in (self._parts.watch, self._parts.duties):
-            watch(self._flow, self._ended, lambda error: self._events.put(DiscoveryEnded(error)))
+
+        def failed(error: BaseException) -> None:
+            self._events.put(DiscoveryEnded(error))
+
+        self._parts.watch(self._flow, generation, self._ended, failed)
+        self._parts.duties(self._flow, self._ended, failed)
         try:
             self._start(generation, routing, setup)
             lanes_started()

@@ -13,7 +13,7 @@ from replicator.kafka.admin import TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.acls import TopicAcl
 
-Kind = Literal["right", "limit", "topic", "position", "conflict", "cluster"]
+Kind = Literal["right", "limit", "topic", "position", "conflict", "cluster", "file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,9 @@ class FlowPlan:
     findings: list[PlanFinding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     engine: str = ""
+    new_settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What all workers of the flow would run differently with this file, by key: before and after as JSON, empty for
+    the default."""
 
     def exit_code(self) -> int:
         """0, or the code with which `run` would end."""

@@ -24,6 +24,7 @@ from replicator.flow.topic_rules import ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
 from replicator.inspect.flow_plan import FlowPlan, Kind, PlanFinding, gone_topics, topic_plan
+from replicator.inspect.plan_file import file_findings, new_settings
 from replicator.inspect.plan_limits import limit_faults, size_warnings
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
@@ -88,6 +89,7 @@ class _Planner:
         if not listing.topics:
             self._result.note(PlanFinding("warning", "topic", no_topic(self._flow)))
         self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
+        self._file(source)
         self._missing(listing)
         self._map()
         self._heartbeats()
@@ -115,6 +117,13 @@ class _Planner:
             message = f"{error}; whether topics come back over flows of other files is not checked"
             self._result.note(PlanFinding("warning", kind, message))
         return listing
+
+    def _file(self, source: ClusterInfo) -> None:
+        """Whether workers would run this file's settings."""
+        if self._control is not None:
+            self._result.new_settings = new_settings(self._flow, self._control)
+            for finding in file_findings(self._flow, self._control, source.cluster_id):
+                self._result.note(finding)
 
     def _missing(self, listing: Listing) -> None:
         """Topics that the flow names and that aren't there; of those that were copied, `_positions` says more."""

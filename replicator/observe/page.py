@@ -16,7 +16,7 @@ from replicator.lane.ports import Clock
 from replicator.model.counting import counted
 from replicator.model.incident_kinds import KINDS
 from replicator.model.printable import printable
-from replicator.observe.shown import GRAVITY, Process, ShownFlow
+from replicator.observe.shown import GRAVITY, LANES_SHOWN, WORKERS_SHOWN, Process, ShownFlow
 from replicator.observe.view import Doing
 
 REFRESH_S = 10
@@ -76,6 +76,8 @@ class StatusPage:
             gravity=GRAVITY,
             kinds=KINDS,
             stopped=Doing.STOPPED,
+            lanes_shown=LANES_SHOWN,
+            workers_shown=WORKERS_SHOWN,
         ).encode()
 
 

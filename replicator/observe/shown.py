@@ -13,8 +13,8 @@ from replicator.observe.history import CopyRate, Sample, rate_now, rates
 from replicator.observe.plot import Plot, plot
 from replicator.observe.view import Doing, FlowView, PartitionView
 
-TOPICS_SHOWN, PARTITIONS_SHOWN, LANES_SHOWN = 200, 50, 32
-"""Of one flow: rows of its topics, of partitions that are not copied, and of lanes."""
+TOPICS_SHOWN, PARTITIONS_SHOWN, LANES_SHOWN, WORKERS_SHOWN = 200, 50, 32, 50
+"""Of one flow: rows of its topics, of partitions that are not copied, of lanes, and of processes that share it."""
 GRAVITY = (Doing.STOPPED, Doing.WAITING, Doing.UNDECIDED, Doing.PAUSED, Doing.GONE, Doing.COPYING)
 """What a partition does, the gravest first."""
 
@@ -105,6 +105,7 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
         "records": view.records,
         "bytes": view.bytes,
         "lanes": len(view.lanes),
+        "workers": None if view.workers is None else asdict(view.workers),
         "topic_count": shown.topic_count,
         "topics": [asdict(row) | {"counts": _counts(row.counts)} for row in shown.topics],
         "not_copied_count": shown.kept_count,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from replicator.flow.group_members import FlowWorkers
 from replicator.flow.restarts import Stage
 from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, Waiting
 from replicator.model.partition import Partition
@@ -57,6 +58,11 @@ class FlowView:
     lanes: Mapping[int, LaneFigures]
     heartbeat: HeartbeatFigures | None = None
     worker: WorkerFigures | None = None
+
+    @property
+    def workers(self) -> FlowWorkers | None:
+        """All processes that share the flow; None where it isn't shared, or that isn't known yet."""
+        return None if self.worker is None else self.worker.members
 
     @property
     def lanes_run(self) -> bool:

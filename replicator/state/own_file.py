@@ -53,8 +53,8 @@ def open_settings(control: Control, flow: Flow) -> OpenSettings | None:
     runs = Runs.JOB if found.kind.bounded else Runs.LIVE
     try:
         followed(flow, found)
-    except UnknownSettings:
-        return OpenSettings(runs=runs, hash=found.settings_hash, revision=found.revision, readable=False)
+    except UnknownSettings as error:
+        return OpenSettings(runs=runs, hash=found.settings_hash, revision=found.revision, unknown=str(error))
     return OpenSettings(runs=runs, hash=found.settings_hash, revision=found.revision)
 
 

@@ -52,13 +52,13 @@ class Runs(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSettings:
-    """What the open generation says. `hash`: empty where a version opened it that stored none. `readable`: whether this
-    version knows all of its settings."""
+    """What the open generation says. `hash`: empty where a version opened it that stored none. `unknown`: why this
+    version can't run its settings, empty where it can."""
 
     runs: Runs
     hash: str
     revision: int | None = None
-    readable: bool = True
+    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def decide(open_: OpenSettings | None, proposed: Collection[str], own: OwnFile, 
         return FileDecision.STAND_BY_JOB
     if open_.runs is Runs.LIVE and at_start and _newer(open_, proposed, own):
         return FileDecision.PROPOSE
-    if not open_.readable:
+    if open_.unknown:
         return FileDecision.STAND_BY_NEWER
     return FileDecision.FOLLOW if open_.hash == own.hash else FileDecision.FOLLOW_OTHER
 

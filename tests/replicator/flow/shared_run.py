@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from replicator.flow import shared_flow
+from replicator.flow.group_watch import GroupWatch
 from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import Parts
@@ -94,7 +94,7 @@ class Run:
 @pytest.fixture(autouse=True)
 def lanes_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lanes topic is there, and nobody else is in the group."""
-    monkeypatch.setattr(shared_flow, "foreign_members", lambda flow, admin: [])
+    monkeypatch.setattr(GroupWatch, "look", lambda self: [])
     monkeypatch.setattr(FakePlane, "make_lanes_topic", lambda self, lanes: None, raising=False)
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from replicator.flow.discovery import Discovered
+from replicator.flow.group_watch import GroupWatch
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Unreachable
 from tests.replicator.flow.fakes import topic
-from tests.replicator.flow.test_discovery import DiscoveryRun, started
+from tests.replicator.flow.test_discovery import DiscoveryRun, Group, started
 
 DENIED = NotAllowed("cluster 'b': the user needs AlterConfigs on topic 'a.t1'")
 
 
-def differing(settings: str = "topic_configs: {sync: true}") -> DiscoveryRun:
+def differing(settings: str = "topic_configs: {sync: true}", group: GroupWatch | None = None) -> DiscoveryRun:
     """A flow whose topics `t1` and `t2` were given another retention."""
-    made = started(settings)
+    made = started(settings, group=group)
     made.plane.source["t2"] = topic("t2")
     made.once()
     for name in ("t1", "t2"):
@@ -88,3 +89,13 @@ def test_a_topic_of_which_the_source_hides_the_configs_is_left_alone() -> None:
     made.plane.denied_configs["t1"] = NotAllowed("cluster 'a': the user needs DescribeConfigs on topic 't1'")
     assert [line["topic"] for line in told(made)] == ["a.t2"]
     assert configs(made) == ["5", "9"]
+
+
+def test_of_the_workers_that_share_a_flow_one_sets_them() -> None:
+    group = Group(leads=False)
+    made = differing(group=cast(GroupWatch, group))
+    made.once()
+    assert configs(made) == ["5", "5"]
+    group.leads = True
+    made.once()
+    assert configs(made) == ["9", "9"]

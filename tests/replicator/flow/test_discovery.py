@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -12,6 +12,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
+from replicator.flow.group_watch import GroupWatch
 from replicator.flow.topics import ControlPlane
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TakenOver, Unreachable
 from replicator.state.generation import Generation, LaneAssignment
@@ -22,10 +23,22 @@ def opened_one(control: Any) -> Generation:
     return cast(Generation, control.open)
 
 
+@dataclass
+class Group:
+    """What a shared flow's discovery asks of the group: who in it is no worker."""
+
+    wrong: list[Incident] = field(default_factory=list)
+    leads: bool = True
+    due: bool = False
+
+    def look(self) -> list[Incident]:
+        return list(self.wrong)
+
+
 class DiscoveryRun:
     """One flow that has begun, and looks when it is told to."""
 
-    def __init__(self, plane: FakePlane, also: Callable[[], Collection[Incident]] = lambda: ()) -> None:
+    def __init__(self, plane: FakePlane, group: GroupWatch | None = None) -> None:
         self.plane = plane
         setup = setup_of(plane)
         setup.begin()
@@ -35,17 +48,15 @@ class DiscoveryRun:
         log = structlog.get_logger()
         self.notes = FlowNotes(log)
         made = cast(ControlPlane, plane)
-        self.discovery = Discovery(setup, made, generation, self.notes, self.events, self.asked, log, also)
+        self.discovery = Discovery(setup, made, generation, self.notes, self.events, self.asked, log, group)
 
     def once(self) -> list[Any]:
         self.discovery.discover()
         return drained(self.events)
 
 
-def started(
-    settings: str = "", topics: str = '["^t.*"]', also: Callable[[], Collection[Incident]] = lambda: ()
-) -> DiscoveryRun:
-    return DiscoveryRun(run_before(FakePlane(flow(settings, topics), {"t1": topic("t1")})), also)
+def started(settings: str = "", topics: str = '["^t.*"]', group: GroupWatch | None = None) -> DiscoveryRun:
+    return DiscoveryRun(run_before(FakePlane(flow(settings, topics), {"t1": topic("t1")})), group)
 
 
 def test_new_topics_are_found_and_made() -> None:
@@ -171,7 +182,7 @@ def test_a_flow_that_selects_no_topic_says_so_at_its_start_and_when_the_last_one
 
 def test_what_else_is_wrong_is_told_once_and_stands_until_it_is_over() -> None:
     wrong = [Incident("foreign_group_member", "somebody")]
-    made = started(also=lambda: wrong)
+    made = started(group=cast(GroupWatch, Group(wrong)))
     with capture_logs() as logs:
         made.once()
         made.once()

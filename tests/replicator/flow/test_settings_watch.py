@@ -1,4 +1,5 @@
-"""What operators set reaches the lanes when the control topic has grown; what can't be read changes nothing."""
+"""What operators set reaches the lanes when the control topic has grown, and so does another generation; what
+can't be read changes nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from structlog.testing import capture_logs
 from replicator.flow.settings_watch import SettingsWatch
 from replicator.kafka.offset_questions import ListedOffset
 from replicator.lane.throttle import FlowThrottle
-from replicator.model.errors import ReplicatorError, Retriable, Unreachable
+from replicator.model.errors import ReplicatorError, Retriable, TakenOver, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Phase
 from replicator.state.run_settings import NO_SETTINGS, Paused, RunSettings
 from tests.replicator.flow.fakes import flow
 
 AT = Partition("__eos.f.control", 0)
+RUNS = Generation(1, Phase.OPEN, 1)
 BY = Paused(by="ann", at_ms=1)
 
 
@@ -29,6 +32,7 @@ class Target:
     stable: int = 3
     end: int = 3
     settings: RunSettings = NO_SETTINGS
+    generations: dict[int, Generation] = field(default_factory=lambda: {1: RUNS})
     fails: ReplicatorError | None = None
     answers: bool = True
     time_s: float = 0.0
@@ -63,10 +67,10 @@ class Target:
         self.read += 1
         if self.fails is not None:
             raise self.fails
-        return Control(settings=self.settings)
+        return Control(self.generations, settings=self.settings)
 
     def watch(self, log: Any) -> SettingsWatch:
-        return SettingsWatch(flow(), cast(Any, self), self.control, self.throttle, self.ended, log, self)
+        return SettingsWatch(flow(), RUNS, cast(Any, self), self.control, self.throttle, self.ended, log, self)
 
 
 def watched(target: Target) -> SettingsWatch:
@@ -120,6 +124,19 @@ def test_a_target_that_does_not_answer_holds_up_no_end() -> None:
     target.time_s = 0.0
     watched(target).look()
     assert target.time_s <= 1.0
+
+
+def test_another_generation_ends_this_one_once_it_is_open() -> None:
+    target = Target()
+    watch, failed = watched(target), list[BaseException]()
+    watch.look()
+    target.generations, target.stable, target.end = {1: RUNS, 2: Generation(2, Phase.PREPARING, 2)}, 4, 4
+    watch.look()  # whoever prepares it fences the lanes before it opens, and may die before that
+    target.generations = {1: RUNS, 2: Generation(2, Phase.OPEN, 2)}
+    target.stable = target.end = 5
+    watch.run(failed.append)
+    assert target.read == 3
+    assert [isinstance(error, TakenOver) and error.by_generation for error in failed] == [True]
 
 
 def test_a_bug_ends_the_flow() -> None:

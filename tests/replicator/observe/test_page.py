@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
+from replicator.flow.group_members import FlowWorkers, HeldLane, ShownWorker
 from replicator.flow.restarts import Stage
 from replicator.model.incident_kinds import KINDS
 from replicator.model.partition import Partition
@@ -23,8 +25,9 @@ from replicator.observe.history import History
 from replicator.observe.lag import Lag
 from replicator.observe.metrics import Metrics
 from replicator.observe.page import StatusPage, duration_text, size_text
-from replicator.observe.shown import PARTITIONS_SHOWN, TOPICS_SHOWN, Process, shown_of
+from replicator.observe.shown import PARTITIONS_SHOWN, TOPICS_SHOWN, Process, as_json, shown_of
 from replicator.observe.view import Doing, FlowView, PartitionView
+from replicator.observe.worker_figures import WorkerFigures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTHS = (360, 768, 1280)
@@ -134,6 +137,29 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 def test_a_flow_that_does_not_run_says_so() -> None:
     assert "this process doesn't start it again" in words(rendered(flow(stage=Stage.OVER)))
     assert "it is started again" in words(rendered(flow(stage=Stage.ENDED)))
+
+
+def test_all_who_share_a_flow_are_shown_whichever_process_is_asked() -> None:
+    lanes = tuple(HeldLane(lane=number, since_ms=1_700_000_000_000 + number) for number in range(40))
+    others = [ShownWorker(host="h", pid=number, address="/10.0.0.2", lanes=()) for number in range(100, 170)]
+    workers = (
+        ShownWorker(host=HOSTILE, pid=None, address="/10.0.0.9", lanes=()),
+        ShownWorker(host="h", pid=7, address="/10.0.0.1", lanes=lanes, version="1.2.3", generation=2),
+        *others,
+    )
+    members = FlowWorkers(flow="orders", generation=2, lanes=80, workers=workers, unassigned=tuple(range(40, 80)))
+    shared = replace(EVERY_STATE, worker=WorkerFigures(rebalances=1, members=members, members_ms=1_700_000_110_000))
+    page = rendered(shared)
+    said = words(page)
+    assert "<script" not in page
+    assert "72 processes, of which 50 are shown, as of 2023-11-14 22:15:10 UTC" in said
+    assert "h:7 /10.0.0.1 1.2.3 0, 1, 2," in said
+    assert "31 and 8 more" in said
+    assert "no worker" in said
+    assert "Not assigned: 40 lanes (40, 41," in said
+    assert "Workers" not in words(rendered(EVERY_STATE))
+    shown = as_json(Process("h", 1, "v", 0), [shown_of(shared, [])])["flows"][0]["workers"]
+    assert json.loads(json.dumps(shown))["workers"][1]["lanes"][1] == {"lane": 1, "since_ms": 1_700_000_000_001}
 
 
 def test_what_is_shown_is_bounded() -> None:

@@ -99,8 +99,8 @@ def test_canonical_json_reads_back_and_knows_no_order(settings: dict[str, Any]) 
 LIVE, FROZEN, JOB = Runs.LIVE, Runs.FROZEN, Runs.JOB
 
 
-def opened(hash_: str = "a", revision: int | None = None, runs: Runs = LIVE, *, readable: bool = True) -> OpenSettings:
-    return OpenSettings(runs=runs, hash=hash_, revision=revision, readable=readable)
+def opened(hash_: str = "a", revision: int | None = None, runs: Runs = LIVE, *, unknown: str = "") -> OpenSettings:
+    return OpenSettings(runs=runs, hash=hash_, revision=revision, unknown=unknown)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def opened(hash_: str = "a", revision: int | None = None, runs: Runs = LIVE, *, 
         (opened(runs=FROZEN), OwnFile(hash="new", revision=9), True, FileDecision.FOLLOW_OTHER),
         (opened(runs=JOB), OwnFile(hash="new", revision=9), True, FileDecision.STAND_BY_JOB),
         (opened(runs=JOB), OwnFile(hash="a"), False, FileDecision.STAND_BY_JOB),
-        (opened(readable=False), OwnFile(hash="old"), True, FileDecision.STAND_BY_NEWER),
-        (opened(readable=False), OwnFile(hash="new"), True, FileDecision.PROPOSE),
+        (opened(unknown="of a newer version"), OwnFile(hash="old"), True, FileDecision.STAND_BY_NEWER),
+        (opened(unknown="of a newer version"), OwnFile(hash="new"), True, FileDecision.PROPOSE),
     ],
 )
 def test_what_a_worker_does(open_: OpenSettings | None, own: OwnFile, at_start: bool, decision: FileDecision) -> None:

@@ -6,16 +6,19 @@ import struct
 
 import pytest
 
-from replicator.inspect.workers import HeldLane, shown
+from replicator.flow.group_members import HeldLane, shown
+from replicator.flow.group_watch import foreign
 from replicator.kafka.admin import GroupMember
 from replicator.model import names
 from replicator.state.generation import Generation, Phase
 from replicator.wire.lane_assignment import assigned_lanes
 from replicator.workers.early import WorkerClientId
 from replicator.workers.proofs import ProofMetadata
+from tests.replicator.flow.fakes import flow
 
 TOPIC = names.lanes_topic("f", 3)
 OPEN = Generation(7, Phase.OPEN, 3)
+FLOW = flow()
 
 
 def assignment(*lanes: int, topic: str = TOPIC, version: int = 1) -> bytes:
@@ -70,3 +73,10 @@ def test_a_cut_assignment_has_no_lanes() -> None:
     for end in range(len(whole)):
         assert assigned_lanes(whole[:end], TOPIC) <= {0, 1}
     assert assigned_lanes(b"", TOPIC) == set()
+
+
+def test_a_member_that_is_no_worker_is_an_incident() -> None:
+    consumer = GroupMember("some-consumer", "/10.0.0.2", assignment(2))
+    (found,) = foreign(FLOW, shown("f", OPEN, [member(1, 0, 1), consumer], {}))
+    assert found.name == "foreign_group_member"
+    assert "'some-consumer' at /10.0.0.2" in found.detail

@@ -1,0 +1,119 @@
+"""Who shares a flow: the members of its workers' group, the lanes that each has, and since when. Nothing is changed.
+
+Read by `eos-replicate workers`, and by each worker at its discoveries. The group says which lanes a member has been
+given; what a worker has proved of a lane last says who runs it (`workers.proofs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from replicator.config import Flow
+from replicator.flow.topics import ControlPlane
+from replicator.kafka.admin import GroupMember
+from replicator.kafka.group_offsets import GroupOffsets
+from replicator.model import names
+from replicator.model.partition import Partition
+from replicator.state.generation import Generation
+from replicator.wire.lane_assignment import assigned_lanes
+from replicator.workers import early, proofs
+from replicator.workers.proofs import BadProof, ProofMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLane:
+    """A lane that a worker has been given. `since_ms`: wall clock at which it began to run it; None: it is about to."""
+
+    lane: int
+    since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownWorker:
+    """A member of the group. `pid` is None, and `host` its client.id, for one that is no worker. `version` and
+    `generation`: of the program and of the flow, as it has proved them last; empty and None for one without lanes."""
+
+    host: str
+    pid: int | None
+    address: str
+    lanes: tuple[HeldLane, ...]
+    version: str = ""
+    generation: int | None = None
+
+    @property
+    def since_ms(self) -> int | None:
+        """When it began to run the last of its lanes; None before that of the first."""
+        return max((it.since_ms for it in self.lanes if it.since_ms is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowWorkers:
+    """All of a flow. `unassigned`: lanes that no member has, for the moment or because nobody shares the flow."""
+
+    flow: str
+    generation: int | None
+    lanes: int
+    workers: tuple[ShownWorker, ...]
+    unassigned: tuple[int, ...]
+
+
+def read_workers(flow: Flow, plane: ControlPlane, generation: Generation | None) -> FlowWorkers:
+    """Ask the target, to which `plane` is connected. `generation`: the open one.
+
+    Raises Unreachable, NotAllowed, Retriable.
+    """
+    members = plane.target.members(names.workers_group(flow.name))
+    return shown(flow.name, generation, members, {} if generation is None else _proofs(flow, plane, generation))
+
+
+def _proofs(flow: Flow, plane: ControlPlane, generation: Generation) -> dict[int, ProofMetadata]:
+    topic, group = names.lanes_topic(flow.name, generation.lanes), names.workers_group(flow.name)
+    info = plane.target.topics((topic,)).get(topic)
+    if info is None:
+        return {}
+    asked = [Partition(topic, lane) for lane in range(min(info.partitions, generation.lanes))]
+    found: dict[int, ProofMetadata] = {}
+    with closing(GroupOffsets(flow, flow.target, group, f"read group {group!r}")) as offsets:
+        for answer in offsets.ask(asked):
+            try:
+                found[answer.partition] = proofs.decode(answer.metadata or "")
+            except (BadProof, UnicodeDecodeError):
+                continue  # nobody has run it yet, or another program has committed there
+    return found
+
+
+def shown(
+    flow: str, generation: Generation | None, members: Sequence[GroupMember], proved: Mapping[int, ProofMetadata]
+) -> FlowWorkers:
+    """Put together what was read. Pure."""
+    lanes = 0 if generation is None else generation.lanes
+    topic = names.lanes_topic(flow, lanes)
+    workers = tuple(
+        sorted((_worker(member, topic, proved) for member in members), key=lambda it: (it.host, it.pid or 0))
+    )
+    held = {each.lane for worker in workers for each in worker.lanes}
+    return FlowWorkers(
+        flow=flow,
+        generation=None if generation is None else generation.number,
+        lanes=lanes,
+        workers=workers,
+        unassigned=tuple(lane for lane in range(lanes) if lane not in held),
+    )
+
+
+def _worker(member: GroupMember, topic: str, proved: Mapping[int, ProofMetadata]) -> ShownWorker:
+    name = early.parsed(member.client_id)
+    given = sorted(assigned_lanes(member.assignment, topic))
+    own = f"{name.host}:{name.pid}:" if name is not None else ""
+    its = {lane: proved[lane] for lane in given if own and lane in proved and proved[lane].owner.startswith(own)}
+    newest = max(its.values(), key=lambda it: it.since_ms, default=None)
+    return ShownWorker(
+        host=member.client_id if name is None else name.host,
+        pid=None if name is None else name.pid,
+        address=member.host,
+        lanes=tuple(HeldLane(lane=lane, since_ms=its[lane].since_ms if lane in its else None) for lane in given),
+        version="" if newest is None else newest.version,
+        generation=None if newest is None else newest.generation,
+    )
