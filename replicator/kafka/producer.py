@@ -181,14 +181,15 @@ class TransactionalProducer:
         librdkafka keeps the first error of a transaction and answers any call with it that the state doesn't allow.
         `begin_transaction` is such a call inside a transaction, and does nothing else there: no request is sent.
         """
-        with suppress(*failures.SERVING):  # log lines come first: they name partitions; errors follow below
-            self.producer.poll(0)
         try:
             self.producer.begin_transaction()
         except KafkaException as error:
             found = failures.kafka_error(error)
-            goes_on = found.code() == KafkaError._STATE and not (found.fatal() or found.txn_requires_abort())
-            return None if goes_on else found
+            if found.code() == KafkaError._STATE and not (found.fatal() or found.txn_requires_abort()):
+                return None
+            with suppress(*failures.SERVING):  # log lines name partitions
+                self.producer.poll(0)
+            return found
         raise UnknownOutcome(f"cluster {self._cluster!r}: a transaction was open, and librdkafka knew of none")
 
     def raise_failure(self, doing: str) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, Producer
 
@@ -46,11 +46,7 @@ class Run:
     offsets: list[Span] = field(default_factory=list)
 
 
-Fields = tuple[bytes | None, bytes | None, int, list[Any] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(NamedTuple):
     """Where a run's records go: the producer, a wait for space in its full queue, the largest record, and which
     timestamps the target takes."""
 
@@ -103,10 +99,11 @@ def copy_run(writer: Writer, run: Run, messages: list[Record], target: Partition
         callback = partial(acks.on_middle, messages[index + 1].offset()) if every_ack and index < final else None
 
 
-def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str, writer: Writer) -> list[Fields]:
+def _carriable(
+    messages: list[Record], run: Run, chain: digest.Chain, topic: str, writer: Writer
+) -> list[digest.Fields]:
     """Return the fields of all messages up to the first that cannot be carried, which goes to `run.blocked`."""
-    parts: list[bytes] = []
-    records: list[Fields] = []
+    records: list[digest.Fields] = []
     size, record_bytes_max, now_ms = 0, writer.record_bytes_max, time.time_ns() // 1_000_000
     earliest_ms, latest_ms = writer.timestamps.around(now_ms)
     earliest_ms = max(earliest_ms, 1)
@@ -138,10 +135,9 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str
                 run.blocked = _stop(message, "record_too_large", why)
                 break
         size += bytes_
-        digest.add_record(parts, timestamp_ms, key, value, headers)
         records.append((key, value, timestamp_ms, headers or None))
     run.bytes = size
-    chain.update(parts)
+    chain.update(records)
     return records
 
 
@@ -158,7 +154,9 @@ def offsets_of(messages: list[Record], count: int) -> list[Span]:
 
 def portions(messages: list[Record], plan: ReadPlan | None) -> list[list[Record]]:
     """Divide into what is written together of one partition, see `ReadPlan.flush_every`."""
-    size = plan.flush_every if plan is not None and plan.flush_every else len(messages)
+    size = plan.flush_every if plan is not None else 0
+    if not size:
+        return [messages]
     return [messages[first : first + size] for first in range(0, len(messages), size)]
 
 

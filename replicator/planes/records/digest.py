@@ -8,8 +8,9 @@ value. A reader of the target can make the same bytes from what it reads, so the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
+from typing import Any
 
 _FIXED = Struct(">qii")
 _INT = Struct(">i")
@@ -18,6 +19,8 @@ _pack_int = _INT.pack
 NO_HEADERS = _pack_int(0)
 
 Headers = Sequence[tuple[str, bytes | None]]
+Fields = tuple[bytes | None, bytes | None, int, Any]
+"""Of a record: key, value, timestamp (ms), headers."""
 
 
 def canonical_headers(headers: Headers) -> bytes:
@@ -30,16 +33,18 @@ def canonical_headers(headers: Headers) -> bytes:
     return b"".join(parts)
 
 
-def add_record(
-    parts: list[bytes], timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None
-) -> None:
-    """Append one record's canonical bytes to `parts`: fixed part, key, value, headers, in few pieces."""
-    parts.append(_pack_fixed(timestamp_ms, -1 if key is None else len(key), -1 if value is None else len(value)))
-    if key:
-        parts.append(key)
-    if value:
-        parts.append(value)
-    parts.append(canonical_headers(headers) if headers else NO_HEADERS)
+def canonical(records: Iterable[Fields]) -> bytes:
+    """Return the canonical bytes of consecutive records."""
+    parts: list[bytes] = []
+    append = parts.append
+    for key, value, timestamp_ms, headers in records:
+        append(_pack_fixed(timestamp_ms, -1 if key is None else len(key), -1 if value is None else len(value)))
+        if key:
+            append(key)
+        if value:
+            append(value)
+        append(canonical_headers(headers) if headers else NO_HEADERS)
+    return b"".join(parts)
 
 
 class Chain:
@@ -50,9 +55,9 @@ class Chain:
     def __init__(self, previous: str) -> None:
         self._hash = hashlib.blake2b(bytes.fromhex(previous), digest_size=16)
 
-    def update(self, parts: list[bytes]) -> None:
-        """Feed the canonical bytes of consecutive records."""
-        self._hash.update(b"".join(parts))
+    def update(self, records: Iterable[Fields]) -> None:
+        """Feed consecutive records."""
+        self._hash.update(canonical(records))
 
     def hexdigest(self) -> str:
         """Return the chained digest so far."""

@@ -8,17 +8,13 @@ and with it goes what the headers were.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import methodcaller
 
 from replicator.planes.records.message import Record
 
-_called = methodcaller("headers")  # calls by way of C, where every result is checked
+headers_of: Callable[[Record], list[tuple[str, bytes | None]] | None] = methodcaller("headers")
+"""Returns a message's headers; None if it has none. It calls by way of C, where every result is checked.
 
-
-def headers_of(message: Record) -> list[tuple[str, bytes | None]] | None:
-    """Return a message's headers; None if it has none.
-
-    Raises SystemError or UnicodeDecodeError where the library can't return them.
-    """
-    found: list[tuple[str, bytes | None]] | None = _called(message)
-    return found
+Raises SystemError or UnicodeDecodeError where the library can't return them.
+"""

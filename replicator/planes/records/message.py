@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from confluent_kafka import KafkaError
+
 
 class Record(Protocol):
     """A record that was read from a partition."""
@@ -34,3 +36,10 @@ class Record(Protocol):
 
     def __len__(self) -> int:
         """Count the bytes of its value."""
+
+
+class Polled(Record, Protocol):
+    """What a consumer has returned: a record, unless it has an error."""
+
+    def error(self) -> KafkaError | None:
+        """Return what came in place of a record."""

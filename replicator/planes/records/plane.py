@@ -120,8 +120,6 @@ class RecordsPlane:
     def poll(self, records_max: int, timeout_s: float) -> PollResult:
         """Read up to `records_max` source records and hand them to the writer; opens a transaction with the first."""
         batch = self._source.poll(records_max, timeout_s)
-        if not batch.groups:
-            self._serve()
         result = PollResult(drained=batch.drained, failed=batch.failed, heard=batch.heard)
         if batch.groups and not self._transactions.open:
             self._transactions.begin()
@@ -143,6 +141,11 @@ class RecordsPlane:
                     self._acknowledged()
                 if run.blocked is not None:
                     break
+        if batch.groups:
+            with self._judged():
+                self._serve()
+        else:
+            self._serve()
         self._ends.update(batch.ends)
         self._raise_failed()
         result.pending, result.ends = bool(self._runs or self._held), self._ends
@@ -162,9 +165,9 @@ class RecordsPlane:
         bounds = self._settings.timestamps.get(source, UNBOUNDED)
         writer = Writer(out.producer, out.wait_for_space, self._record_bytes_max, bounds)
         try:
-            with self._judged():
-                copy_run(writer, run, messages, target, chain)
-                out.producer.poll(0)
+            copy_run(writer, run, messages, target, chain)
+        except (Abortable, NotAllowed) as error:
+            raise self._failure() or error from error
         except failures.SERVING as error:
             raise self._write_error(failures.served(error), target) from error
         finally:

@@ -162,10 +162,9 @@ def _whole(record: Record) -> WholeRecord:
 
 def identity(record: Record) -> RecordIdentity:
     """Return the record's digests. One with a header that librdkafka can't return equals none."""
-    key, parts = record.key(), list[bytes]()
+    key = record.key()
     try:
-        digest.add_record(parts, record.timestamp()[1], key, record.value(), headers_of(record))
-        whole = _hashed(b"".join(parts))
+        whole = _hashed(digest.canonical([(key, record.value(), record.timestamp()[1], headers_of(record))]))
     except (SystemError, UnicodeDecodeError):
         whole = b""
     size = len(key or b"") + len(record)

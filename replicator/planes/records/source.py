@@ -13,7 +13,6 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -24,11 +23,12 @@ from replicator.model.errors import NotAllowed, ReplicatorError
 from replicator.model.partition import Partition, Seek, Span
 from replicator.planes.contract import ReadPlan
 from replicator.planes.records import source_errors
-from replicator.planes.records.message import Record
+from replicator.planes.records.message import Polled, Record
 from replicator.planes.records.oversized import OversizedSearch, is_oversized
 
 POLL_RECORDS_MAX = 5_000
 NOT_STARTED_S = 0.001  # between two looks at partitions that are being started: there is no event for it
+END = KafkaError._PARTITION_EOF
 STARTED_S_MAX = 0.02  # what takes longer to be started is looked at by the next polls
 
 
@@ -171,18 +171,24 @@ class Source:
 
     def _sort(self, messages: list[Message], found: Batch) -> None:
         groups: dict[tuple[str, int], list[Record]] = {}
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                self._note(message, error, found, groups)
-                continue
-            record = cast(Record, message)
+        ends: dict[tuple[str, int], int] = {}  # the last one of each: the client tells it after every few records
+        record: Polled
+        for record in messages:  # type: ignore[assignment]
+            error = record.error()
             key = (record.topic(), record.partition())
+            if error is not None:
+                if error.code() == END:
+                    ends[key] = record.offset()
+                else:
+                    self._note_ends(ends, found)
+                    self._note(record, error, found, groups)
+                continue
             group = groups.get(key)
             if group is None:
                 groups[key] = [record]
             else:
                 group.append(record)
+        self._note_ends(ends, found)
         for key, group in groups.items():
             at = Partition(*key)
             if at not in self._stopped and at not in self._unchecked:  # what is unchecked is read again from its start
@@ -219,11 +225,22 @@ class Source:
             self._stopped.add(at)
             self._consumer.incremental_unassign([TopicPartition(at.topic, at.partition)])
 
+    def _note_ends(self, ends: dict[tuple[str, int], int], found: Batch) -> None:
+        """Note up to where partitions have been read, and forget `ends`."""
+        for key, end in ends.items():
+            at = Partition(*key)
+            if at in self._read_plans and at not in self._stopped and at not in self._unchecked:
+                found.heard.add(at)
+                found.ends[at] = Seek(end, self._epoch(at, end))
+                self._next[at] = end
+                self._at_end.add(at)
+        ends.clear()
+
     def _note(
-        self, message: Message, error: KafkaError, found: Batch, groups: dict[tuple[str, int], list[Record]]
+        self, message: Polled, error: KafkaError, found: Batch, groups: dict[tuple[str, int], list[Record]]
     ) -> None:
         """Sort an error; `groups` are the records of this poll that came before it."""
-        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        topic, partition = message.topic(), message.partition()
         if topic is None:
             self._error(error)
             return
@@ -232,16 +249,9 @@ class Source:
                 self._fail(at, source_errors.judge(error, self._flow.source.name, at, self._next[at]))
             return
         at = Partition(topic, partition)
-        eof = error.code() == KafkaError._PARTITION_EOF
-        if at not in self._read_plans or at in self._stopped or (eof and at in self._unchecked):
+        if at not in self._read_plans or at in self._stopped:
             return
         found.heard.add(at)
-        if eof:
-            end = -1 if offset is None else offset
-            found.ends[at] = Seek(end, self._epoch(at, end))
-            self._next[at] = end
-            self._at_end.add(at)
-            return
         before = groups.pop(at, None)
         if before is not None and at not in self._unchecked:
             self._take(at, before, found)

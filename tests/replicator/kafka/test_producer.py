@@ -140,7 +140,8 @@ def test_partitions_that_could_not_be_added_are_read_from_the_log(
     )
     client.on_poll.append(lambda: client.logger.error(line + "Broker: Topic authorization failed"))
     client.on_poll.append(lambda: client.logger.error(line.replace("[2]", "[3]") + "Broker: Operation not attempted"))
-    transactions.failure()
+    client.failure = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Failed to add partitions")
+    assert transactions.failure() is client.failure
     assert transactions.denied == {Partition("t", 2)}
     assert len(said) == 2
 

@@ -7,17 +7,14 @@ import struct
 
 import pytest
 
-from replicator.planes.records.digest import Chain, add_record
+from replicator.planes.records.digest import Chain
 
 Fields = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]
 
 
 def digest(*records: Fields, previous: str = "") -> str:
-    parts: list[bytes] = []
-    for record in records:
-        add_record(parts, *record)
     chain = Chain(previous)
-    chain.update(parts)
+    chain.update((key, value, timestamp_ms, headers) for timestamp_ms, key, value, headers in records)
     return chain.hexdigest()
 
 
