@@ -63,8 +63,9 @@ def compile_bytecode(tree: Path) -> None:
 class PairBench:
     """Measures one checkout's worker at a time."""
 
-    def __init__(self, bench: Bench, sizes: Sizes) -> None:
-        self._bench, self._sizes = bench, sizes
+    def __init__(self, bench: Bench, sizes: Sizes, module: str = "cli.main") -> None:
+        """`module`: what is started of this checkout."""
+        self._bench, self._sizes, self._module = bench, sizes, module
         self._backlog = cases.topic_name("backlog")
         load.backlog(bench.source.bootstrap, self._backlog, sizes.records)
 
@@ -99,7 +100,8 @@ class PairBench:
         return found | used
 
     def _worker(self, topic: str, tree: Path) -> Eos:
-        return Eos(self._bench.source, self._bench.target, topic, self._bench.directory, tree=tree)
+        module = self._module if tree == HERE.parent else "cli.main"
+        return Eos(self._bench.source, self._bench.target, topic, self._bench.directory, tree=tree, module=module)
 
 
 class Measures(Protocol):
@@ -160,18 +162,21 @@ def keep(
 @click.option("--pairs", default=5, show_default=True, help="Pairs of each series, after one that is dropped.")
 @click.option("--records", default=1_500_000, show_default=True, help="Records of the backlog, 256 bytes each.")
 @click.option("--seconds", default=8.0, show_default=True, help="Length of a latency run after its warm-up.")
+@click.option("--without-map", is_flag=True, help="Leave this checkout's offset map out, for a commit that had none.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="JSON file. Default: by date in results/.")
-def main(before: Path, pairs: int, records: int, seconds: float, out: Path | None) -> None:
+def main(before: Path, pairs: int, records: int, seconds: float, without_map: bool, out: Path | None) -> None:
     """Compare this checkout with the one at --before."""
     console, started, load_began = Console(width=250), datetime.now(UTC), os.getloadavg()
+    module = "benchmarks.without_map" if without_map else "cli.main"
     with (
         tempfile.TemporaryDirectory(prefix="eos-bench-") as directory,
         Kafka.running("source") as source,
         Kafka.running("target") as target,
     ):
-        bench = PairBench(Bench(source, target, Path(directory)), Sizes(records, seconds))
+        bench = PairBench(Bench(source, target, Path(directory)), Sizes(records, seconds), module)
         found = series(bench, before.resolve(), pairs, console)
     settings = described(before, started, load_began, pairs=pairs, records=records, seconds=seconds)
+    settings["map"] = not without_map
     keep(out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", settings, verdicts(found), found, console)
 
 
