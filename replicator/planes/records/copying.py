@@ -79,24 +79,32 @@ def copy_run(writer: Writer, run: Run, messages: list[Record], target: Partition
     last = messages[len(records) - 1]
     run.next_offset = last.offset() + 1
     run.leader_epoch = _epoch(last)
-    produce, wait_for_space = writer.producer.produce, writer.wait_for_space
     acks.count, acks.last_source = len(records), last.offset()
-    topic, partition = target
-    final = len(records) - 1
-    callback: OnDelivery | None = acks.on_first if final else acks.on_only
-    for index, (key, value, timestamp_ms, headers) in enumerate(records):
-        if index == final and final:
-            callback = acks.on_last
+    if len(records) == 1:
+        _produce(writer, target, records, acks.on_only)
+        return
+    _produce(writer, target, records[:1], acks.on_first)
+    if every_ack:
+        for index in range(1, len(records) - 1):
+            _produce(writer, target, [records[index]], partial(acks.on_middle, messages[index].offset()))
+    else:
+        _produce(writer, target, records[1:-1], None)
+    _produce(writer, target, records[-1:], acks.on_last)
+
+
+def _produce(writer: Writer, target: Partition, records: list[digest.Fields], on_delivery: OnDelivery | None) -> None:
+    """Hand records to the producer, and wait where its queue is full."""
+    produce, (topic, partition) = writer.producer.produce, target
+    for key, value, timestamp_ms, headers in records:
         while True:
             try:
                 if headers is None:
-                    produce(topic, value, key, partition, callback, None, timestamp_ms)
+                    produce(topic, value, key, partition, on_delivery, None, timestamp_ms)
                 else:
-                    produce(topic, value, key, partition, callback, None, timestamp_ms, headers)
+                    produce(topic, value, key, partition, on_delivery, None, timestamp_ms, headers)
                 break
             except BufferError:
-                wait_for_space()
-        callback = partial(acks.on_middle, messages[index + 1].offset()) if every_ack and index < final else None
+                writer.wait_for_space()
 
 
 def _carriable(
@@ -106,11 +114,11 @@ def _carriable(
     records: list[digest.Fields] = []
     size, record_bytes_max, now_ms = 0, writer.record_bytes_max, time.time_ns() // 1_000_000
     earliest_ms, latest_ms = writer.timestamps.around(now_ms)
-    earliest_ms = max(earliest_ms, 1)
+    earliest_ms, unknown = max(earliest_ms, 1), TIMESTAMP_NOT_AVAILABLE
     for message in messages:
         kind, timestamp_ms = message.timestamp()
-        if not earliest_ms <= timestamp_ms <= latest_ms or kind == TIMESTAMP_NOT_AVAILABLE:
-            if timestamp_ms <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
+        if not earliest_ms <= timestamp_ms <= latest_ms or kind == unknown:
+            if timestamp_ms <= 0 or kind == unknown:
                 run.blocked = _stop(message, "timestamp_not_carriable", f"timestamp {timestamp_ms} would become now")
             else:
                 why = writer.timestamps.refusal(timestamp_ms, now_ms, topic)
