@@ -7,215 +7,31 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 from typing import Any
 
 import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness.broker import BrokerHandle
-from integration_tests.harness.copying import Copying
-from integration_tests.harness.processes import wait_until
-from integration_tests.harness.replicator import DEFAULT, Replicator
+from integration_tests.harness.crew import LANES, PARTITIONS, WORKERS_MAX, Crew
+from integration_tests.harness.replicator import DEFAULT
 
-LANES, PARTITIONS = 4, 8
-WORKERS_MAX = 3
-FAULTS = 10
-SESSION_S = 10.0
 SEEDS = [int(text) for text in os.environ.get("EOS_WORKERS_SEEDS", "3").split(",")]
-AT_THE_START = ("fenced", "claimed")
-"""Steps that a worker may go through for one lane only, and once."""
-STEPS = (*AT_THE_START, "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
-TAKEN_OVER = "took_over"
+SESSION_MS_DEFAULT = 10_000
+SESSION_MS = {"embedded": 2_000, "kafka": 6_000}
 
 
-class Crew:
-    """The workers of one flow, and what can happen to them."""
-
-    def __init__(self, copying: Copying, target: BrokerHandle, seed: int = 0) -> None:
-        self.copying, self._target, self._random = copying, target, random.Random(seed)
-        self.alive: list[Replicator] = []
-        self.ended: list[Replicator] = []
-        self._told = 0
-        self._files: list[dict[str, Any]] = [{"lanes": LANES, "commit": {"linger_ms": DEFAULT}}]
-        self.proposed_max, self.applied = 1, 0
-
-    def join(self, failpoints: str = "") -> Replicator:
-        """Start a worker."""
-        worker = self.copying.run(failpoints, "--shared")
-        self.alive.append(worker)
-        return worker
-
-    def leave(self, worker: Replicator) -> None:
-        """Stop a worker as a rolling restart does: once it hears signals."""
-        worker.wait_event("connecting")
-        assert worker.stop() == 0, worker.tail()
-        self._gone(worker)
-
-    def kill(self, worker: Replicator) -> None:
-        """SIGKILL."""
-        worker.kill()
-        self._gone(worker)
-
-    def _gone(self, worker: Replicator) -> None:
-        self.alive.remove(worker)
-        self.ended.append(worker)
-
-    def stop(self) -> None:
-        """Stop all of them, one after the other."""
-        for worker in list(self.alive):
-            self.leave(worker)
-
-    def held(self) -> list[set[int]]:
-        """The lanes that the group has given to each worker that is alive, by what each has logged last."""
-        assigned = [worker.seen("lanes_assigned") for worker in self.alive]
-        return [set(events[-1]["lanes"]) if events else set() for events in assigned]
-
-    def wait_shared(self, lanes: int = LANES) -> None:
-        """Until each lane is one worker's, and all have as many as they can."""
-
-        def shared() -> bool:
-            held = self.held()
-            everything = sorted(lane for lanes in held for lane in lanes) == list(range(lanes))
-            sizes = [len(lanes) for lanes in held]
-            return everything and max(sizes) - min(sizes) <= 1
-
-        wait_until(shared, "the lanes are shared", lambda: "\n---\n".join(worker.tail() for worker in self.alive))
-
-    def wait_followed(self) -> None:
-        """Until the lanes of the open generation are shared: a worker that has just started may open another one."""
-
-        def followed() -> bool:
-            code, found = self.copying.asked("workers")
-            assert code == 0
-            held = sorted(lane for lanes in self.held() for lane in lanes)
-            return found["generation"] is not None and held == list(range(found["lanes"]))
-
-        wait_until(followed, "the open generation is followed", lambda: "\n---\n".join(it.tail() for it in self.alive))
-
-    def shown(self) -> list[set[int]]:
-        """The lanes of each worker that is alive, as `workers` shows them once all of them have proved theirs."""
-        found: dict[str, Any] = {}
-
-        def proved() -> bool:
-            nonlocal found
-            code, found = self.copying.asked("workers")
-            assert code == 0
-            return not found["unassigned"] and all(lane["since_ms"] for it in found["workers"] for lane in it["lanes"])
-
-        wait_until(proved, "each lane is proved", lambda: str(found))
-        lanes = {it["pid"]: {lane["lane"] for lane in it["lanes"]} for it in found["workers"]}
-        return [lanes[worker.pid] for worker in self.alive]
-
-    def finish(self) -> None:
-        """Everything is copied, all stop cleanly, and the copy is exact."""
-        self.copying.wait_copied()
-        self.stop()
-        self.copying.assert_exact()
-
-    def strike(self) -> None:
-        """Draw something and let it happen."""
-        happens = self._random.choices(
-            (
-                self._join,
-                self._leave,
-                self._kill,
-                self._kill_at_a_step,
-                self._stand_still,
-                self._kill_the_target,
-                self._deploy,
-                self._go_back,
-                self._apply,
-            ),
-            weights=(4, 3, 3, 3, 2, 1, 2, 1, 2),
-        )[0]
-        happens()
-
-    def _tell(self, text: str) -> None:
-        self._told += 1
-        print(f"{self._told}: {text}, then {len(self.alive)} workers")
-
-    def _join(self) -> None:
-        if len(self.alive) < WORKERS_MAX:
-            self.join().wait_event("lanes_assigned")
-            self._tell("one joins")
-
-    def _leave(self) -> None:
-        worker = self._random.choice(self.alive)
-        if len(self.alive) > 1:
-            self.leave(worker)
-            self._tell("one leaves")
-
-    def _kill(self) -> None:
-        worker = self._random.choice(self.alive)
-        self.kill(worker)
-        if not self.alive or self._random.random() < 0.5:
-            self.join()
-        self._tell("SIGKILL")
-
-    def _kill_at_a_step(self) -> None:
-        step = self._random.choice(STEPS)
-        number = 1 if step in AT_THE_START else self._random.randint(1, 4)
-        doomed = self.join(f"{step}@{number}=kill")
-        wait_until(lambda: not doomed.runs_on(0) or self._has_none(doomed), "it dies, or has no lane", doomed.tail)
-        if doomed.runs_on(0):  # there are more workers than lanes: it comes to no step
-            doomed.kill()
-        assert doomed.wait_exit() == -signal.SIGKILL, doomed.tail()
-        self._gone(doomed)
-        self._tell(f"one joins and is killed at {step} {number}")
-
-    @staticmethod
-    def _has_none(worker: Replicator) -> bool:
-        assigned = worker.seen("lanes_assigned")
-        return bool(assigned) and assigned[-1]["lanes"] == []
-
-    def _stand_still(self) -> None:
-        """For less or for more than a session: then its lanes are another worker's."""
-        worker, long = self._random.choice(self.alive), self._random.random() < 0.5
-        if len(self.alive) < 2:
-            return
-        others = [other for other in self.alive if other is not worker]
-        marks = [other.mark() for other in others]
-        worker.suspend()
-        if long:
-            wait_until(
-                lambda: any(it.seen("lanes_assigned", after=at) for it, at in zip(others, marks, strict=True)),
-                "its lanes are given to another worker",
-                others[0].tail,
-            )
-        worker.resume()
-        self._tell("one stands still for " + ("longer" if long else "less") + " than a session")
-
-    def _kill_the_target(self) -> None:
-        self._target.kill()
-        self._target.restart()
-        self._tell("the target is killed")
-
-    def _deploy(self) -> None:
-        """A file that the flow has never had, for all that start from now on."""
-        file = {"lanes": self._random.randint(1, LANES + 1), "commit": {"linger_ms": 3 + len(self._files)}}
-        self._files.append(file)
-        self.proposed_max += 1
-        self.copying.file.write(**file)
-        self._tell(f"{file} is deployed")
-
-    def _go_back(self) -> None:
-        file = self._random.choice(self._files)
-        self.copying.file.write(**file)
-        self._tell(f"{file} is deployed again")
-
-    def _apply(self) -> None:
-        """The file is applied, or whoever does it dies on the way: then the workers finish what has begun."""
-        lives_s = self._random.choice((None, self._random.uniform(0.3, 1.5)))
-        code = self.copying.killed_after("apply", lives_s)
-        self.applied += 1
-        assert code in ((0,) if lives_s is None else (0, -signal.SIGKILL)), code
-        self._tell(f"the file is applied, with exit code {code}")
-
-
-def crew_of(make_copying: MakeCopying, target: BrokerHandle, seed: int = 1) -> Crew:
+def crew_of(make_copying: MakeCopying, target: BrokerHandle, seed: int = 1, **settings: Any) -> Crew:
     """A flow of four lanes that nobody runs yet."""
-    return Crew(make_copying(partitions=PARTITIONS, lanes=LANES, seed=seed), target, seed)
+
+    def kill(_: random.Random) -> str:
+        target.kill()
+        target.restart()
+        return "the target is killed"
+
+    session_ms = settings.get("limits", {}).get("session_timeout_ms", SESSION_MS_DEFAULT)
+    copying = make_copying(partitions=PARTITIONS, lanes=LANES, seed=seed, **settings)
+    return Crew(copying, seed, session_ms / 1000, kill)
 
 
 @pytest.mark.tier(kafka="full")
@@ -314,14 +130,15 @@ def test_a_restarted_worker_waits_for_no_session(make_copying: MakeCopying, targ
 @pytest.mark.timeout(900)
 def test_any_schedule_loses_and_doubles_nothing(make_copying: MakeCopying, target: BrokerHandle, seed: int) -> None:
     print(f"EOS_WORKERS_SEEDS={seed}")
-    crew = crew_of(make_copying, target, seed)
-    with crew.copying.writing():
-        crew.join().wait_event("committed")
-        for _ in range(FAULTS):
-            crew.strike()
-        if not crew.alive:
-            crew.join().wait_event("committed")
-        crew.wait_followed()
-    crew.finish()
-    opened = [event for worker in crew.ended for event in worker.seen("generation_opened")]
-    assert len(opened) <= crew.proposed_max + crew.applied, opened
+    crew_of(make_copying, target, seed, limits={"session_timeout_ms": SESSION_MS[target.kind]}).schedule()
+
+
+@pytest.mark.tier("full")
+def test_a_session_that_the_target_refuses_is_said(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    crew = crew_of(make_copying, target, limits={"session_timeout_ms": 1_000})
+    worker = crew.join()
+    assert worker.wait_exit() == 2, worker.tail()
+    assert "refuses limits.session_timeout_ms, 1000" in worker.tail()
+    code, plan = crew.copying.asked("plan")
+    assert code == 4
+    assert any("group.min.session.timeout.ms" in found["message"] for found in plan["findings"])

@@ -19,6 +19,7 @@ Kind = Literal["embedded", "kafka"]
 READY_S_MAX = 180.0  # on a busy machine; an answer ends the wait
 # Both brokers of a session are started with these: Kafka's own values would have tests wait for most of a minute.
 SHORT_SESSIONS = {
+    "group.min.session.timeout.ms": "1500",
     "group.consumer.session.timeout.ms": "2000",
     "group.consumer.heartbeat.interval.ms": "200",
 }

@@ -25,7 +25,8 @@ class KafkaCluster:
     The controller is no broker, because it must outlive them: of controllers a majority must live, not one.
     """
 
-    def __init__(self, brokers: int = 3) -> None:
+    def __init__(self, brokers: int = 3, **settings: str) -> None:
+        """`settings` of all of them: `min_insync_replicas="2"`."""
         testcontainers_config.ryuk_disabled = True
         self._ids = range(1, brokers + 1)
         ports = {broker: free_port() for broker in self._ids}
@@ -38,6 +39,7 @@ class KafkaCluster:
             "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": str(brokers),
             "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
             "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "1",
+            **{f"KAFKA_{name.upper()}": value for name, value in settings.items()},
         }
         self._controller = DockerContainer(IMAGE).with_envs(**common, **CONTROLLER)
         self._controller.with_bind_ports(f"{CONTROLLER_PORT}/tcp", controller_port)

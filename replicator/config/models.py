@@ -120,6 +120,11 @@ class Limits(Frozen):
         description="How often topics are listed and the flow's generation is checked; a flow that has ended is "
         "started again this long after, while another one of the process runs.",
     )
+    session_timeout_ms: Annotated[int, Field(strict=True, ge=1000, le=120_000), MILLISECONDS] = Field(
+        default=10_000,
+        description="The lanes of a worker that is gone without a word go on elsewhere this long after. Within the "
+        "target's own bounds: group.min.session.timeout.ms (6 s unless it is set) and group.max.session.timeout.ms.",
+    )
     recommit_interval_ms: Annotated[int, Field(strict=True, ge=1000, le=24 * HOUR_MS), MILLISECONDS] = Field(
         default=3_600_000, description="How often idle positions are committed again so as not to expire."
     )

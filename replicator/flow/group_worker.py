@@ -54,6 +54,7 @@ from replicator.kafka.group_events import (
 from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.model.errors import (
     Abortable,
+    ConfigError,
     Fenced,
     Incident,
     LocalFault,
@@ -71,6 +72,8 @@ from replicator.workers.worker_stages import WorkerEffect
 
 CLOSE_S = 2.0
 """How long the end of the group's thread is waited for: it leaves the group, so that others needn't wait a session."""
+LASTING = (NotAllowed, ConfigError)
+"""For these the group takes no worker before somebody changes something."""
 IN_THE_CLUSTERS = (Unreachable, NotAllowed, Retriable, UnknownOutcome, Abortable)
 """After these a lane is started again: every other worker would meet the same."""
 
@@ -215,7 +218,7 @@ class GroupWorker:
         elif isinstance(event, ProofAnswered):
             self._shown_lanes.answered(event.answer)
             self._do(self._membership.proof_answered(event.answer, now_s))
-        elif isinstance(event, GroupTrouble) and isinstance(event.error, NotAllowed) and not self._was_assigned:
+        elif isinstance(event, GroupTrouble) and isinstance(event.error, LASTING) and not self._was_assigned:
             self._fail(event.error, now_s)
         elif isinstance(event, GroupTrouble):
             self._log.warning("group_trouble", kind=type(event.error).__name__, reason=str(event.error))

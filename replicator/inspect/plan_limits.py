@@ -14,6 +14,12 @@ def limit_faults(flow: Flow, broker: Mapping[str, str]) -> Iterator[str]:
     timeout_ms, max_ms = flow.limits.transaction_timeout_ms, broker.get("transaction.max.timeout.ms")
     if max_ms is not None and timeout_ms > int(max_ms):
         yield f"limits.transaction_timeout_ms is {timeout_ms}, the target allows {max_ms} (transaction.max.timeout.ms)"
+    session_ms = flow.limits.session_timeout_ms
+    for key, below in (("group.min.session.timeout.ms", True), ("group.max.session.timeout.ms", False)):
+        bound_ms = int(broker.get(key, session_ms))
+        if session_ms < bound_ms if below else session_ms > bound_ms:
+            most = "at least" if below else "at most"
+            yield f"limits.session_timeout_ms is {session_ms}, the target wants {most} {bound_ms} ({key})"
     retention_min = broker.get("offsets.retention.minutes")
     if retention_min is not None and int(retention_min) * 60_000 < 2 * flow.limits.recommit_interval_ms:
         yield (

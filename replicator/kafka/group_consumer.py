@@ -33,7 +33,7 @@ from replicator.kafka.group_events import (
     ProofAnswered,
 )
 from replicator.model import names
-from replicator.model.errors import Unreachable
+from replicator.model.errors import ConfigError, ReplicatorError, Unreachable
 from replicator.workers.proofs import ProofAnswer
 
 PROOF_S_MAX = 5.0
@@ -210,7 +210,13 @@ class GroupConsumer:
 
     def _trouble(self, error: KafkaError) -> None:
         doing, right = f"be a member of group {self._group!r}", f"Read on group {self._group!r} and on its topic"
-        classified = failures.classify(error, self._cluster, doing, right)
+        classified: ReplicatorError = failures.classify(error, self._cluster, doing, right)
+        if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+            session_ms = self._settings["session.timeout.ms"]
+            classified = ConfigError(
+                f"cluster {self._cluster!r} refuses limits.session_timeout_ms, {session_ms}: it is below its "
+                "group.min.session.timeout.ms, or above its group.max.session.timeout.ms"
+            )
         cause = "away" if isinstance(classified, Unreachable) else str(classified)  # whichever broker it names
         if cause not in self._told:
             self._told.add(cause)

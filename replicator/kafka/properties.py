@@ -234,15 +234,16 @@ def scanning_reader(cluster: Cluster, flow: Flow) -> Properties:
 def group_member(flow: Flow, client_id: str) -> Properties:
     """Configure a worker's membership in the group that shares out the lanes. Protocol and assignor are fixed here:
     all workers of a flow must have the same, and KIP-848's times are not the client's to set."""
+    session_ms = flow.limits.session_timeout_ms
     return {
         **_base(flow.target, flow, "worker"),
         "client.id": client_id,
         "group.id": names.workers_group(flow.name),
         "group.protocol": "classic",
         "partition.assignment.strategy": "cooperative-sticky",
-        "heartbeat.interval.ms": 500,
-        "session.timeout.ms": 10_000,
-        "max.poll.interval.ms": 30_000,
+        "heartbeat.interval.ms": min(500, session_ms // 4),
+        "session.timeout.ms": session_ms,
+        "max.poll.interval.ms": max(30_000, session_ms),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "allow.auto.create.topics": False,

@@ -34,6 +34,17 @@ def test_unknown_limits_are_no_faults() -> None:
     assert list(limit_faults(flow("transaction_timeout_ms: 900001"), {})) == []
 
 
+def test_a_session_beyond_the_brokers_bounds() -> None:
+    bounds = BROKER | {"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "20000"}
+    for text in ("", "session_timeout_ms: 6s", "session_timeout_ms: 20s"):
+        assert list(limit_faults(flow(text), bounds)) == []
+    (low,) = limit_faults(flow("session_timeout_ms: 5999"), bounds)
+    assert low == ("limits.session_timeout_ms is 5999, the target wants at least 6000 (group.min.session.timeout.ms)")
+    (high,) = limit_faults(flow("session_timeout_ms: 21s"), bounds)
+    assert "at most 20000 (group.max.session.timeout.ms)" in high
+    assert list(limit_faults(flow("session_timeout_ms: 1s"), BROKER)) == []
+
+
 def test_a_transaction_timeout_above_the_brokers() -> None:
     assert list(limit_faults(flow("transaction_timeout_ms: 900000"), BROKER)) == []
     (fault,) = limit_faults(flow("transaction_timeout_ms: 900001"), BROKER)
