@@ -13,7 +13,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact
 from integration_tests.harness.kafka_cluster import KafkaCluster
 from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
-from integration_tests.harness.numbers import Numbers, wait_flowing
+from integration_tests.harness.numbers import Numbers, led_by, wait_flowing
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import FlowFile, Replicator
 from replicator.model import names
@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.tier("full"), pytest.mark.timeout(9
 
 BROKERS, LANES, PARTITIONS, WORKERS = 2, 4, 8, 2
 AWAY_S = budget(25, 60)  # beyond a session; the long one beyond the time for which a revoked lane goes on
-MOVES_S_MAX = 10.0  # until the other broker leads what has replicas there
+PAUSE_S_MAX = 3.0
 TOPIC = "numbers"
-OFFSETS = "__consumer_offsets"
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
 def coordinator(bootstrap: str, group: str) -> int:
@@ -49,7 +49,8 @@ def flow_name(bootstrap: str) -> tuple[str, int]:
 
 def create(bootstrap: str, topic: str, replicas: int) -> None:
     new = NewTopic(topic, PARTITIONS, replicas, config=clients.FOR_EVER)
-    clients.admin(bootstrap).create_topics([new])[topic].result(clients.TIMEOUT_S)
+    admin = clients.admin(bootstrap)
+    admin.create_topics([new])[topic].result(clients.TIMEOUT_S)
     clients.settle(bootstrap, topic, PARTITIONS)
 
 
@@ -70,20 +71,25 @@ def test_copying_goes_on(tmp_path: Path) -> None:
         file = FlowFile(tmp_path, name, source.bootstrap, target.bootstrap, **settings)
         workers = [Replicator(file, options=("--shared",)) for _ in range(WORKERS)]
         wait_until(lambda: shared(workers), "the lanes are shared", workers[0].tail)
+        marks = [worker.mark() for worker in workers]
+        target.kill(away)  # what has a replica elsewhere is led there from now on
+        own = copy, names.control_topic(name), names.claims_topic(name), names.offsets_topic(name), TRANSACTIONS
+        wait_until(lambda: led_by(target.bootstrap, *own) == {BROKERS + 1 - away}, "leaders move", workers[0].tail)
+        target.restart(away)
+        wait_until(lambda: shared(workers, marks), "they are members again", workers[0].tail)
         numbers = Numbers(source.bootstrap, target.bootstrap, TOPIC, copy, PARTITIONS)
         with numbers.flowing():
             wait_flowing(numbers)
             marks = [worker.mark() for worker in workers]
-            target.kill(away)
-            time.sleep(MOVES_S_MAX)
             began_s = time.monotonic()
+            target.kill(away)
             time.sleep(AWAY_S)
             pauses = numbers.pauses_s(began_s)
             taken = [worker.seen("lane_left", after=mark) for worker, mark in zip(workers, marks, strict=True)]
             target.restart(away)
             wait_until(lambda: shared(workers, marks), "they are members again", workers[0].tail)
         print(f"longest pause of a partition meanwhile: {max(pauses):.2f} s")
-        assert max(pauses) < 3.0, pauses
+        assert max(pauses) < PAUSE_S_MAX, pauses
         assert not any(taken), taken
         for worker in workers:
             assert worker.stop() == 0, worker.tail()

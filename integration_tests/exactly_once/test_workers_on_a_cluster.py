@@ -70,7 +70,8 @@ def freeze_a_broker(target: KafkaCluster, pause_s: float, broker: int) -> str:
 
 def move_leaders(target: KafkaCluster) -> str:
     """All partitions go to the leaders that they had at first."""
-    clients.admin(target.bootstrap).elect_leaders(ElectionType.PREFERRED).result(clients.TIMEOUT_S)
+    admin = clients.admin(target.bootstrap)
+    admin.elect_leaders(ElectionType.PREFERRED).result(clients.TIMEOUT_S)
     return "leaders move"
 
 
