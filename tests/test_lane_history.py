@@ -7,8 +7,10 @@ from integration_tests.harness.lane_history import Began, Gone, LaneHistory
 
 def test_a_lane_is_nobodys_until_somebody_else_begins_it() -> None:
     began = [Began(1, 1, 0, 0), Began(1, 1, 1, 0), Began(5, 1, 1, 1), Began(14, 1, 0, 1)]
-    history = LaneHistory(began, [Gone(10, 0)], [2, 10, 12])
+    history = LaneHistory(began, [Gone(10, 0)], [2, 9, 10, 12])
     assert list(history.orphaned()) == [(4, 1, "lane 0 of generation 1, held by 0")], "lane 1 was another's before"
+    history.session_s = 2
+    assert [others for _, others, _ in history.orphaned()] == [2], "a rebalance may have been under way"
 
 
 def test_who_stands_still_has_its_lanes_again() -> None:

@@ -200,4 +200,4 @@ class Copying:
         """End all processes; their logs end up in the report of a failed test."""
         for number, process in enumerate(self._processes):
             process.close()
-            print(f"--- {self.name}, process {number}:\n{process.tail()}")
+            print(f"--- {self.name}, process {number}:\n{process.tail(120)}")

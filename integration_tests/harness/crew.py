@@ -147,7 +147,7 @@ class Crew:
             for event in worker.seen("lane_started")
         ]
         gone = [Gone(at_s, number[id(worker)], until_s) for at_s, worker, until_s in self._gone_s]
-        return LaneHistory(began, gone, sorted(self._began_s))
+        return LaneHistory(began, gone, sorted(self._began_s), self._session_s)
 
     def _check_lanes(self) -> None:
         """A lane that lost its worker had another one in a session and three seconds, twice that where something else
@@ -223,6 +223,7 @@ class Crew:
         worker, long = self._random.choice(self.alive), self._random.random() < 0.5
         if len(self.alive) < 2:
             return
+        long = long and bool(worker.seen("lanes_assigned"))  # nobody gets the lanes of one that is no member yet
         others = [other for other in self.alive if other is not worker]
         marks = [other.mark() for other in others]
         began_s = time.time()

@@ -29,20 +29,23 @@ class Gone(NamedTuple):
 
 @dataclass
 class LaneHistory:
-    """Of one flow. `disturbed_s`: when something was done, in order, whatever it was."""
+    """Of one flow. `disturbed_s`: when something was done, in order, whatever it was; `session_s`: of the workers."""
 
     began: Sequence[Began]
     gone: Sequence[Gone]
     disturbed_s: Sequence[float] = field(default_factory=list)
+    session_s: float = 0.0
 
     def disturbances(self, from_s: float, to_s: float) -> int:
         """How many there were in a time."""
         return bisect_right(self.disturbed_s, to_s) - bisect_right(self.disturbed_s, from_s)
 
     def orphaned(self) -> Iterator[tuple[float, int, str]]:
-        """How long each lane of a worker that went was nobody's (seconds), how many other things were done meanwhile,
-        and which lane it was.
+        """How long each lane of a worker that went was nobody's (seconds), how many other things were done meanwhile or
+        within a session before, and which lane it was.
 
+        What was done before counts because of rebalances: a member that dies while one is under way is counted on until
+        a session after its end, and is given lanes in it (Kafka's GroupCoordinator, `shouldKeepAlive`).
         Where the generation ended meanwhile it was nobody's until any lane of the next one began.
         """
         began = sorted(self.began)
@@ -53,7 +56,11 @@ class LaneHistory:
                 until_s = min((ours[0].at_s if ours else float("inf")), gone.until_s)
                 if until_s < float("inf"):
                     lane = f"lane {last.lane} of generation {last.generation}, held by {gone.worker}"
-                    yield until_s - gone.at_s, self.disturbances(gone.at_s, until_s), lane
+                    others = self._just_before(gone.at_s) + self.disturbances(gone.at_s, until_s)
+                    yield until_s - gone.at_s, others, lane
+
+    def _just_before(self, at_s: float) -> int:
+        return len([each for each in self.disturbed_s if at_s - self.session_s <= each < at_s])
 
     @staticmethod
     def _held(began: Sequence[Began], gone: Gone) -> Iterator[Began]:

@@ -26,6 +26,7 @@ from integration_tests.harness.processes import wait_until
 from tests.running.users_packages import users_packages
 
 OTHER_LINES_SHOWN = 300  # where each thread was when a crash ended the process
+FREQUENT, FREQUENT_SHOWN = ("committed", "client"), 8
 EVENT_S_MAX = 180.0
 EXIT_S_MAX = 180.0
 FAILPOINTS = "EOS_FAILPOINTS"
@@ -219,9 +220,12 @@ class Replicator:
         )
 
     def tail(self, lines: int = 40) -> str:
-        """The end of its log, for messages of failed tests."""
+        """The end of its log, for messages of failed tests; of commits and client lines the last few."""
         with self._arrived:
-            events = [" ".join(f"{key}={event[key]}" for key in event if key not in DULL) for event in self._events]
+            frequent = [at for at, event in enumerate(self._events) if event["event"] in FREQUENT][:-FREQUENT_SHOWN]
+            left_out = set(frequent)
+            told = [event for at, event in enumerate(self._events) if at not in left_out]
+            events = [" ".join(f"{key}={event[key]}" for key in event if key not in DULL) for event in told]
             return "\n".join((*self._other_lines[-OTHER_LINES_SHOWN:], *events[-lines:]))
 
     def kill(self) -> None:
