@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers compiled lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -92,6 +92,14 @@ test-kills: $(STAMP)
 # Brokers of real Kafka die in turn, 50 rounds, in parts of so many MINUTES as above.
 test-brokers: $(STAMP)
 	$(SEEDS) "brokers die in turn" integration_tests/exactly_once/test_brokers_in_turn.py
+
+# In the same way: schedules in which workers share a flow and join, leave, die, stand still and get other files, on the
+# embedded broker, on real Kafka, and with three brokers that die, too.
+SCHEDULES = integration_tests/exactly_once/test_workers.py -k any_schedule
+test-seeds-of-workers: $(STAMP)
+	EOS_WORKERS_SEEDS=$$(seq -s, 1 500) $(SEEDS) "workers: schedules" $(SCHEDULES) -m "not kafka"
+	EOS_WORKERS_SEEDS=$$(seq -s, 501 550) $(SEEDS) "workers: schedules on Kafka" $(SCHEDULES) -m kafka
+	$(SEEDS) "workers: schedules with three brokers" integration_tests/exactly_once/test_workers_on_a_cluster.py
 
 # Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
 test-long-kafka: $(STAMP)
