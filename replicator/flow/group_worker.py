@@ -26,6 +26,7 @@ from replicator.flow.discovery import Discovered, DiscoveryEnded, FlowNotes
 from replicator.flow.group_early import is_alone, own_client_id
 from replicator.flow.group_watch import GroupWatch
 from replicator.flow.lane_counts import FlowCounts
+from replicator.flow.lane_errors import IN_THE_CLUSTERS, LASTING, is_local
 from replicator.flow.lane_permit import LaneConnected, LaneInitialised, LanePermit
 from replicator.flow.listing import Routing
 from replicator.flow.setup import Setup
@@ -52,18 +53,7 @@ from replicator.kafka.group_events import (
     ProofAnswered,
 )
 from replicator.lane.driver import CountsChanged, LaneEnded
-from replicator.model.errors import (
-    Abortable,
-    ConfigError,
-    Fenced,
-    Incident,
-    LocalFault,
-    NotAllowed,
-    Retriable,
-    TakenOver,
-    UnknownOutcome,
-    Unreachable,
-)
+from replicator.model.errors import Fenced, Incident, TakenOver
 from replicator.state.generation import Generation
 from replicator.workers.lane_stages import LaneEffect, LaneEvent, LaneStage
 from replicator.workers.membership import Action, LaneAction, Membership
@@ -72,16 +62,6 @@ from replicator.workers.worker_stages import WorkerEffect
 
 CLOSE_S = 2.0
 """How long the end of the group's thread is waited for: it leaves the group, so that others needn't wait a session."""
-LASTING = (NotAllowed, ConfigError)
-"""For these the group takes no worker before somebody changes something."""
-IN_THE_CLUSTERS = (Unreachable, NotAllowed, Retriable, UnknownOutcome, Abortable)
-"""After these a lane is started again: every other worker would meet the same."""
-
-
-def is_local(error: BaseException | None) -> bool:
-    """Tell whether it is this process alone that can't run a lane, so that another worker shall have it."""
-    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-    return no_thread or isinstance(error, LocalFault | OSError | MemoryError)
 
 
 class GroupWorker:
