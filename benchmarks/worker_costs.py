@@ -13,7 +13,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ import click
 from rich.console import Console
 
 from benchmarks.__main__ import machine, write_result
+from benchmarks.clusters import Kafka
 from benchmarks.many_partitions import Side, create, put
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import DEFAULT, FlowFile, Replicator
@@ -57,11 +58,12 @@ def wait_shared(workers: list[Replicator], lanes: int) -> None:
     wait_until(shared, "the lanes are shared", workers[0].tail)
 
 
-def idle(open_: ExitStack, directory: Path, topics: int, lanes: int, number: int) -> list[float]:
-    """The share of a core that each of the workers takes, in percent."""
-    source, target = (Side(role, 0.0, open_).near for role in ("source", "target"))
-    create(source.bootstrap, topics_of("idle", topics), 100)
-    file = file_of(directory, "idle", source.bootstrap, target.bootstrap, lanes)
+def idle(sides: Sequence[Kafka], directory: Path, topics: int, lanes: int, number: int) -> list[dict[str, float]]:
+    """What each of the workers takes: the share of a core in percent, and its memory in MiB."""
+    source, target = sides
+    name = f"idle{lanes}"
+    create(source.bootstrap, topics_of(name, topics), 100)
+    file = file_of(directory, name, source.bootstrap, target.bootstrap, lanes)
     workers = [Replicator(file, options=("--shared",)) for _ in range(number)]
     try:
         wait_shared(workers, lanes)
@@ -69,7 +71,13 @@ def idle(open_: ExitStack, directory: Path, topics: int, lanes: int, number: int
         before, began_s = [worker.cpu_s() for worker in workers], time.monotonic()
         time.sleep(IDLE_S)
         took_s = time.monotonic() - began_s
-        return [round(100 * (worker.cpu_s() - was) / took_s, 2) for worker, was in zip(workers, before, strict=True)]
+        return [
+            {
+                "cpu_percent": round(100 * (worker.cpu_s() - was) / took_s, 2),
+                "rss_mib": round(worker.memory_bytes() / 2**20, 1),
+            }
+            for worker, was in zip(workers, before, strict=True)
+        ]
     finally:
         for worker in workers:
             worker.stop()
@@ -131,8 +139,10 @@ def main(delay_ms: float, topics: int, lanes: int, workers: int, partitions: int
     """Measure idle workers, and workers that join over a long line."""
     console, started, load_average = Console(width=200), datetime.now(UTC), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="eos-bench-") as directory, ExitStack() as open_:
-        shares = idle(open_, Path(directory), topics, lanes, workers)
-    console.print(f"idle: {shares} % of a core", highlight=False)
+        sides = [Side(role, 0.0, open_).near for role in ("source", "target")]
+        alone = idle(sides, Path(directory), topics, 1, 1)
+        shared = idle(sides, Path(directory), topics, lanes, workers)
+    console.print(f"idle: one lane {alone}, {lanes} lanes {shared}", highlight=False)
     with tempfile.TemporaryDirectory(prefix="eos-bench-") as directory, ExitStack() as open_:
         took_s = joins(open_, Path(directory), delay_ms, partitions, runs)
     console.print(f"first commit after {took_s} s", highlight=False)
@@ -145,7 +155,7 @@ def main(delay_ms: float, topics: int, lanes: int, workers: int, partitions: int
             "join": {"partitions": partitions, "runs": runs},
             "load_average_before": round(load_average, 2),
         },
-        "idle_cpu_percent": shares,
+        "idle": {"one_lane": alone, "shared": shared},
         "first_commit_s": {"median": median(took_s), "max": max(took_s), "runs": took_s},
     }
     console.print(f"written to {write_result(out or RESULTS / f'{started:%Y-%m-%d-%H%M}.json', body)}")

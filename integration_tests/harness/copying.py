@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,10 @@ class Copying:
         """The group without members that holds the flow's positions."""
         return f"eos-replicate.{self.name}"
 
-    def run(self, failpoints: str = "", *options: str) -> Replicator:
-        """Start a process of the flow, with more options of the command; `close` ends it whatever happens."""
-        started = Replicator(self.file, failpoints, options=options)
+    def run(self, failpoints: str = "", *options: str, environment: Mapping[str, str] | None = None) -> Replicator:
+        """Start a process of the flow, with more options of the command and variables of its environment; `close` ends
+        it whatever happens."""
+        started = Replicator(self.file, failpoints, environment, options)
         self._processes.append(started)
         return started
 
