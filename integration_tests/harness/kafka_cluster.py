@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
@@ -69,7 +70,7 @@ class KafkaCluster:
         """Until the controller knows every broker: one that answers doesn't say that the others do."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         deadline = time.monotonic() + READY_S_MAX
-        while (known := set(admin.list_topics(timeout=READY_S_MAX).brokers)) != set(self._ids):
+        while (known := _brokers(admin)) != set(self._ids):
             assert time.monotonic() < deadline, f"only brokers {sorted(known)} are registered"
             time.sleep(POLL_S)
 
@@ -97,6 +98,16 @@ class KafkaCluster:
         """Remove all of them."""
         for container in (*self._brokers.values(), self._controller):
             container.stop(force=True)
+
+
+def _brokers(admin: AdminClient) -> set[int]:
+    """The brokers that one of them knows; none while it can't say."""
+    try:
+        return set(admin.list_topics(timeout=READY_S_MAX).brokers)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._PARTIAL:
+            raise
+        return set()
 
 
 def _broker(broker: int, port: int) -> dict[str, str]:
