@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -25,6 +25,8 @@ from rich.console import Console
 from benchmarks.__main__ import machine, write_result
 from benchmarks.clusters import Kafka
 from benchmarks.many_partitions import Side, create, put
+from integration_tests.harness.background import repeated
+from integration_tests.harness.crew import lanes_given
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import DEFAULT, FlowFile, Replicator
 
@@ -48,12 +50,11 @@ def wait_shared(workers: list[Replicator], lanes: int) -> None:
     """Return once each lane is one worker's, and runs there."""
 
     def shared() -> bool:
-        given = [worker.seen("lanes_assigned") for worker in workers]
-        held = [set(events[-1]["lanes"]) if events else set() for events in given]
+        given = [lanes or set() for lanes in lanes_given(workers)]
         run = all(
-            worker.seen("lane_started", lane=lane) for worker, own in zip(workers, held, strict=True) for lane in own
+            worker.seen("lane_started", lane=lane) for worker, own in zip(workers, given, strict=True) for lane in own
         )
-        return run and sorted(lane for own in held for lane in own) == list(range(lanes)) and all(held)
+        return run and all(given) and sorted(lane for own in given for lane in own) == list(range(lanes))
 
     wait_until(shared, "the lanes are shared", workers[0].tail)
 
@@ -83,24 +84,6 @@ def idle(sides: Sequence[Kafka], directory: Path, topics: int, lanes: int, numbe
             worker.stop()
 
 
-@contextmanager
-def written(bootstrap: str, topics: list[str], partitions: int) -> Iterator[None]:
-    """A record into each partition again and again, for as long as the block runs."""
-    over = threading.Event()
-
-    def write() -> None:
-        while not over.wait(WRITE_EVERY_S):
-            put(bootstrap, topics, partitions)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def joins(open_: ExitStack, directory: Path, delay_ms: float, partitions: int, runs: int) -> list[float]:
     """Seconds from the start of a worker to its first commit with records."""
     source, target = (Side(role, delay_ms / 1000, open_) for role in ("source", "target"))
@@ -109,7 +92,7 @@ def joins(open_: ExitStack, directory: Path, delay_ms: float, partitions: int, r
     file = file_of(directory, "join", source.far.bootstrap, target.far.bootstrap, 2)
     first = Replicator(file, options=("--shared",))
     try:
-        with written(source.near.bootstrap, names, 2 * partitions):
+        with repeated(partial(put, source.near.bootstrap, names, 2 * partitions), WRITE_EVERY_S):
             first.wait_event("committed", timeout_s=SHARED_S_MAX)
             for _ in range(runs):
                 began_s = time.monotonic()

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact
@@ -57,10 +56,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             closing.callback(each.stop)
         list(pool.map(KafkaCluster.start, clusters.values()))
         source, target = (clusters[side].bootstrap for side in ("source", "target"))
-        new = NewTopic(TOPIC, PARTITIONS, BROKERS, config=clients.FOR_EVER)
-        admin = clients.admin(source)
-        admin.create_topics([new])[TOPIC].result(clients.TIMEOUT_S)
-        clients.settle(source, TOPIC, PARTITIONS)
+        clients.create_topic(source, TOPIC, PARTITIONS, replicas=BROKERS)
         flow = FlowFile(
             tmp_path_factory.mktemp("flow"),
             NAME,

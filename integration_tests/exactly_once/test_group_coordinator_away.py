@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact
+from integration_tests.harness.crew import lanes_given
 from integration_tests.harness.kafka_cluster import KafkaCluster
 from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
 from integration_tests.harness.numbers import Numbers, led_by, wait_flowing
@@ -47,13 +47,6 @@ def flow_name(bootstrap: str) -> tuple[str, int]:
     raise AssertionError("each group has the same coordinator")
 
 
-def create(bootstrap: str, topic: str, replicas: int) -> None:
-    new = NewTopic(topic, PARTITIONS, replicas, config=clients.FOR_EVER)
-    admin = clients.admin(bootstrap)
-    admin.create_topics([new])[topic].result(clients.TIMEOUT_S)
-    clients.settle(bootstrap, topic, PARTITIONS)
-
-
 def test_copying_goes_on(tmp_path: Path) -> None:
     need_kafka()
     source = KafkaContainer()
@@ -65,8 +58,8 @@ def test_copying_goes_on(tmp_path: Path) -> None:
         clients.warm_up(target.bootstrap)
         name, away = flow_name(target.bootstrap)
         copy = f"{TOPIC}.copy"
-        create(source.bootstrap, TOPIC, 1)
-        create(target.bootstrap, copy, BROKERS)
+        clients.create_topic(source.bootstrap, TOPIC, PARTITIONS)
+        clients.create_topic(target.bootstrap, copy, PARTITIONS, replicas=BROKERS)
         settings = {"topics": [TOPIC], "lanes": LANES, "topic_configs": {"replication_factor": BROKERS}}
         file = FlowFile(tmp_path, name, source.bootstrap, target.bootstrap, **settings)
         workers = [Replicator(file, options=("--shared",)) for _ in range(WORKERS)]
@@ -103,7 +96,5 @@ def test_copying_goes_on(tmp_path: Path) -> None:
 
 def shared(workers: list[Replicator], since: list[int] | None = None) -> bool:
     """Whether each lane is one worker's, by what each has been given last."""
-    marks = since or [0] * len(workers)
-    given = [worker.seen("lanes_assigned", after=mark) for worker, mark in zip(workers, marks, strict=True)]
-    held = sorted(lane for events in given if events for lane in events[-1]["lanes"])
-    return all(given) and held == list(range(LANES))
+    given = lanes_given(workers, since)
+    return None not in given and sorted(lane for lanes in given for lane in lanes or ()) == list(range(LANES))

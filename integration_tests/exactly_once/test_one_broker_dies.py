@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact
@@ -51,10 +50,7 @@ def test_each_broker_in_turn(cluster: KafkaCluster, other: KafkaContainer, tmp_p
     source, target = (other, cluster) if side == "target" else (cluster, other)
     topic, copy = f"in-{side}", f"in-{side}.copy"
     copies = BROKERS if side == "source" else 1
-    new = NewTopic(topic, PARTITIONS, copies, config=clients.FOR_EVER)
-    admin = clients.admin(source.bootstrap)
-    admin.create_topics([new])[topic].result(clients.TIMEOUT_S)
-    clients.settle(source.bootstrap, topic, PARTITIONS)
+    clients.create_topic(source.bootstrap, topic, PARTITIONS, replicas=copies)
     replication = {"replication_factor": BROKERS} if side == "target" else {}
     flow = FlowFile(
         tmp_path,

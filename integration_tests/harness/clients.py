@@ -29,10 +29,12 @@ def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
 
-def create_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+def create_topic(
+    bootstrap: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replicas: int = 1
+) -> None:
     """Create a topic and return once every partition has a leader that clients can see."""
     client = admin(bootstrap)
-    new = NewTopic(name, partitions, 1, config={**FOR_EVER, **(configs or {})})
+    new = NewTopic(name, partitions, replicas, config={**FOR_EVER, **(configs or {})})
     client.create_topics([new], operation_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
     settle(bootstrap, name, partitions)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import TopicPartition
 
 from integration_tests.harness import clients
+from integration_tests.harness.background import repeated
 from integration_tests.harness.broker import HasAddress
 from integration_tests.harness.compare import Verdict, assert_exact, compare, wait_key
 from integration_tests.harness.load import Load
@@ -104,28 +105,9 @@ class Copying:
         )
         return shown.returncode, json.loads(shown.stdout)
 
-    @contextmanager
-    def writing(self, step: int = 150) -> Iterator[None]:
+    def writing(self, step: int = 150) -> AbstractContextManager[None]:
         """Write mixed records in a thread for as long as the block runs."""
-        over = threading.Event()
-        failed: list[BaseException] = []
-
-        def write() -> None:
-            try:
-                while not over.wait(PACE_S):
-                    self.load.mixed(step)
-            except BaseException as error:  # noqa: BLE001 - handed to the thread of the test, below
-                failed.append(error)
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-        if failed:
-            raise failed[0]
+        return repeated(partial(self.load.mixed, step), PACE_S)
 
     def wait_copied(self) -> None:
         """Write the last record of each partition and wait until a reader of the target has seen them."""

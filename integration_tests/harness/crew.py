@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,8 +25,6 @@ START_S = 1.0
 AT_THE_START = ("fenced", "claimed")
 """Steps that a worker may go through for one lane only, and once."""
 STEPS = (*AT_THE_START, "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
-TAKEN_OVER = "took_over"
-
 
 Strike = Callable[[random.Random], str]
 """Something that happens to the target; returns what it was."""
@@ -83,8 +81,7 @@ class Crew:
 
     def held(self) -> list[set[int]]:
         """The lanes that the group has given to each worker that is alive, by what each has logged last."""
-        assigned = [worker.seen("lanes_assigned") for worker in self.alive]
-        return [set(events[-1]["lanes"]) if events else set() for events in assigned]
+        return [lanes or set() for lanes in lanes_given(self.alive)]
 
     def wait_shared(self, lanes: int = LANES) -> None:
         """Until each lane is one worker's, and all have as many as they can."""
@@ -225,8 +222,7 @@ class Crew:
 
     @staticmethod
     def _has_none(worker: Replicator) -> bool:
-        assigned = worker.seen("lanes_assigned")
-        return bool(assigned) and assigned[-1]["lanes"] == []
+        return lanes_given([worker]) == [set()]
 
     def _stand_still(self) -> None:
         """For less or for more than a session: then its lanes are another worker's."""
@@ -274,6 +270,14 @@ class Crew:
         self.applied += 1
         assert code in ((0,) if lives_s is None else (0, -signal.SIGKILL)), code
         self._tell(f"the file is applied, with exit code {code}")
+
+
+def lanes_given(workers: Sequence[Replicator], since: Sequence[int] | None = None) -> list[set[int] | None]:
+    """The lanes that the group has given to each worker, by what each has logged last; None of one that was given none
+    yet. `since`: a mark in each one's log."""
+    marks = since or [0] * len(workers)
+    given = [worker.seen("lanes_assigned", after=mark) for worker, mark in zip(workers, marks, strict=True)]
+    return [set(events[-1]["lanes"]) if events else None for events in given]
 
 
 def _at_s(event: Mapping[str, Any]) -> float:
