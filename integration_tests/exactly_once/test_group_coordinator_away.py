@@ -68,6 +68,8 @@ def test_copying_goes_on(tmp_path: Path) -> None:
         target.kill(away)  # what has a replica elsewhere is led there from now on
         own = copy, names.control_topic(name), names.claims_topic(name), names.offsets_topic(name), TRANSACTIONS
         wait_until(lambda: led_by(target.bootstrap, *own) == {BROKERS + 1 - away}, "leaders move", workers[0].tail)
+        for worker, mark in zip(workers, marks, strict=True):  # one that is back sooner gives nobody lanes again
+            worker.wait_event("membership_lost", after=mark)
         target.restart(away)
         wait_until(lambda: shared(workers, marks), "they are members again", workers[0].tail)
         numbers = Numbers(source.bootstrap, target.bootstrap, TOPIC, copy, PARTITIONS)
