@@ -34,6 +34,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "verify": ("cli.commands.verify:verify", "Check that each copy stands where the offset map says."),
     "evidence": ("cli.commands.evidence:evidence", "Check a report that was signed, offline."),
     "translate": ("cli.commands.translate:translate", "Where consumers go on at the other side: translate offsets."),
+    "groups": ("cli.commands.groups:groups", "Where the consumer groups that a flow syncs stand."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "Copy between two brokers, kill worker and target, compare."),
     "demo-spark": (
@@ -60,6 +61,7 @@ Exit codes:
       simulate: a fault was found; demo: not exact;
       incident show: there is no such incident;
       translate: an offset has no translation;
+      groups: some don't stand at the target where they should;
       incident resolve, position set, adopt-mm2: refused;
       evidence check: a report was altered
   2   bad configuration or usage

@@ -39,6 +39,8 @@ Exit codes:
   4  something else would stop a flow (see `error` lines)
 """
 
+GROUPS_SHOWN = 20
+
 
 @click.command(epilog=EPILOG)
 @config_option
@@ -96,6 +98,14 @@ def _show(console: Console, item: FlowPlan) -> None:
         print_wrapped(console, f"  set on {changes.topic}: {changes.said()}")
     for acl in item.acls:
         print_wrapped(console, f"  create an ACL on {acl.topic}: {acl.said()}")
+    synced = [it for it in item.groups if it.action == "sync"]
+    if item.groups:
+        print_wrapped(console, f"  sync {counted(len(synced), 'consumer group')} of {len(item.groups)}:")
+    for it in item.groups[:GROUPS_SHOWN]:
+        name = it.group if it.group == it.target_group else f"{it.group} → {it.target_group}"
+        print_wrapped(console, f"    {name}" + (f": {it.action.replace('_', ' ')}" if it.action != "sync" else ""))
+    if len(item.groups) > GROUPS_SHOWN:
+        console.print(f"    and {len(item.groups) - GROUPS_SHOWN:,} more; --json has all of them")
     if item.new_settings:
         console.print("  all workers of the flow will run with this file:")
     for key, (before, after) in item.new_settings.items():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,10 @@ from cli.options import chosen, config_option, flow_option, one, spark_options
 from cli.quick_imports import quick_imports
 
 if TYPE_CHECKING:
+    import structlog
+
     from replicator.config import Config, Flow
+    from replicator.observe.observation import Observation
 
 EPILOG = """\b
 Examples:
@@ -118,7 +123,8 @@ def run(
     flows = chosen(loaded, path, names)
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
-    parts = wiring.parts(failpoint, observation.observe, observation.heartbeats, observation.worker, __version__)
+    seen, more = observation, partial(_sync_groups, observation)
+    parts = wiring.parts(failpoint, seen.observe, seen.heartbeats, seen.worker, __version__, more)
 
     files = [path, *map(Path, loaded.files)]
 
@@ -139,6 +145,20 @@ def run(
     )
     with observation.running(daemon.stages) as sum_up:
         sys.exit(daemon.run(sum_up))
+
+
+def _sync_groups(
+    observation: Observation,
+    flow: Flow,
+    ended: threading.Event,
+    log: structlog.stdlib.BoundLogger,
+    failed: Callable[[BaseException], None],
+) -> None:
+    """Of a flow with `groups`. What it needs takes time to be imported."""
+    if flow.groups.synced:
+        from replicator.group_sync.watch import watch_groups
+
+        watch_groups(flow, observation.groups(flow), ended, log, failed)
 
 
 def _check_options(names: Sequence[str], *, shared: bool | None, exit_on_incident: bool, watch_config: bool) -> None:

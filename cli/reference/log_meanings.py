@@ -130,6 +130,18 @@ EVENTS = {
         "Heartbeat records can't be written at the source, or read at the target, and why (`heartbeat`). It is tried "
         "again, and told again when the reason changes. Copying goes on."
     ),
+    "group_left_alone": (
+        "Partitions of a consumer group that are not moved at the target, and why (`groups`). It is said once, and "
+        "again when the reason changes."
+    ),
+    "groups_followed": (
+        "How many consumer groups of the source are synced (`groups`): at the start, and when it changes."
+    ),
+    "groups_not_synced": (
+        "Offsets of consumer groups, or of some of them, could not be synced in this round, and why (`groups`). It is "
+        "tried again, and told again when the reason changes. Copying goes on."
+    ),
+    "groups_synced_again": "The offsets of all consumer groups are synced again.",
     "incident": (
         "A fact that needs a decision. It stops one partition, or the flow: see [incidents](../operate/incidents.md)."
     ),
@@ -312,6 +324,8 @@ FIELDS = {
     "flow": "Name of the flow.",
     "flows": "Of `started`: source and target of each flow. Of `stopped`: the exit code of each flow.",
     "generation": "Number of the generation.",
+    "group": "A consumer group of the source.",
+    "groups": "How many consumer groups.",
     "kept": "How many positions the lane keeps alive without copying: of topics that have gone or are not selected.",
     "kind": (
         "The class of the error. Of `generation_opened`: what runs the generation, if it is a job (rounds, backfill or "

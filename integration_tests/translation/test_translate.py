@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
 
 import replicator
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import ASKED_S_MAX, Copying
+from integration_tests.harness.group_reading import begin, consume
 from integration_tests.proof.mapped_lane import DAMAGE
 from integration_tests.proof.mapped_logs import MappedFlow
 from integration_tests.proof.truth import Truth
@@ -98,34 +98,6 @@ def backwards(truth: Truth, back: Translator, copy: Partition) -> Iterator[str]:
         skipped = [at for at, place in truth.places.items() if place >= offset and at < found.offset]
         if skipped:
             yield f"target offset {offset} -> {found.offset} skips source offsets {skipped[:5]}"
-
-
-def consume(bootstrap: str, group: str, topic: str, partitions: int, most: int | None = None) -> list[bytes]:
-    """Go on where the group stands, to the end or for so many records, and commit; the keys that were read."""
-    consumer = clients.consumer(bootstrap, group_id=group, auto_offset_reset="error", enable_partition_eof=True)
-    ats = [TopicPartition(topic, number) for number in range(partitions)]
-    consumer.assign(consumer.committed(ats, timeout=clients.TIMEOUT_S))
-    ended, keys = set[int](), list[bytes]()
-    while len(ended) < partitions and (most is None or len(keys) < most):
-        message = consumer.poll(clients.TIMEOUT_S)
-        assert message is not None
-        error, number = message.error(), message.partition()
-        assert number is not None
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add(number)
-            continue
-        keys.append(bytes(message.key() or b""))
-    consumer.commit(offsets=consumer.position(ats), asynchronous=False)
-    consumer.close()
-    return keys
-
-
-def begin(bootstrap: str, group: str, offsets: list[tuple[str, int, int]]) -> None:
-    """Commit offsets of a group without members."""
-    consumer = clients.consumer(bootstrap, group_id=group)
-    consumer.commit(offsets=[TopicPartition(*each) for each in offsets], asynchronous=False)
-    consumer.close()
 
 
 @pytest.mark.tier(embedded="full", kafka="default")

@@ -25,6 +25,7 @@ from replicator.config.sections import (
 from replicator.config.source import Document, Fault, Path, but, parse
 from replicator.config.units import MILLISECONDS
 from replicator.model.counting import counted
+from replicator.model.delivery import Delivery
 from replicator.model.errors import ConfigError
 
 FILE_BYTES_MAX = 1024 * 1024
@@ -117,6 +118,7 @@ class _Reader:
             and self._rename_tells_apart(flow)
             and self._commits_in_time(flow)
             and self._engine_can(flow)
+            and self._groups_can(flow)
         }
         for conflict in routing.conflicts(good_flows.values()):
             self._document.fault(("flows", conflict.flow), conflict.message)
@@ -225,6 +227,16 @@ class _Reader:
             message = f"batches can't honour {'; '.join(against)}: take records, or auto"
             self._document.fault(("flows", flow.name, "engine"), message)
         return not against
+
+    def _groups_can(self, flow: Flow) -> bool:
+        """Groups are translated by the offset map."""
+        if not flow.groups.synced or flow.delivery is Delivery.EXACTLY_ONCE:
+            return True
+        message = (
+            f"needs delivery: exactly_once: with {flow.delivery.value} nothing says where a record is at the target"
+        )
+        self._document.fault(("flows", flow.name, "groups"), message)
+        return False
 
     def _commits_in_time(self, flow: Flow) -> bool:
         """A transaction ends before the target aborts it."""

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer
 
+from replicator.config.group_settings import GroupSettings
 from replicator.config.policies import DecisionPolicy
 from replicator.config.units import BYTES, MILLISECONDS
 from replicator.model.delivery import Delivery
@@ -207,6 +208,9 @@ class FlowSettings(Frozen):
         strict=True,
         description="Whether `run` puts the blocks of the offset map into its index, and deletes them then: the map "
         "takes a fraction of the space, and offsets are translated without reading all of it.",
+    )
+    groups: GroupSettings = Field(
+        default=GroupSettings(), description="Consumer groups whose offsets are kept at the target, translated."
     )
     rate: RateSettings = Field(
         default=RateSettings(), description="How fast `run` may copy, until an operator sets another rate."

@@ -48,6 +48,9 @@ class On(StrEnum):
     MAP = "topics with the prefix `__eos.<flow>.offsets`"
     POSITIONS = "group `eos-replicate.<flow>`"
     WORKERS = "group `eos-replicate.<flow>.workers`"
+    GROUPS = "groups of `groups.include`"
+    TARGET_GROUPS = "those groups, by their names at the target"
+    ENDS = "group `eos-replicate.<flow>.ends`"
     TRANSACTIONS = "transactional ids with the prefix `eos.<flow>.`"
     HEARTBEATS = "topic `eos-heartbeat.<flow>`"
     HEARTBEATS_COPY = "topic `eos-heartbeat.<flow>.copy`"
@@ -94,6 +97,7 @@ NEEDED = (
         "heartbeat records (`heartbeat`); Create where the topic doesn't exist",
         optional=True,
     ),
+    Needed(GrantedBy.SOURCE, On.GROUPS, ("Describe",), "reading offsets of consumer groups (`groups`)", optional=True),
     Needed(GrantedBy.SOURCE, On.CLUSTER, ("Describe",), "listing ACLs (`sync_acls`)", optional=True),
     Needed(
         GrantedBy.TARGET,
@@ -133,6 +137,20 @@ NEEDED = (
         On.WORKERS,
         ("Describe", "Read"),
         "sharing the flow's lanes among its workers; `run --standalone` needs it not",
+    ),
+    Needed(
+        GrantedBy.TARGET,
+        On.TARGET_GROUPS,
+        ("Describe", "Read"),
+        "committing offsets of consumer groups (`groups`)",
+        optional=True,
+    ),
+    Needed(
+        GrantedBy.TARGET,
+        On.ENDS,
+        ("Describe", "Read"),
+        "noting where the source's partitions end, for a failover (`groups`)",
+        optional=True,
     ),
     Needed(GrantedBy.TARGET, On.TRANSACTIONS, ("Describe", "Write"), "transactions"),
     Needed(
@@ -184,10 +202,26 @@ def _resources(flow: Flow, on: On) -> Iterator[tuple[Resource, str, bool]]:
         yield Resource.GROUP, names.position_group(flow.name), False
     elif on is On.WORKERS:
         yield Resource.GROUP, names.workers_group(flow.name), False
+    elif on in (On.GROUPS, On.TARGET_GROUPS):
+        yield from ((Resource.GROUP, *selected) for selected in _groups(flow, at_target=on is On.TARGET_GROUPS))
+    elif on is On.ENDS:
+        if flow.groups.synced:
+            yield Resource.GROUP, names.ends_group(flow.name), False
     elif on is On.TRANSACTIONS:
         yield Resource.TRANSACTIONAL_ID, names.transactional_prefix(flow.name), True
     else:
         yield Resource.CLUSTER, "", False
+
+
+def _groups(flow: Flow, *, at_target: bool) -> list[tuple[str, bool]]:
+    """Names and prefixes of the consumer groups that the flow syncs, as of `_selected`."""
+    literal = {(name, False) for name in flow.groups.include if not name.startswith("^")}
+    patterns = {(literal_prefix(name), True) for name in flow.groups.include if name.startswith("^")}
+    if not at_target:
+        return sorted(literal | patterns)
+    clusters = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name}
+    before, _, behind = flow.groups.target_group(_TOPIC_MARK, **clusters).partition(_TOPIC_MARK)
+    return sorted({(f"{before}{name}{'' if prefixed else behind}", prefixed) for name, prefixed in literal | patterns})
 
 
 def _selected(flow: Flow) -> list[tuple[str, bool]]:

@@ -47,9 +47,10 @@ def map_topic_of(flow: Flow) -> TopicSpec | None:
 
 
 def index_topic_of(flow: Flow) -> TopicSpec | None:
-    """The topic of the map's index; None where nothing is put into one."""
+    """The topic of the map's index; None where nothing is put into one. Groups need it: for them the map is
+    read all the time."""
     spec = map_topic_of(flow)
-    if spec is None or not flow.consolidate_map:
+    if spec is None or not (flow.consolidate_map or flow.groups.synced):
         return None
     name, configs = names.offsets_index_topic(flow.name), {**CONFIGS, "segment.bytes": SEGMENT_BYTES}
     return replace(spec, name=name, partitions=INDEX_PARTITIONS, configs=configs)

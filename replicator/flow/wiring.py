@@ -61,6 +61,8 @@ JITTER_MIN = 0.5
 NOTE_S_MAX = 5.0
 MEMBERS_MS_MAX = 2_000
 T = TypeVar("T")
+MoreDuties = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger, Callable[[BaseException], None]], None]
+"""Starts a thread for a flow, which ends when the event is set; the last argument is told of a bug."""
 
 
 class KafkaConnections:
@@ -184,10 +186,11 @@ def parts(
     heartbeats: Callable[[Flow], HeartbeatObserver] = lambda _: _unseen,
     observe_worker: Callable[[Flow], WorkerObserver] = lambda _: Unwatched(),
     version: str = "",
+    more_duties: MoreDuties = lambda flow, ended, log, failed: None,
 ) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
     """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`; `heartbeats` gives what
     is told of those of a flow, `observe_worker` what is told of a worker that shares it. `version`: of the program,
-    which workers of a flow show each other."""
+    which workers of a flow show each other. `more_duties`: starts what else the worker that has lane 0 does besides."""
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
@@ -208,6 +211,7 @@ def parts(
             watch_map_index(flow, ended, log, failed)
             clients = partial(KafkaHeartbeats, flow)
             watch_heartbeats(flow, clients, heartbeats(flow), ended, log, failed, RealClock())
+            more_duties(flow, ended, log, failed)
 
         return Parts(
             plane=ControlPlane,

@@ -24,6 +24,16 @@ class GroupVerdict(Enum):
     UNSTABLE = "unstable"
     UNTRANSLATED = "untranslated"
     UNANSWERED = "unanswered"
+    UNSTABLE_THERE = "unstable_at_target"
+    HELD = "held"
+    NOT_COPIED = "not_copied"
+    SHARE_GROUP = "share_group"
+    REFUSED = "refused"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the group stands where it should, until something changes at the source."""
+        return self in (GroupVerdict.IN_SYNC, GroupVerdict.NO_OFFSET)
 
 
 VERDICTS_SAID = {
@@ -36,6 +46,11 @@ VERDICTS_SAID = {
     GroupVerdict.UNSTABLE: "a transaction at the source with offsets of the group hasn't ended",
     GroupVerdict.UNTRANSLATED: "the offset map doesn't tell where the offset is at the target",
     GroupVerdict.UNANSWERED: "several commits had no answer, and may still arrive",
+    GroupVerdict.UNSTABLE_THERE: "a transaction at the target with offsets of the group hasn't ended",
+    GroupVerdict.HELD: "the group waits until the topics of groups.hold_with are copied as well",
+    GroupVerdict.NOT_COPIED: "the flow has not copied this partition",
+    GroupVerdict.SHARE_GROUP: "share groups (KIP-932) are not synced",
+    GroupVerdict.REFUSED: "a cluster refuses to tell or to take the offset",
 }
 
 
@@ -83,7 +98,14 @@ class GroupDecision(NamedTuple):
     exact: bool = False
 
 
-def decide(note: OwnershipNote, source: SourceOffset | GroupVerdict, there: TargetOffset, now_ms: int) -> GroupDecision:
+def decide(
+    note: OwnershipNote,
+    source: SourceOffset | GroupVerdict,
+    there: TargetOffset,
+    now_ms: int,
+    *,
+    renew: bool = False,
+) -> GroupDecision:
     """Decide what is done with one partition of a group.
 
     Values that are the flow's move both ways: a group that was reset at the source goes back at the target, too.
@@ -93,6 +115,7 @@ def decide(note: OwnershipNote, source: SourceOffset | GroupVerdict, there: Targ
         source: why there is none (`NO_OFFSET`, `UNSTABLE`), or the offset.
         there: read after `note` was.
         now_ms: wall clock.
+        renew: what stands there already is committed again, so that it doesn't expire (KIP-211).
     """
     owned = note.owns(there.value)
     note = note.observed(there.value, now_ms)
@@ -107,7 +130,7 @@ def decide(note: OwnershipNote, source: SourceOffset | GroupVerdict, there: Targ
         return GroupDecision(GroupVerdict.UNTRANSLATED, note)
     exact = found.again == 0 and not found.notes
     value = GroupOffset(found.offset, source.metadata)
-    if value == there.value:
+    if value == there.value and not renew:
         return GroupDecision(GroupVerdict.IN_SYNC, note, None, found.again, exact)
     before = note.before_commit(value, now_ms + COMMIT_DEADLINE_MS + LATE_MS)
     if before is None:

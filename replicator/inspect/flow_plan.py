@@ -9,11 +9,12 @@ from typing import Literal
 from replicator.config import Flow, routing
 from replicator.flow.topic_rules import ConfigChanges, TopicDecision
 from replicator.inspect.expected_starts import ExpectedStarts
+from replicator.inspect.plan_groups import GroupPlan
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.acls import TopicAcl
 
-Kind = Literal["right", "limit", "topic", "position", "conflict", "cluster", "file"]
+Kind = Literal["right", "limit", "topic", "position", "conflict", "cluster", "file", "group"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class FlowPlan:
     """Topics that are to be created at the source (`heartbeat`)."""
     acls: list[TopicAcl] = field(default_factory=list)
     """ACLs that are to be created on target topics (`sync_acls`)."""
+    groups: list[GroupPlan] = field(default_factory=list)
+    """Consumer groups that are synced (`groups`)."""
     findings: list[PlanFinding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     engine: str = ""

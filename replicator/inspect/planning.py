@@ -25,6 +25,7 @@ from replicator.flow.topics import ControlPlane, check_control_topic, internal_t
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
 from replicator.inspect.flow_plan import FlowPlan, Kind, PlanFinding, gone_topics, topic_plan
 from replicator.inspect.plan_file import file_findings, new_settings
+from replicator.inspect.plan_groups import plan_groups
 from replicator.inspect.plan_limits import limit_faults, size_warnings
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
@@ -97,6 +98,8 @@ class _Planner:
         self._topics(listing, targets)
         self._changes(listing, targets)
         self._acls()
+        if self._flow.groups.synced:
+            self.attempt(self._groups, "group")
         for message in size_warnings(self._flow, listing.topics, _infos(targets)):
             self._result.note(PlanFinding("warning", "limit", message))
         if readable:
@@ -106,6 +109,15 @@ class _Planner:
             f"Write and Describe on transactional ids eos.{self._flow.name}.*",
             *(f"Write on topic {item.target!r}" for item in self._result.topics if item.action == "create"),
         ]
+
+    def _groups(self) -> None:
+        found = plan_groups(self._flow)
+        self._result.groups = found.groups
+        for message in found.warnings:
+            self._result.note(PlanFinding("warning", "group", message))
+        for error in found.denied:
+            named: Kind = "right" if isinstance(error, NotAllowed) else "group"
+            self._result.note(PlanFinding("warning", named, f"{error}; its groups are not known"))
 
     def _listing(self, source: ClusterInfo, target: ClusterInfo) -> Listing:
         flow = self._flow

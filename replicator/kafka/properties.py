@@ -263,6 +263,11 @@ def map_index_producer(flow: Flow) -> Properties:
     return lane_producer(flow, names.map_index_id(flow.name), compress=True)
 
 
+def groups_producer(flow: Flow) -> Properties:
+    """Configure the writer of the flow's notes of consumer groups, under its own transactional id."""
+    return {**lane_producer(flow, names.groups_id(flow.name), compress=True), **_short_transactions(flow)}
+
+
 DECISION_TIMEOUT_MS = 10_000
 
 

@@ -103,6 +103,21 @@ def map_index_id(flow: str) -> str:
     return f"{transactional_prefix(flow)}offsets-index"
 
 
+def groups_topic(flow: str) -> str:
+    """Compacted topic, one partition: what the flow has committed for consumer groups, see `state.group_notes`."""
+    return f"{state_prefix(flow)}groups"
+
+
+def groups_id(flow: str) -> str:
+    """Transactional id under which the groups topic is written."""
+    return f"{transactional_prefix(flow)}groups"
+
+
+def ends_group(flow: str) -> str:
+    """The group without members whose offsets say where the source's partitions ended when they were last seen."""
+    return f"{position_group(flow)}.ends"
+
+
 def process_name() -> str:
     """A name for a process, or one attempt in it, that no other has had: the owner in positions."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"

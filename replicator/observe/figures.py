@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replicator.config import Flow
+from replicator.groups.rows import GroupShown
 from replicator.lane.driver import QueuedBytes, States
 from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
@@ -64,16 +65,25 @@ class HeartbeatFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """Where consumer groups stood after the last round at `synced_ms` (wall clock)."""
+
+    groups: Sequence[GroupShown]
+    synced_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowFigures:
     """A copy of one flow's figures at one moment. `states`: of the partitions that its lanes have now, None until they
     are known. `heartbeat`: None before the first one has arrived, and of a flow without. `worker`: None where
-    the process doesn't share the flow."""
+    the process doesn't share the flow. `groups`: None where this process doesn't sync any."""
 
     partitions: Mapping[Partition, PartitionFigures]
     lanes: Mapping[int, LaneFigures]
     states: Mapping[Partition, PartitionState | None]
     heartbeat: HeartbeatFigures | None = None
     worker: WorkerFigures | None = None
+    groups: GroupFigures | None = None
 
 
 class ObservedFlow:
@@ -90,6 +100,7 @@ class ObservedFlow:
         self._queues: dict[int, QueuedBytes] = {}
         self._heartbeat: HeartbeatFigures | None = None
         self._worker: ObservedWorker | None = None
+        self._groups: GroupFigures | None = None
 
     def worker(self) -> ObservedWorker:
         """Take up that the flow is shared with other processes; counters go on over all attempts."""
@@ -100,6 +111,10 @@ class ObservedFlow:
     def heartbeat_seen(self, took_s: float, written_ms: int) -> None:
         """Take up a heartbeat that has arrived. From any thread."""
         self._heartbeat = HeartbeatFigures(took_s, written_ms)
+
+    def groups_synced(self, groups: Sequence[GroupShown] | None) -> None:
+        """Take up where consumer groups stand; None: this process doesn't sync them any more. From any thread."""
+        self._groups = None if groups is None else GroupFigures(groups, self._now_ms())
 
     def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
         """Take up a lane that was made. `states`: what its partitions do, and `queued_bytes` as of its plane; both are
@@ -130,8 +145,8 @@ class ObservedFlow:
         found: dict[Partition, PartitionState | None] = {}
         for each in states:
             found |= each()
-        worker = self._worker
-        return FlowFigures(partitions, lanes, found, self._heartbeat, None if worker is None else worker.figures)
+        worker = None if self._worker is None else self._worker.figures
+        return FlowFigures(partitions, lanes, found, self._heartbeat, worker, self._groups)
 
     def partition_positions(self) -> dict[Partition, int | None]:
         """Every partition that lanes have now, with its position."""
@@ -223,3 +238,7 @@ class Figures:
     def heartbeats(self, flow: Flow) -> Callable[[float, int], None]:
         """Return what is told of a flow's heartbeats, see `ObservedFlow.heartbeat_seen`."""
         return self.flows[flow.name].heartbeat_seen
+
+    def groups(self, flow: Flow) -> Callable[[Sequence[GroupShown] | None], None]:
+        """Return what is told of a flow's consumer groups, see `ObservedFlow.groups_synced`."""
+        return self.flows[flow.name].groups_synced

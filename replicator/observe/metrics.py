@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 
-from replicator.observe.figures import SECONDS, LaneFigures
+from replicator.groups.rows import in_sync
+from replicator.observe.figures import SECONDS, GroupFigures, LaneFigures
 from replicator.observe.view import Doing, FlowView, PartitionView
 from replicator.observe.worker_figures import WorkerFigures
 from replicator.workers.lane_stages import LaneStage
 
 FLOW, LANE, PARTITION = ("flow",), ("flow", "lane"), ("flow", "topic", "partition")
+
+GROUPS_MAX = 1_000
 
 
 SUFFIXES: Mapping[str, tuple[str, ...]] = {
@@ -56,6 +59,15 @@ METRICS: Mapping[str, Described] = {
     ),
     "eos_flow_heartbeat_timestamp_seconds": Described(
         "gauge", FLOW, "When the newest heartbeat that has arrived at the target was written; absent as above."
+    ),
+    "eos_flow_groups": Described(
+        "gauge", (*FLOW, "state"), "Consumer groups that are in sync, and others; of the process that syncs them."
+    ),
+    "eos_flow_groups_synced_timestamp_seconds": Described(
+        "gauge", FLOW, "When the last round ended; absent where no groups are synced, or not by this process."
+    ),
+    "eos_group_partitions": Described(
+        "gauge", (*FLOW, "group", "verdict"), "Partitions of a consumer group by what became of them in the last round."
     ),
     "eos_flow_partitions_omitted": Described(
         "gauge", FLOW, "Partitions without metrics of their own: they are more than metrics.partitions_max."
@@ -153,6 +165,8 @@ class Metrics:
             yield "eos_flow_heartbeat_timestamp_seconds", labels, flow.heartbeat.written_ms / 1000
         if flow.worker is not None:
             yield from _of_worker(labels, flow.worker)
+        if flow.groups is not None:
+            yield from _of_groups(labels, flow.groups)
         omitted = len(flow.partitions) > self._partitions_max
         yield "eos_flow_partitions_omitted", labels, len(flow.partitions) if omitted else 0
         if not omitted:
@@ -162,6 +176,17 @@ class Metrics:
                 yield from _of_partition(f"{labels},{of_it}", partition)
         for lane, figures in flow.lanes.items():
             yield from _of_lane(f"{labels},{_labels(lane=str(lane))}", figures)
+
+
+def _of_groups(labels: str, figures: GroupFigures) -> Iterator[Sample]:
+    """Of the first `GROUPS_MAX` groups each verdict."""
+    synced = in_sync(figures.groups)
+    yield "eos_flow_groups", f"{labels},{_labels(state='in_sync')}", synced
+    yield "eos_flow_groups", f"{labels},{_labels(state='other')}", len(figures.groups) - synced
+    yield "eos_flow_groups_synced_timestamp_seconds", labels, figures.synced_ms / 1000
+    for it in figures.groups[:GROUPS_MAX]:
+        for verdict, partitions in it.counts.items():
+            yield "eos_group_partitions", f"{labels},{_labels(group=it.group, verdict=verdict.value)}", partitions
 
 
 def _of_worker(labels: str, worker: WorkerFigures) -> Iterator[Sample]:

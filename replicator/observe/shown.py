@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
+from replicator.groups.rows import GroupShown, in_sync
 from replicator.observe.figures import LaneFigures
 from replicator.observe.history import CopyRate, Sample, rate_now, rates
 from replicator.observe.plot import Plot, plot
 from replicator.observe.view import Doing, FlowView, PartitionView
 
-TOPICS_SHOWN, PARTITIONS_SHOWN, LANES_SHOWN, WORKERS_SHOWN = 200, 50, 32, 50
-"""Of one flow: rows of its topics, of partitions that are not copied, of lanes, and of processes that share it."""
+TOPICS_SHOWN, PARTITIONS_SHOWN, LANES_SHOWN, WORKERS_SHOWN, GROUPS_SHOWN = 200, 50, 32, 50, 100
+"""Of one flow: rows of its topics, of partitions that are not copied, of lanes, of processes that share it, and of
+consumer groups."""
 GRAVITY = (Doing.STOPPED, Doing.WAITING, Doing.UNDECIDED, Doing.PAUSED, Doing.GONE, Doing.COPYING)
 """What a partition does, the gravest first."""
 
@@ -54,6 +56,7 @@ class ShownFlow:
     kept: list[PartitionView]
     kept_count: int
     lanes: list[tuple[int, LaneFigures]]
+    groups: list[GroupShown]
 
 
 def shown_of(view: FlowView, samples: Sequence[Sample]) -> ShownFlow:
@@ -73,6 +76,7 @@ def shown_of(view: FlowView, samples: Sequence[Sample]) -> ShownFlow:
         kept[:PARTITIONS_SHOWN],
         len(kept),
         sorted(view.lanes.items())[:LANES_SHOWN],
+        _groups(view)[:GROUPS_SHOWN],
     )
 
 
@@ -106,6 +110,23 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
         "bytes": view.bytes,
         "lanes": len(view.lanes),
         "workers": None if view.workers is None else asdict(view.workers),
+        "groups": None
+        if view.groups is None
+        else {
+            "synced_ms": view.groups.synced_ms,
+            "groups": len(view.groups.groups),
+            "in_sync": in_sync(view.groups.groups),
+            "shown": [
+                {
+                    "group": it.group,
+                    "target_group": it.target_group,
+                    "partitions": {verdict.value: number for verdict, number in it.counts.items()},
+                    "again": it.again,
+                    "detail": it.detail,
+                }
+                for it in shown.groups
+            ],
+        },
         "topic_count": shown.topic_count,
         "topics": [asdict(row) | {"counts": _counts(row.counts)} for row in shown.topics],
         "not_copied_count": shown.kept_count,
@@ -121,6 +142,12 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
             for each in shown.kept
         ],
     }
+
+
+def _groups(view: FlowView) -> list[GroupShown]:
+    """Those that aren't in sync first."""
+    groups = () if view.groups is None else view.groups.groups
+    return sorted(groups, key=lambda it: (in_sync((it,)), it.group))
 
 
 def _counts(counts: Mapping[Doing, int]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from replicator.flow.group_members import FlowWorkers
 from replicator.flow.restarts import Stage
 from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, Waiting
 from replicator.model.partition import Partition
-from replicator.observe.figures import Figures, HeartbeatFigures, LaneFigures, PartitionFigures
+from replicator.observe.figures import Figures, GroupFigures, HeartbeatFigures, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag, LagWatch
 from replicator.observe.worker_figures import WorkerFigures
 
@@ -48,7 +48,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. `partitions` are sorted. `heartbeat` and `worker` as of `FlowFigures`."""
+    """One flow. `partitions` are sorted. `heartbeat`, `worker` and `groups` as of `FlowFigures`."""
 
     name: str
     source: str
@@ -58,6 +58,7 @@ class FlowView:
     lanes: Mapping[int, LaneFigures]
     heartbeat: HeartbeatFigures | None = None
     worker: WorkerFigures | None = None
+    groups: GroupFigures | None = None
 
     @property
     def workers(self) -> FlowWorkers | None:
@@ -149,7 +150,7 @@ class Views:
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
-        return FlowView(name, *clusters, stage, partitions, found.lanes, found.heartbeat, found.worker)
+        return FlowView(name, *clusters, stage, partitions, found.lanes, found.heartbeat, found.worker, found.groups)
 
 
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from replicator.config import Delivery, Flow
@@ -36,15 +37,16 @@ def refuse_delivery(flow: Flow) -> None:
         )
 
 
-def place_of_map(flow: Flow, *, connect_timeout_ms: int | None = None) -> MapPlace:
-    """Find the flow's offset map, after its positions were read.
+def place_of_map(
+    flow: Flow, *, connect_timeout_ms: int | None = None, clusters: ControlPlane | None = None
+) -> MapPlace:
+    """Find the flow's offset map, after its positions were read. Arguments as of `connected`.
 
     Raises:
         Incident: map_lost: there is none; map_topic_unfit: it isn't one.
         Unreachable, NotAllowed, Retriable: see `ControlPlane`.
     """
-    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
-        clusters.connect()
+    with connected(flow, connect_timeout_ms, clusters) as clusters:
         info = clusters.offsets_topic()
         if info is None:
             topic = names.offsets_topic(flow.name)
@@ -69,6 +71,25 @@ def place_of_map(flow: Flow, *, connect_timeout_ms: int | None = None) -> MapPla
         bounds = {at.partition: (starts[at], max(starts[at], min(ends[at], stable[at]))) for at in ats}
         open_ = tuple((at.partition, stable[at], ends[at]) for at in ats if stable[at] < ends[at])
         return MapPlace(info.name, info.topic_id, bounds, open_, _index_of(clusters))
+
+
+@contextmanager
+def connected(
+    flow: Flow, connect_timeout_ms: int | None = None, clusters: ControlPlane | None = None
+) -> Iterator[ControlPlane]:
+    """Yield clusters that are connected.
+
+    Args:
+        connect_timeout_ms: how long to wait for each cluster; None: as the flow file says.
+        clusters: these, which stay open, instead of connections of its own.
+    """
+    if clusters is not None:
+        clusters.connect()
+        yield clusters
+        return
+    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as made:
+        made.connect()
+        yield made
 
 
 def _index_of(clusters: ControlPlane) -> tuple[str, str] | None:

@@ -34,7 +34,7 @@ from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.translate import ClaimedStart
 from replicator.offset_map.varints import OFFSET_MAX
 from replicator.proof.map_cut import MapUpTo
-from replicator.proof.map_place import MapPlace, place_of_map, refuse_delivery, stable_at
+from replicator.proof.map_place import MapPlace, connected, place_of_map, refuse_delivery, stable_at
 from replicator.proof.map_reader import TRIES_MAX, BlocksGone, MapRead, covered_of, raw_sections, read_sections
 from replicator.state.claims import Claim
 from replicator.wire.map_index import IndexMoved, MapIndexLog
@@ -102,11 +102,10 @@ class MappedFlow:
         return MapIndexLog(flow, *self.place.index)
 
 
-def read_partitions(flow: Flow, *, connect_timeout_ms: int | None = None) -> MappedFlow:
-    """Read the maps of the flow's partitions, by source partition.
-
-    Args:
-        connect_timeout_ms: how long to wait for each cluster; None: as the flow file says.
+def read_partitions(
+    flow: Flow, *, connect_timeout_ms: int | None = None, clusters: ControlPlane | None = None
+) -> MappedFlow:
+    """Read the maps of the flow's partitions, by source partition. Arguments as of `map_place.connected`.
 
     Raises:
         ConfigError: the flow's delivery has no map.
@@ -115,17 +114,16 @@ def read_partitions(flow: Flow, *, connect_timeout_ms: int | None = None) -> Map
         Unreachable, NotAllowed, Retriable: as for other clients.
     """
     refuse_delivery(flow)
-    known, found = _known(flow, connect_timeout_ms)
+    known, found = _known(flow, connect_timeout_ms, clusters)
     if not known:
         return MappedFlow(found)
-    place = place_of_map(flow, connect_timeout_ms=connect_timeout_ms)
+    place = place_of_map(flow, connect_timeout_ms=connect_timeout_ms, clusters=clusters)
     maps = _looked_up(flow, place, known)
     routes = {at: _route(flow, at) for at in known}
-    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
-        clusters.connect()
-        stable = stable_at(clusters, routes.values())
-        source_starts = clusters.source.offsets(known, end=False)
-        target_starts = clusters.target.offsets(routes.values(), end=False)
+    with connected(flow, connect_timeout_ms, clusters) as asked:
+        stable = stable_at(asked, routes.values())
+        source_starts = asked.source.offsets(known, end=False)
+        target_starts = asked.target.offsets(routes.values(), end=False)
     mapped = {at: it.finished(stable[routes[at]]) for at, it in maps.items()}
     whole = {
         at: MapUpTo(topic_id_bytes(it.source_id), topic_id_bytes(it.target_id), it.position.offset)
@@ -186,13 +184,13 @@ def _directories(index: MapIndexLog, root: IndexRoot, by_key: Mapping[SectionKey
 
 
 def _known(
-    flow: Flow, connect_timeout_ms: int | None
+    flow: Flow, connect_timeout_ms: int | None, clusters: ControlPlane | None
 ) -> tuple[dict[Partition, _Known], dict[Partition, MappedPartition | Untold]]:
     """Partitions that have a position, and those of which nothing can be said."""
-    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
-        here, _ = clusters.connect()
-        sources = clusters.list_source(configs=False)
-        targets = clusters.list_target(sources)
+    with connected(flow, connect_timeout_ms, clusters) as asked:
+        here, _ = asked.connect()
+        sources = asked.list_source(configs=False)
+        targets = asked.list_target(sources)
         routes = {
             at: to
             for name, info in sources.items()
@@ -200,7 +198,7 @@ def _known(
             if to.topic in targets and to.partition < targets[to.topic].partitions
         }
         positions = offset_reader.positions(flow, routes.values())
-        claimed = clusters.state.claims_if_any()
+        claimed = asked.state.claims_if_any()
     claims = claimed.claims if claimed else {}
     known: dict[Partition, _Known] = {}
     untold: dict[Partition, MappedPartition | Untold] = {}

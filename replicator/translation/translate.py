@@ -72,6 +72,10 @@ class Translator:
             self._empty_to[at] = first[at][0] if at in first else bound[1]
         return [self._answer(one) for one in asked]
 
+    def partitions(self) -> list[Partition]:
+        """The partitions of the side that is asked about, in their order."""
+        return sorted(self._found)
+
     def mapped_partitions(self) -> list[MappedPartition]:
         """The partitions of which the map tells."""
         return [it for it in self._found.values() if isinstance(it, MappedPartition)]

@@ -15,10 +15,33 @@ from replicator.model.partition import Partition
 from replicator.wire.connection import Fields
 from replicator.wire.protocol import Exchange, made
 
-FETCH, COMMIT = "offset_fetch", "offset_commit"
+FETCH, COMMIT, LIST, FIND = "offset_fetch", "offset_commit", "list_groups", "find_coordinator"
 FETCH_VERSION = 8
 """Version 9 has member epochs, 10 topic ids."""
+FIND_VERSION = 4
+_GROUP = 0  # FindCoordinator's key type
 _NO_MEMBER, _NO_GENERATION = "", -1
+
+
+class ListedGroup(NamedTuple):
+    """A group as one broker lists it. `kind` is its group type (KIP-848), empty before Kafka 3.8; `protocol` the type
+    of its members' protocol, empty where it never had any; `state`: Empty, Stable, Dead, ..."""
+
+    protocol: str
+    state: str
+    kind: str
+
+    @property
+    def has_members(self) -> bool:
+        """Whether somebody may be consuming."""
+        return self.state not in ("Empty", "Dead")
+
+
+class GroupCoordinator(NamedTuple):
+    """The answer for one group: an error, or where its coordinator is."""
+
+    code: int
+    address: tuple[str, int]
 
 
 class GroupValue(NamedTuple):
@@ -34,6 +57,29 @@ class GroupValues(NamedTuple):
 
     code: int
     by_partition: Mapping[Partition, tuple[int, GroupValue]]
+
+
+def list_fields(_: Exchange) -> dict[str, Any]:
+    """Make the fields of a question for all groups that one broker coordinates."""
+    return {"states_filter": (), "types_filter": ()}
+
+
+def listed(answer: Any) -> tuple[int, dict[str, ListedGroup]]:
+    """Return the error of an answer to `list_fields`, and the groups by name."""
+    return int(answer.error_code), {
+        one.group_id: ListedGroup(one.protocol_type, one.group_state, getattr(one, "group_type", "").lower())
+        for one in answer.groups
+    }
+
+
+def find_fields(groups: Collection[str]) -> Fields:
+    """Make the fields of a question for the coordinators of groups (KIP-699)."""
+    return lambda _: {"key_type": _GROUP, "coordinator_keys": tuple(groups)}
+
+
+def coordinators(answer: Any) -> dict[str, GroupCoordinator]:
+    """Return what an answer to `find_fields` says, by group."""
+    return {one.key: GroupCoordinator(int(one.error_code), (one.host, int(one.port))) for one in answer.coordinators}
 
 
 def fetch_fields(groups: Mapping[str, Collection[Partition] | None], *, stable: bool) -> Fields:

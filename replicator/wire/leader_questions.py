@@ -86,10 +86,10 @@ class LeaderQuestions:
             raise Retriable(f"cluster {self._cluster.name!r}: cannot {doing}: it has none")
         return addresses[leader]
 
-    def _ask_any(self, api: str, fields: Fields) -> Any:
+    def _ask_any(self, api: str, fields: Fields, *, highest: int | None = None) -> Any:
         connection = self._brokers.connection()
         try:
-            answer = connection.ask(api, fields, time.monotonic() + ATTEMPT_S)
+            answer = connection.ask(api, fields, time.monotonic() + ATTEMPT_S, highest=highest)
         except (Unreachable, Unsupported) as error:
             self._brokers.lost(connection, error)
             raise

@@ -25,7 +25,7 @@ from replicator.wire.leader_questions import ATTEMPT_S, LeaderQuestions
 from replicator.wire.protocol import Exchange, made
 from replicator.wire.response_limits import BadResponse
 
-_TRANSACTION = 1  # FindCoordinator's key type
+_TRANSACTION, _ONE_KEY = 1, 3  # FindCoordinator's key type, and its version
 _NOT_BEFORE = 0  # of a coordinator that the partition has never had a marker of
 _COORDINATOR_FENCED, _ID_NOT_FOUND = 52, 105
 _CONCURRENT = 51
@@ -134,7 +134,8 @@ class WireOpenTransactions(LeaderQuestions):
         self._again(ask)
 
     def _coordinator(self, transactional_id: str, doing: str, right: str) -> Address:
-        answer = self._ask_any("find_coordinator", lambda _: {"key": transactional_id, "key_type": _TRANSACTION})
+        fields = {"key": transactional_id, "key_type": _TRANSACTION}
+        answer = self._ask_any("find_coordinator", lambda _: fields, highest=_ONE_KEY)
         self._check(answer.error_code, doing, right)
         return answer.host, int(answer.port)
 

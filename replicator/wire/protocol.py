@@ -29,7 +29,8 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "metadata": (3, 4, 13),  # 4: a request can leave topics uncreated; 10: topic ids
     "offset_commit": (8, 8, 8),  # 8: Kafka 2.4; 10: topic ids
     "offset_fetch": (9, 7, 8),  # 7: stable offsets; 8: several groups at a time
-    "find_coordinator": (10, 3, 3),  # 4: several keys at a time
+    "find_coordinator": (10, 3, 4),  # 4: several keys at a time (Kafka 3.0)
+    "list_groups": (16, 4, 5),  # 4: their states (Kafka 2.6); 5: their types (KIP-848)
     "sasl_handshake": (17, 1, 1),  # 1: tokens travel in SaslAuthenticate
     "api_versions": (18, 0, 0),
     "init_producer_id": (22, 2, 5),

@@ -23,6 +23,7 @@ from replicator.wire.protocol import SPOKEN
 from replicator.wire.transaction_requests import Coordinated, TransactionOf
 
 _GROUP, _TRANSACTION = 0, 1
+_ONE_KEY = 3  # version of FindCoordinator; later ones have several keys at a time
 _AGAIN_S, _AGAIN_S_MAX = 0.02, 0.5
 
 OnAnswer = Callable[[Coordinated], None]
@@ -147,12 +148,12 @@ class Coordinators:
         whose.looking = True
 
         def write(link: BrokerLink, number: int) -> Pieces:
-            exchange = protocol.exchange("find_coordinator", link.version("find_coordinator"))
+            exchange = protocol.exchange("find_coordinator", link.version("find_coordinator", _ONE_KEY))
             fields = {"key": whose.key, "key_type": whose.key_type}
             return framed(exchange.write(0, self._terms.client_id, fields), number)
 
         def answered(link: BrokerLink, data: bytes | bytearray) -> None:
-            exchange = protocol.exchange("find_coordinator", link.version("find_coordinator"))
+            exchange = protocol.exchange("find_coordinator", link.version("find_coordinator", _ONE_KEY))
             _, found = exchange.read(bytes(4) + data)
             whose.looking = False
             class_ = classify_answer(TxnApi.FIND_COORDINATOR, int(found.error_code))

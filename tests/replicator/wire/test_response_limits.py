@@ -23,6 +23,7 @@ def sample(api: str, version: int) -> bytes:
     """A response as brokers give it, with its header."""
     leader, one = Leader(), {"partition_index": 0, "error_code": 0}
     group = {"topics": [{"name": "t", "partitions": [one | {"committed_offset": 3, "metadata": "m"}]}]}
+    found = {"error_code": 0, "error_message": None, "node_id": 1, "host": "h", "port": 9092}
     answers: dict[str, Any] = {
         "sasl_handshake": {"error_code": 0, "mechanisms": ("PLAIN", "SCRAM-SHA-256")},
         "sasl_authenticate": {"error_code": 58, "error_message": "no", "auth_bytes": b"x", "session_lifetime": 5},
@@ -43,7 +44,10 @@ def sample(api: str, version: int) -> bytes:
         "api_versions": leader.answer_api_versions(None),
         "offset_fetch": group if version < 8 else {"groups": [group | {"group_id": "g", "error_code": 0}]},
         "offset_commit": {"topics": [{"name": "t", "partitions": [one]}]},
-        "find_coordinator": {"error_code": 0, "error_message": None, "node_id": 1, "host": "h", "port": 9092},
+        "find_coordinator": found if version < 4 else {"coordinators": [found | {"key": "g"}]},
+        "list_groups": {
+            "groups": [{"group_id": "g", "protocol_type": "", "group_state": "Empty", "group_type": "classic"}]
+        },
         "describe_cluster": {"cluster_id": "c", "brokers": [{"broker_id": 1, "host": "h", "port": 9092, "rack": None}]},
         "describe_producers": {"topics": [{"name": "t", "partitions": [one | {"active_producers": [{}]}]}]},
         "describe_transactions": {

@@ -1,0 +1,150 @@
+"""`eos-replicate groups`: where consumer groups stand on both sides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.commands.status import show_failed
+from cli.options import (
+    chosen,
+    config_option,
+    console_for_people,
+    flow_option,
+    json_option,
+    log_to_stderr,
+    patience_ms,
+    print_json,
+    print_wrapped,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from replicator.group_sync.view import GroupsSeen
+    from replicator.groups.rows import GroupRow, GroupShown
+    from replicator.model.errors import ReplicatorError
+
+EPILOG = """\b
+Examples:
+  eos-replicate groups -c flows.yaml
+  eos-replicate groups -c flows.yaml --flow orders --group billing
+  eos-replicate groups -c flows.yaml --json
+
+\b
+Exit codes:
+  0  all groups stand at the target where they stand at the source
+  1  some don't, or not yet
+  2  the flow file is wrong, or no flow has `groups`
+  3  a cluster cannot be reached, or a right is missing
+  4  the offset map is gone, or written by a newer version
+"""
+GROUPS_SHOWN, ROWS_SHOWN = 200, 200
+
+
+@click.command(epilog=EPILOG)
+@config_option
+@flow_option
+@click.option("--group", "groups_", multiple=True, metavar="GROUP", help="This group of the source; may be repeated.")
+@json_option
+def groups(path: Path, names: tuple[str, ...], groups_: tuple[str, ...], as_json: bool) -> int:
+    """Where the consumer groups that flows sync stand, at source and target.
+
+    A group is in sync where a consumer that goes on at the target reads what it would have read at the source. Groups
+    that aren't, and each partition of those that --group names, are shown with the reason.
+    """
+    from replicator import config
+    from replicator.group_sync import view
+    from replicator.model.errors import ConfigError, ReplicatorError
+
+    log_to_stderr()
+    flows = chosen(config.load(path, os.environ), path, names)
+    synced = [flow for flow in flows if flow.groups.synced]
+    if not synced:
+        raise ConfigError(f"{path}: no flow that was asked about has groups.include")
+    found: dict[str, GroupsSeen] = {}
+    failed: dict[str, ReplicatorError] = {}
+    for flow in synced:
+        try:
+            found[flow.name] = view.look(flow, groups_, connect_timeout_ms=patience_ms(flow))
+        except ReplicatorError as error:
+            failed[flow.name] = error
+    unknown = set(groups_) - {it.group for seen in found.values() for it in seen.groups}
+    if unknown and not failed:
+        raise ConfigError(f"no group that a flow syncs is named {min(unknown)!r}")
+    if as_json:
+        print_json(
+            {
+                "flows": [
+                    {"flow": name, "groups": [it.as_json() for it in seen.groups]} for name, seen in found.items()
+                ],
+                "errors": {name: str(error) for name, error in failed.items()},
+                "unanswered": [str(error) for seen in found.values() for error in seen.unanswered],
+            }
+        )
+    else:
+        console = console_for_people()
+        for name, seen in found.items():
+            show(console, name, seen.groups, rows=bool(groups_))
+            for why in seen.unanswered:
+                click.echo(f"warning: flow {name}: {why}", err=True)
+    show_failed(failed)
+    waiting = any(
+        it.detail or not all(row.verdict.settled for row in it.rows) for s in found.values() for it in s.groups
+    )
+    return max((error.exit_code for error in failed.values()), default=int(waiting))
+
+
+def show(console: Console, flow: str, found: Sequence[GroupShown], *, rows: bool) -> None:
+    """A line for the flow and a table of its groups; with `rows` one of each group's partitions."""
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    from replicator.groups.rows import in_sync
+    from replicator.model.counting import counted
+
+    console.print(f"{escape(flow)}: {counted(len(found), 'consumer group')}, {in_sync(found)} in sync")
+    if not found:
+        return
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("group", overflow="fold")
+    table.add_column("at the target", overflow="fold")
+    for heading in ("partitions", "in sync", "again"):
+        table.add_column(heading, justify="right")
+    table.add_column("what else", overflow="fold")
+    for it in found[:GROUPS_SHOWN]:
+        numbers = f"{len(it.rows):,}", f"{it.in_sync:,}", f"{it.again:,}"
+        table.add_row(escape(it.group), escape(it.target_group), *numbers, escape(it.said))
+    console.print(table)
+    if len(found) > GROUPS_SHOWN:
+        console.print(f"and {len(found) - GROUPS_SHOWN:,} more; --json has all of them")
+    for it in found if rows else ():
+        _show_rows(console, it)
+
+
+def _show_rows(console: Console, it: GroupShown) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("source partition", overflow="fold")
+    for heading in ("source offset", "target offset", "again"):
+        table.add_column(heading, justify="right")
+    table.add_column("", overflow="fold")
+    for row in it.rows[:ROWS_SHOWN]:
+        table.add_row(escape(str(row.at)), *_numbers(row), row.verdict.value.replace("_", " "))
+    console.print(table)
+    if len(it.rows) > ROWS_SHOWN:
+        console.print(f"and {len(it.rows) - ROWS_SHOWN:,} more partitions; --json has all of them")
+    for said in dict.fromkeys(row.said for row in it.rows if row.said):
+        print_wrapped(console, f"  {said}")
+
+
+def _numbers(row: GroupRow) -> tuple[str, str, str]:
+    return tuple("-" if number is None else f"{number:,}" for number in (row.source, row.target, row.again))  # type: ignore[return-value]

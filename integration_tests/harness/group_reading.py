@@ -1,0 +1,45 @@
+"""Consumer groups without members: their offsets, and reading on from them to the end."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from integration_tests.harness import clients
+
+
+def consume(bootstrap: str, group: str, topic: str, partitions: int, most: int | None = None) -> list[bytes]:
+    """Go on where the group stands, to the end or for so many records, and commit; the keys that were read."""
+    consumer = clients.consumer(bootstrap, group_id=group, auto_offset_reset="error", enable_partition_eof=True)
+    ats = [TopicPartition(topic, number) for number in range(partitions)]
+    consumer.assign(consumer.committed(ats, timeout=clients.TIMEOUT_S))
+    ended, keys = set[int](), list[bytes]()
+    while len(ended) < partitions and (most is None or len(keys) < most):
+        message = consumer.poll(clients.TIMEOUT_S)
+        assert message is not None
+        error, number = message.error(), message.partition()
+        assert number is not None
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended.add(number)
+            continue
+        keys.append(bytes(message.key() or b""))
+    consumer.commit(offsets=consumer.position(ats), asynchronous=False)
+    consumer.close()
+    return keys
+
+
+def begin(bootstrap: str, group: str, offsets: list[tuple[str, int, int]]) -> None:
+    """Commit offsets of a group without members."""
+    consumer = clients.consumer(bootstrap, group_id=group)
+    consumer.commit(offsets=[TopicPartition(*each) for each in offsets], asynchronous=False)
+    consumer.close()
+
+
+def offsets(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
+    """The group's committed offsets; -1001 where it has none."""
+    consumer = clients.consumer(bootstrap, group_id=group)
+    try:
+        ats = [TopicPartition(topic, number) for number in range(partitions)]
+        return [found.offset for found in consumer.committed(ats, timeout=clients.TIMEOUT_S)]
+    finally:
+        consumer.close()

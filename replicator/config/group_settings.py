@@ -1,0 +1,99 @@
+"""`groups` of a flow: which consumer groups go on at the target, and under which names (KIP-545, KIP-1378)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from replicator.config.units import MILLISECONDS
+
+PLACEHOLDERS = ("source", "target", "flow", "group")
+OWN_PREFIX = "eos-replicate."
+"""Of groups in which flows keep positions, or have their workers."""
+GROUP_BYTES_MAX = 255
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+def _group_pattern(item: str) -> str:
+    """A pattern must compile, a name must be one."""
+    if not item:
+        raise ValueError("expected the name of a group, or a regular expression that starts with ^")
+    if item.startswith("^"):
+        try:
+            re.compile(item)
+        except re.error as error:
+            raise ValueError(f"{item!r} is not a regular expression: {error}") from None
+    return item
+
+
+def _rename(value: str) -> str:
+    for name in _PLACEHOLDER.findall(value):
+        if name not in PLACEHOLDERS:
+            known = ", ".join(f"{{{known}}}" for known in PLACEHOLDERS)
+            raise ValueError(f"unknown placeholder {{{name}}}; known are {known}")
+    if "{group}" not in value:
+        raise ValueError("needs {group}: without it all groups would have one name")
+    return value
+
+
+GroupPattern = Annotated[str, AfterValidator(_group_pattern)]
+
+
+class GroupSettings(BaseModel):
+    """Consumer groups whose offsets are kept at the target, translated."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    include: tuple[GroupPattern, ...] = Field(
+        default=(),
+        description="Consumer groups of the source whose offsets `run` translates and commits at the target: names, or "
+        "regular expressions when they start with ^. Empty: none. Groups that have members at the target are never "
+        "moved, nor is an offset that somebody else has committed there.",
+    )
+    exclude: tuple[GroupPattern, ...] = Field(default=(), description="Groups left out, written like include.")
+    rename: Annotated[str, AfterValidator(_rename)] = Field(
+        default="{group}",
+        description="Name of the group at the target. {source}, {target}: names of the clusters, {flow}, {group}.",
+    )
+    interval_ms: Annotated[int, Field(strict=True, ge=100, le=3_600_000), MILLISECONDS] = Field(
+        default=5000, description="How often offsets are read at the source."
+    )
+    hold_with: tuple[str, ...] = Field(
+        default=(),
+        description="Source topics of the flow that groups write to: names, or regular expressions when they start "
+        "with ^. A group is moved only as far as what it had read when these topics stood where they are copied to, so "
+        "what it has written from that is at the target, too.",
+    )
+
+    @property
+    def synced(self) -> bool:
+        """Whether any group is."""
+        return bool(self.include)
+
+    def selects(self, group: str) -> bool:
+        """Whether the group is one whose offsets are kept at the target. Groups of flows never are."""
+        if not group or group.startswith(OWN_PREFIX):
+            return False
+        return _matches(self.include, group) and not _matches(self.exclude, group)
+
+    def holds(self, topic: str) -> bool:
+        """Whether groups wait until this source topic is copied."""
+        return _matches(self.hold_with, topic)
+
+    def target_group(self, group: str, *, source: str, target: str, flow: str) -> str:
+        """Return the group's name at the target, given the names of both clusters and of the flow."""
+        values = {"source": source, "target": target, "flow": flow, "group": group}
+        return re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], self.rename)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _matches(patterns: Iterable[str], name: str) -> bool:
+    return any(_compiled(one).fullmatch(name) is not None if one.startswith("^") else one == name for one in patterns)

@@ -1,0 +1,70 @@
+"""The flow's offset map and positions, read again and again over connections that are kept: implements `LiveMap`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+
+from replicator.config import Flow, routing
+from replicator.flow.topics import ControlPlane
+from replicator.model.partition import Partition
+from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.translation.partition_maps import MappedPartition, read_partitions
+from replicator.translation.translate import Translator
+
+
+class KafkaLiveMap:
+    """Of one flow. Used by one thread; `close` it. Every method raises ReplicatorError."""
+
+    def __init__(self, flow: Flow, *, connect_timeout_ms: int | None = None) -> None:
+        self._flow, self._clusters = flow, ControlPlane(flow, connect_timeout_ms=connect_timeout_ms)
+        self._translator: Translator | None = None
+        self._partitions: dict[str, Collection[Partition]] = {}
+
+    def close(self) -> None:
+        """Let go of both clusters."""
+        self._clusters.close()
+
+    def read(self) -> None:
+        """See `LiveMap`."""
+        self._translator = Translator(
+            self._flow, partial(read_partitions, self._flow, clusters=self._clusters), "source"
+        )
+        partitions: dict[str, Collection[Partition]] = {}
+        for at in self._translator.partitions():
+            partitions[at.topic] = [*partitions.get(at.topic, ()), at]
+        if partitions != self._partitions:
+            self._partitions = partitions
+
+    def positions(self) -> Mapping[Partition, int]:
+        """See `LiveMap`."""
+        return {it.source: it.position for it in self._mapped()}
+
+    def _mapped(self) -> Iterable[MappedPartition]:
+        return () if self._translator is None else self._translator.mapped_partitions()
+
+    def partitions(self) -> Mapping[str, Collection[Partition]]:
+        """See `LiveMap`."""
+        return self._partitions
+
+    def answers(self, asked: Collection[OffsetToTranslate]) -> Sequence[OffsetAnswer]:
+        """See `LiveMap`."""
+        assert self._translator is not None, "it is read first"
+        return self._translator.answers(asked) if asked else []
+
+    def source_ends(self) -> Mapping[Partition, int]:
+        """See `LiveMap`."""
+        self._clusters.connect()
+        sources = self._clusters.list_source(configs=False)
+        targets = self._clusters.list_target(sources)
+        ats = [
+            Partition(name, number)
+            for name, info in sources.items()
+            for number in range(info.partitions)
+            if (to := self.route(Partition(name, number))).topic in targets and number < targets[to.topic].partitions
+        ]
+        return {Partition(*at): end for at, end in self._clusters.source.offsets(ats, end=True).items()}
+
+    def route(self, at: Partition) -> Partition:
+        """See `LiveMap`."""
+        return Partition(routing.target_topic(self._flow, at.topic), at.partition)

@@ -1,0 +1,94 @@
+"""The flow's notes of consumer groups on Kafka: implements `Notes`.
+
+Nothing is lost with this topic: without a note an offset at the target counts as somebody else's, and is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from replicator.config import Flow
+from replicator.flow.topics import reading_topics, topics_of
+from replicator.kafka import properties
+from replicator.kafka.admin import ClusterAdmin, TopicSpec
+from replicator.kafka.producer import TransactionalProducer
+from replicator.kafka.topic_reader import Record
+from replicator.model import names
+from replicator.model.errors import Incident, ReplicatorError, Retriable
+from replicator.state.envelope import NewerFormat, NotOurs
+from replicator.state.group_notes import GroupNotes
+
+
+def notes_topic(flow: Flow) -> TopicSpec:
+    """The topic, which holds the last note of each partition of each group."""
+    configs = {"cleanup.policy": "compact"}
+    return TopicSpec(names.groups_topic(flow.name), 1, flow.topic_configs.replication_factor, configs)
+
+
+def read_notes(flow: Flow, records: Sequence[Record]) -> GroupNotes:
+    """Return the notes in records of the topic. Raises Incident `newer_format`; what isn't ours says nothing."""
+    found = GroupNotes()
+    for record in records:
+        try:
+            found.read([record])
+        except NotOurs:
+            continue
+        except NewerFormat as error:
+            raise Incident("newer_format", str(error), topic=names.groups_topic(flow.name), partition=0) from error
+    return found
+
+
+class NoteTopic:
+    """Of one flow. Used by one thread; `forget` lets go of all connections."""
+
+    def __init__(self, flow: Flow, on_client_error: Callable[[str], None]) -> None:
+        self._flow, self._on_client_error = flow, on_client_error
+        self._spec = notes_topic(flow)
+        self._producer: TransactionalProducer | None = None
+
+    def begin(self) -> GroupNotes:
+        """See `Notes`."""
+        self.forget()
+        self._make_sure()
+        self._producer = TransactionalProducer(
+            self._flow, properties.groups_producer(self._flow), self._on_client_error
+        )
+        self._producer.fence()
+        with reading_topics(self._flow, self._flow.target) as reader:
+            return read_notes(self._flow, reader.whole(self._spec.name, (0,)))
+
+    def _make_sure(self) -> None:
+        flow, name = self._flow, self._spec.name
+        limits = flow.limits
+        admin = ClusterAdmin(
+            flow.target,
+            topics_of(flow, flow.target, "groups"),
+            request_timeout_ms=limits.request_timeout_ms,
+            connect_timeout_ms=limits.connect_timeout_ms,
+        )
+        try:
+            if name in admin.topics((name,)):
+                return
+            answer = admin.create_topics([self._spec])[name]
+            if isinstance(answer, ReplicatorError):
+                raise answer
+            if not admin.until(lambda: name in admin.topics((name,))):
+                raise Retriable(f"cluster {flow.target.name!r} doesn't show {name} yet")
+        finally:
+            admin.close()
+
+    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """See `Notes`."""
+        producer = self._producer
+        assert producer is not None, "it is begun first"
+        producer.begin()
+        for key, value in records:
+            producer.write(self._spec.name, value, key, 0)
+        producer.flush()
+        producer.end()
+
+    def forget(self) -> None:
+        """See `Notes`."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()

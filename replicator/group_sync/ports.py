@@ -1,0 +1,76 @@
+"""What syncing groups needs of both clusters, of the flow's offset map and of its notes. Implemented on Kafka by
+`wire.group_questions`, `group_sync.live_map` and `group_sync.note_topic`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from replicator.groups.decision import OffsetToCommit
+from replicator.groups.ownership import OwnershipNote
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Partition
+from replicator.state.group_notes import GroupNotes, GroupPartition
+from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.wire.group_questions import GroupListing
+from replicator.wire.group_requests import GroupValues
+
+
+class SourceGroups(Protocol):
+    """See `GroupQuestions`."""
+
+    def listing(self, timeout_s: float) -> GroupListing:
+        """List all groups."""
+
+    def offsets(
+        self, groups: Mapping[str, Collection[Partition] | None], timeout_s: float, *, stable: bool
+    ) -> dict[str, GroupValues | ReplicatorError]:
+        """Return what groups have committed."""
+
+
+class TargetGroups(SourceGroups, Protocol):
+    """See `GroupQuestions`."""
+
+    def commit(
+        self, offsets: Mapping[str, Mapping[Partition, OffsetToCommit]], timeout_s: float
+    ) -> dict[str, dict[Partition, int] | ReplicatorError]:
+        """Commit for groups without members."""
+
+
+class LiveMap(Protocol):
+    """The flow's offset map and positions as they stood at the last `read`."""
+
+    def read(self) -> None:
+        """Read them anew. Raises ReplicatorError."""
+
+    def positions(self) -> Mapping[Partition, int]:
+        """Up to where each source partition is copied, of those of which the map tells."""
+
+    def partitions(self) -> Mapping[str, Collection[Partition]]:
+        """The source partitions that the flow copies, by topic; another object when there are others."""
+
+    def answers(self, asked: Collection[OffsetToTranslate]) -> Sequence[OffsetAnswer]:
+        """Translate offsets of partitions that are copied, in their order. Raises ReplicatorError."""
+
+    def source_ends(self) -> Mapping[Partition, int]:
+        """Ask for the high watermarks of all source partitions that the flow copies. Raises ReplicatorError."""
+
+    def route(self, at: Partition) -> Partition:
+        """The target partition of a source partition."""
+
+
+class Notes(Protocol):
+    """The flow's notes of groups. They have one writer at a time."""
+
+    def begin(self) -> GroupNotes:
+        """Fence who has written them before, and read them to their end. Raises ReplicatorError."""
+
+    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write records of `GroupNotes.take`; they are durable when it returns. Raises ReplicatorError: Fenced where
+        somebody else writes now."""
+
+    def forget(self) -> None:
+        """Let go of the writer: `begin` comes next."""
+
+
+NoteChanges = dict[GroupPartition, OwnershipNote]

@@ -1,0 +1,132 @@
+"""Syncs the consumer groups of one flow, round after round. Started by `group_sync.watch` where lane 0 is.
+
+One round: offsets at the source → ends there → positions and map → translate → what stands at the target → decide →
+note → commit → note. Whatever fails, the next round does it again from what is known then.
+
+Invariants (design: each was shown to be needed by a model, see tests/model/groups)
+- What is committed is noted before, durably; whose an offset is follows from the notes (`groups.ownership`).
+- Commits are plain ones, without a member and without a leader epoch: the broker refuses them for a group that has
+  members, whatever was known of it a moment before, and Java's consumers read on from them (KIP-320).
+- Offsets are read before the positions: what a group has passed is copied by then, or is said to be ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from replicator.config import Flow
+from replicator.group_sync.commits import ASK_S, CommitRound
+from replicator.group_sync.followed import FollowedGroups, Snapshot, source_offset
+from replicator.group_sync.ports import LiveMap, Notes, SourceGroups, TargetGroups
+from replicator.groups.decision import COMMIT_DEADLINE_MS, GroupVerdict, OffsetToCommit
+from replicator.groups.hold import Hold
+from replicator.groups.rows import GroupRow, GroupShown
+from replicator.lane.ports import Clock
+from replicator.model import names
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Partition
+from replicator.state.group_notes import GroupNotes
+
+
+class RoundDone(NamedTuple):
+    """What a round has done. `unanswered`: why something of it is missing."""
+
+    groups: int
+    committed: int
+    unanswered: tuple[ReplicatorError, ...] = ()
+
+
+class GroupSync:
+    """Of one flow. Used by one thread."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        source: SourceGroups,
+        target: TargetGroups,
+        live_map: LiveMap,
+        notes: Notes,
+        clock: Clock,
+    ) -> None:
+        self._flow, self._clock = flow, clock
+        self._source, self._target, self._map, self._notes = source, target, live_map, notes
+        self._known: GroupNotes | None = None
+        self._followed = FollowedGroups(flow)
+        self._commits = CommitRound(self._followed, target, live_map, notes, clock)
+        self._hold = Hold[Snapshot]()
+        self._ends: dict[Partition, int] = {}  # as they were committed
+
+    def shown(self) -> list[GroupShown]:
+        """Where each group stands, by name."""
+        return self._followed.shown()
+
+    def round(self) -> RoundDone:
+        """Make one round.
+
+        Raises ReplicatorError: nothing is known then of what it has done, and the next one begins anew.
+        """
+        try:
+            return self._round()
+        except BaseException:
+            self._known = None
+            self._notes.forget()
+            raise
+
+    def _round(self) -> RoundDone:
+        if self._known is None:
+            self._known = self._notes.begin()
+            self._hold, self._ends = Hold(), {}
+            self._followed.anew()
+        unanswered: list[ReplicatorError] = []
+        self._read(unanswered)
+        ends = self._map.source_ends()
+        committed = 0
+        if not self._followed.idle(self._clock.now_s()):
+            self._map.read()
+            released = self._released(ends)
+            due = list(self._followed.due(released, self._clock.now_s()))
+            if due:
+                committed = self._commits.run(due, self._known, unanswered)
+        self._commit_ends(ends)
+        return RoundDone(len(self._followed), committed, tuple(unanswered))
+
+    def _read(self, unanswered: list[ReplicatorError]) -> None:
+        listing = self._source.listing(ASK_S)
+        unanswered += listing.unanswered
+        selected = self._followed.select(listing.groups, all_of_them=not listing.unanswered)
+        answers = self._source.offsets(dict.fromkeys(selected), ASK_S, stable=True)
+        unanswered += self._followed.take(answers)
+
+    def _released(self, ends: Mapping[Partition, int]) -> Snapshot:
+        """What groups had committed when what they had written is copied; nothing while it isn't."""
+        snapshot = self._followed.snapshot(self._map.partitions())
+        self._hold.take(snapshot, {at: end for at, end in ends.items() if self._flow.groups.holds(at.topic)})
+        positions = self._map.positions()
+        released = self._hold.released(positions)
+        if released is not None:
+            if released is not snapshot:
+                self._followed.changed()  # what was read since is looked at in the next round
+            return released
+        behind = f"{min(self._hold.behind(positions))} is not copied yet to where it ended"
+        for name, partitions in snapshot.items():
+            for at, read in partitions.items():
+                source, row = source_offset(read), self._followed.row(name, at)
+                if row is None or row.source != source:
+                    stands = None if row is None else row.target
+                    held = GroupRow(at, self._map.route(at), source, stands, GroupVerdict.HELD, detail=behind)
+                    self._followed.put(name, held, read, self._clock.now_s())
+        return {}
+
+    def _commit_ends(self, ends: Mapping[Partition, int]) -> None:
+        """Note where the source's partitions end, for who must do without it one day: what isn't copied then is bounded
+        by that. Nobody owns these offsets but the flow; one partition is committed each time, to say when it was."""
+        if not ends:
+            return
+        changed = {at for at, end in ends.items() if self._ends.get(at) != end} | {min(ends)}
+        said = str(self._clock.now_ms())
+        offsets = {self._map.route(at): OffsetToCommit(ends[at], said) for at in changed}
+        answers = self._target.commit({names.ends_group(self._flow.name): offsets}, COMMIT_DEADLINE_MS / 1000)
+        for codes in answers.values():
+            if not isinstance(codes, ReplicatorError) and not any(codes.values()):
+                self._ends = dict(ends)

@@ -1,0 +1,76 @@
+"""Looks at a flow's consumer groups from outside: what `run` would do with each now. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from replicator.clock import RealClock
+from replicator.config import Flow
+from replicator.flow.topics import reading_topics
+from replicator.group_sync.commits import ASK_S, CommitRound
+from replicator.group_sync.followed import FollowedGroups
+from replicator.group_sync.live_map import KafkaLiveMap
+from replicator.group_sync.note_topic import notes_topic, read_notes
+from replicator.groups.rows import GroupShown
+from replicator.model.errors import ReplicatorError
+from replicator.proof.map_place import refuse_delivery
+from replicator.state.group_notes import GroupNotes
+from replicator.wire.group_questions import GroupQuestions
+
+
+class _NoNotes:
+    """Implements `Notes` for who only looks."""
+
+    def begin(self) -> GroupNotes:
+        raise AssertionError("nothing is written")
+
+    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        raise AssertionError("nothing is written")
+
+    def forget(self) -> None:
+        pass
+
+
+class GroupsSeen(NamedTuple):
+    """Where groups stand. `unanswered`: why something isn't known."""
+
+    groups: list[GroupShown]
+    unanswered: tuple[ReplicatorError, ...]
+
+
+def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | None = None) -> GroupsSeen:
+    """Look at the groups that the flow syncs.
+
+    Args:
+        only: these groups of the source alone; empty: all.
+        connect_timeout_ms: how long to wait for each cluster; None: as the flow file says.
+
+    Raises:
+        ConfigError: the flow's delivery has no map.
+        Incident: map_lost, map_topic_unfit, newer_format.
+        Unreachable, NotAllowed, Retriable, Unsupported: as for other clients.
+    """
+    refuse_delivery(flow)
+    client_id = f"eos-replicate.{flow.name}.groups"
+    followed, clock = FollowedGroups(flow), RealClock()
+    unanswered: list[ReplicatorError] = []
+    with (
+        closing(GroupQuestions(flow.source, client_id)) as source,
+        closing(GroupQuestions(flow.target, client_id)) as target,
+        closing(KafkaLiveMap(flow, connect_timeout_ms=connect_timeout_ms)) as live_map,
+        reading_topics(flow, flow.target) as reader,
+    ):
+        listing = source.listing(ASK_S)
+        unanswered += listing.unanswered
+        listed = {name: it for name, it in listing.groups.items() if not only or name in only}
+        selected = followed.select(listed, all_of_them=True)
+        unanswered += followed.take(source.offsets(dict.fromkeys(selected), ASK_S, stable=True))
+        live_map.read()
+        topic = notes_topic(flow).name
+        known = read_notes(flow, reader.whole(topic, (0,)) if reader.partition_count(topic) else ())
+        due = [one._replace(renew=False) for one in followed.due(followed.snapshot(live_map.partitions()), 0.0)]
+        if due:
+            CommitRound(followed, target, live_map, _NoNotes(), clock).look(due, known, unanswered)
+    return GroupsSeen(followed.shown(), tuple(unanswered))

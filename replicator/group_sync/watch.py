@@ -1,0 +1,143 @@
+"""The thread that syncs the consumer groups of one flow, beside its lanes, which never wait for it.
+
+A failure stops nothing: it is told once, and tried again later; copying goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import structlog
+
+from replicator.backoff import Backoff
+from replicator.clock import RealClock
+from replicator.config import Flow
+from replicator.group_sync.live_map import KafkaLiveMap
+from replicator.group_sync.note_topic import NoteTopic
+from replicator.group_sync.sync import GroupSync, RoundDone
+from replicator.groups.decision import VERDICTS_SAID, GroupVerdict
+from replicator.groups.rows import GroupShown
+from replicator.incidents import tell_incident
+from replicator.model.errors import Incident, ReplicatorError
+from replicator.wire.group_questions import GroupQuestions
+
+AGAIN_FIRST_S, AGAIN_MAX_S = 2.0, 60.0
+GroupObserver = Callable[[Sequence[GroupShown] | None], None]
+"""Is told after each round where each group stands; None: no round follows."""
+_TOLD = frozenset({GroupVerdict.HAS_MEMBERS, GroupVerdict.NOT_OURS, GroupVerdict.REFUSED, GroupVerdict.SHARE_GROUP})
+"""Of a group that has such partitions there is a line in the log, once."""
+
+
+class GroupSyncWatch:
+    """Of one flow. It ends when `ended` is set."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        sync: GroupSync,
+        seen: GroupObserver,
+        ended: threading.Event,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._interval_s = flow.groups.interval_ms / 1000
+        self._sync, self._seen, self._ended, self._log = sync, seen, ended, log
+        self._backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
+        self._told = ""
+        self._left: dict[str, str] = {}  # groups that are left alone, and why, as it was told
+        self._groups = -1
+
+    def run(self, failed: Callable[[BaseException], None], close: Callable[[], None]) -> None:
+        """The thread's work. `failed` is told of a bug, which ends it; `close`: called at its end."""
+        try:
+            pause_s = 0.0
+            while not self._ended.wait(pause_s):
+                pause_s = self.look()
+        except BaseException as error:  # noqa: BLE001 - the flow classifies it
+            failed(error)
+        finally:
+            self._seen(None)
+            close()
+
+    def look(self) -> float:
+        """One round; how long to wait for the next one."""
+        try:
+            done = self._sync.round()
+        except ReplicatorError as error:
+            self._not_done(error)
+            return max(self._interval_s, self._backoff.next_s())
+        self._backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
+        self._done(done)
+        return self._interval_s
+
+    def _not_done(self, error: ReplicatorError) -> None:
+        if str(error) == self._told:
+            return
+        self._told = str(error)
+        if isinstance(error, Incident):
+            tell_incident(self._log, error)
+        else:
+            self._log.warning("groups_not_synced", reason=str(error))
+
+    def _done(self, done: RoundDone) -> None:
+        shown = self._sync.shown()
+        self._seen(shown)
+        reasons = "; ".join(sorted({str(error) for error in done.unanswered}))
+        if reasons != self._told:
+            if reasons:
+                self._log.warning("groups_not_synced", reason=reasons)
+            else:
+                self._log.info("groups_synced_again")
+        self._told = reasons
+        if done.groups != self._groups:
+            self._groups = done.groups
+            self._log.info("groups_followed", groups=done.groups)
+        self._tell_left(shown)
+
+    def _tell_left(self, shown: Sequence[GroupShown]) -> None:
+        """Say once of each group why some of it isn't moved."""
+        left: dict[str, str] = {}
+        for it in shown:
+            counts = it.counts
+            why = [VERDICTS_SAID[verdict] for verdict in counts if verdict in _TOLD]
+            if it.detail == GroupVerdict.SHARE_GROUP.value:
+                why.append(VERDICTS_SAID[GroupVerdict.SHARE_GROUP])
+            if why:
+                left[it.group] = "; ".join(why)
+                if self._left.get(it.group) != left[it.group]:
+                    partitions = sum(number for verdict, number in counts.items() if verdict in _TOLD)
+                    self._log.warning("group_left_alone", group=it.group, partitions=partitions, reason=left[it.group])
+        self._left = left
+
+
+def watch_groups(
+    flow: Flow,
+    seen: GroupObserver,
+    ended: threading.Event,
+    log: structlog.stdlib.BoundLogger,
+    failed: Callable[[BaseException], None],
+) -> None:
+    """Start the thread, if the flow has groups to be synced."""
+    if not flow.groups.synced:
+        return
+    with ExitStack() as stack:
+        sync = _made(flow, stack, log)
+        close = stack.pop_all().close
+    watch = GroupSyncWatch(flow, sync, seen, ended, log)
+    threading.Thread(target=watch.run, args=(failed, close), name=f"{flow.name}.groups", daemon=True).start()
+
+
+def _made(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogger) -> GroupSync:
+    def client_error(text: str) -> None:
+        log.info("client", detail=text)
+
+    questions = []
+    for cluster in (flow.source, flow.target):
+        made = GroupQuestions(cluster, f"eos-replicate.{flow.name}.groups")
+        stack.callback(made.close)
+        questions.append(made)
+    live_map, notes = KafkaLiveMap(flow), NoteTopic(flow, client_error)
+    stack.callback(live_map.close)
+    stack.callback(notes.forget)
+    return GroupSync(flow, questions[0], questions[1], live_map, notes, RealClock())

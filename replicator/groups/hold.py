@@ -1,0 +1,49 @@
+"""When what groups have committed at the source may be committed at the target. Pure.
+
+An application that reads one topic and writes another has written, when it commits, all that follows from what it has
+read. So a group that goes on at the target from that offset must find there what it has written: the offsets of a round
+are held back until the topics that groups write to are copied up to where they ended *after* the offsets were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from replicator.model.partition import Partition
+
+T = TypeVar("T")
+
+
+class _Waiting(NamedTuple, Generic[T]):
+    offsets: T
+    ends: Mapping[Partition, int]
+
+
+class Hold(Generic[T]):
+    """Of one flow. What waits is never replaced by what was read later: under load that would never be released."""
+
+    def __init__(self) -> None:
+        self._waiting: _Waiting[T] | None = None
+
+    def take(self, offsets: T, ends: Mapping[Partition, int]) -> None:
+        """Take what was read now, unless something waits.
+
+        Args:
+            ends: high watermarks of all partitions that groups write to, by source partition, asked for after `offsets`
+                were read: what belongs to a transaction that is open counts, too.
+        """
+        if self._waiting is None:
+            self._waiting = _Waiting(offsets, ends)
+
+    def released(self, positions: Mapping[Partition, int]) -> T | None:
+        """Return what may be committed now; None: it waits still. `positions`: up to where each is copied."""
+        if self._waiting is None or self.behind(positions):
+            return None
+        offsets, self._waiting = self._waiting.offsets, None
+        return offsets
+
+    def behind(self, positions: Mapping[Partition, int]) -> list[Partition]:
+        """Return the partitions that are waited for."""
+        ends = self._waiting.ends if self._waiting is not None else {}
+        return [at for at, end in ends.items() if end > positions.get(at, 0)]

@@ -1,0 +1,243 @@
+"""Asks the brokers of one cluster about consumer groups that aren't the flow's own: which there are, where they stand;
+and commits for those without members. Used by `group_sync` and by what shows it.
+
+Coordinators are asked at the same time, each for all of its groups: one that is dead or slow holds up no other's, and
+what it would have said is missing in the answer. Nothing is asked a second time within one call: whoever syncs groups
+comes back soon. An answer that is, byte by byte, the last one to the same question isn't decoded again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode as E
+
+from replicator.config import Cluster
+from replicator.groups.decision import OffsetToCommit
+from replicator.kafka import failures
+from replicator.model.errors import ReplicatorError, Unreachable
+from replicator.model.partition import Partition
+from replicator.wire import group_requests, protocol
+from replicator.wire.access import access
+from replicator.wire.any_broker import AnyBroker, body_at
+from replicator.wire.connection import Address, Connection, Fields
+from replicator.wire.group_requests import GroupValues, ListedGroup
+from replicator.wire.leaders import Leaders, reason
+from replicator.wire.protocol import Exchange
+from replicator.wire.response_limits import BadResponse
+
+FETCHED_AT_ONCE, FOUND_AT_ONCE = 20, 500
+"""Groups in one request. A response must stay below `response_limits.ITEMS_MAX`."""
+ALLOWANCE_S = 4.0
+"""How much longer than others these questions may take: a coordinator looks at all offsets of each group."""
+MOVED = frozenset({int(E.not_coordinator), int(E.coordinator_not_available), int(E.coordinator_load_in_progress)})
+"""The coordinator is looked up anew."""
+HIGHEST = {group_requests.FETCH: group_requests.FETCH_VERSION, group_requests.FIND: group_requests.FIND_VERSION}
+_KEPT_MAX = 1_000
+T = TypeVar("T")
+
+
+class GroupListing(NamedTuple):
+    """All groups that the user may see, by name; and why some brokers didn't answer: theirs are missing then."""
+
+    groups: dict[str, ListedGroup]
+    unanswered: tuple[ReplicatorError, ...] = ()
+
+
+class _Asked:
+    """One request, and of which groups it is. Its answer is read in the version in which it was written: brokers of a
+    cluster may speak different ones."""
+
+    def __init__(self, client_id: str, api: str, fields: Fields, groups: tuple[str, ...] = ()) -> None:
+        self._client_id, self._api, self._fields, self.groups = client_id, api, fields, groups
+        self._exchange: Exchange | None = None
+
+    def write(self, connection: Connection) -> bytes:
+        made = self._exchange = protocol.exchange(self._api, connection.version(self._api, HIGHEST.get(self._api)))
+        return made.write(0, self._client_id, self._fields(made))
+
+    def read(self, data: bytes) -> Any:
+        """Raises Unreachable: it isn't the answer."""
+        assert self._exchange is not None
+        try:
+            return self._exchange.read(bytes(4) + data)[1]
+        except BadResponse as error:
+            raise Unreachable(f"cannot read the answer to {self._api}: {error}") from error
+
+
+class GroupQuestions:
+    """Of one cluster. Used by one thread."""
+
+    def __init__(self, cluster: Cluster, client_id: str) -> None:
+        """Connects to nothing yet. Raises Unsupported (a login that isn't spoken here), ConfigError."""
+        self._cluster, self._client_id = cluster.name, client_id
+        self._brokers = AnyBroker(cluster, client_id)
+        self._leaders = Leaders(access(cluster), client_id)
+        self._coordinators: dict[str, Address] = {}
+        self._last: dict[tuple[str, ...], tuple[bytes, dict[str, GroupValues]]] = {}
+
+    def close(self) -> None:
+        """Let go of all connections; a later question connects again."""
+        self._brokers.close()
+        self._leaders.close()
+
+    def listing(self, timeout_s: float) -> GroupListing:
+        """List the groups of all brokers. Raises Unreachable, NotAllowed, Retriable, Unsupported where none answers."""
+        asked = []
+        for address in self._addresses(timeout_s):
+            one = _Asked(self._client_id, group_requests.LIST, group_requests.list_fields)
+            asked.append((one, self._leaders.ask(address, [(one.write, ALLOWANCE_S)])))
+        found, failed = dict[str, ListedGroup](), list[ReplicatorError]()
+        for one, future in asked:
+            try:
+                (data,) = _answered(future)
+                code, groups = group_requests.listed(one.read(data))
+                self._check(code, "list groups", "Describe on the cluster, or on groups")
+            except ReplicatorError as error:
+                failed.append(error)
+            else:
+                found |= groups
+        if failed and len(failed) == len(asked):
+            raise failed[0]
+        return GroupListing(found, tuple(failed))
+
+    def offsets(
+        self, groups: Mapping[str, Collection[Partition] | None], timeout_s: float, *, stable: bool
+    ) -> dict[str, GroupValues | ReplicatorError]:
+        """Return what groups have committed; or why that isn't known, by group. Arguments as of `fetch_fields`.
+
+        Raises Unreachable, NotAllowed, Unsupported where nobody says who coordinates them.
+        """
+
+        def asked(names: Sequence[str]) -> Iterator[_Asked]:
+            for at in range(0, len(names), FETCHED_AT_ONCE):
+                part = tuple(names[at : at + FETCHED_AT_ONCE])
+                fields = group_requests.fetch_fields({name: groups[name] for name in part}, stable=stable)
+                yield _Asked(self._client_id, group_requests.FETCH, fields, part)
+
+        return self._of_coordinators(list(groups), timeout_s, asked, self._fetched)
+
+    def commit(
+        self, offsets: Mapping[str, Mapping[Partition, OffsetToCommit]], timeout_s: float
+    ) -> dict[str, dict[Partition, int] | ReplicatorError]:
+        """Commit for groups without members: the code of each partition; or an error, after which nothing is known of
+        what this group's coordinator has done."""
+
+        def asked(names: Sequence[str]) -> Iterator[_Asked]:
+            for name in names:
+                fields = group_requests.commit_fields(name, offsets[name])
+                yield _Asked(self._client_id, group_requests.COMMIT, fields, (name,))
+
+        def read(one: _Asked, data: bytes) -> dict[str, dict[Partition, int] | ReplicatorError]:
+            return {one.groups[0]: group_requests.committed(one.read(data))}
+
+        found = self._of_coordinators(list(offsets), timeout_s, asked, read)
+        for name, codes in found.items():
+            if not isinstance(codes, ReplicatorError) and MOVED.intersection(codes.values()):
+                self._coordinators.pop(name, None)
+        return found
+
+    def _of_coordinators(
+        self,
+        groups: Sequence[str],
+        timeout_s: float,
+        asked: Callable[[Sequence[str]], Iterator[_Asked]],
+        read: Callable[[_Asked, bytes], Mapping[str, T | ReplicatorError]],
+    ) -> dict[str, T | ReplicatorError]:
+        found: dict[str, T | ReplicatorError] = dict(self._find(groups, timeout_s))
+        by_address: defaultdict[Address, list[str]] = defaultdict(list)
+        for name in groups:
+            if name not in found:
+                by_address[self._coordinators[name]].append(name)
+        waiting = []
+        for address, names in by_address.items():
+            parts = list(asked(names))
+            requests = [(one.write, ALLOWANCE_S) for one in parts]
+            waiting.append((parts, self._leaders.ask(address, requests)))
+        for parts, future in waiting:
+            try:
+                answers = _answered(future)
+            except ReplicatorError as error:
+                for one in parts:
+                    for name in one.groups:
+                        found[name] = error
+                        self._coordinators.pop(name, None)
+                continue
+            for one, data in zip(parts, answers, strict=True):
+                try:
+                    found |= read(one, data)
+                except ReplicatorError as error:
+                    found |= dict.fromkeys(one.groups, error)
+        return found
+
+    def _fetched(self, one: _Asked, data: bytes) -> Mapping[str, GroupValues | ReplicatorError]:
+        body = data[body_at(data) :]  # behind how long this client is throttled
+        last = self._last.get(one.groups)
+        if last is not None and last[0] == body:
+            return last[1]
+        values = group_requests.fetched(one.read(data))
+        found: dict[str, GroupValues | ReplicatorError] = {}
+        for name, of_group in values.items():
+            if of_group.code in MOVED:
+                self._coordinators.pop(name, None)
+            if of_group.code:
+                doing = f"read the offsets of group {name!r}"
+                found[name] = failures.classify_code(of_group.code, self._cluster, doing, f"Describe on group {name!r}")
+            else:
+                found[name] = of_group
+        if found.keys() != set(one.groups):
+            raise Unreachable(f"cluster {self._cluster!r}: answers for other groups than those that were asked about")
+        if len(self._last) >= _KEPT_MAX:
+            self._last.clear()
+        if not any(isinstance(it, ReplicatorError) for it in found.values()):
+            self._last[one.groups] = body, values
+        return found
+
+    def _find(self, groups: Collection[str], timeout_s: float) -> dict[str, ReplicatorError]:
+        """Look up the coordinators that aren't known; why one isn't found, by group."""
+        unknown = [name for name in groups if name not in self._coordinators]
+        failed: dict[str, ReplicatorError] = {}
+        for at in range(0, len(unknown), FOUND_AT_ONCE):
+            part = unknown[at : at + FOUND_AT_ONCE]
+            asked = _Asked(self._client_id, group_requests.FIND, group_requests.find_fields(part))
+            answers = group_requests.coordinators(self._ask_any(asked, timeout_s))
+            for name in part:
+                answer = answers.get(name)
+                if answer is None:
+                    failed[name] = Unreachable(f"cluster {self._cluster!r}: no answer who coordinates group {name!r}")
+                elif answer.code:
+                    doing, right = f"find the coordinator of group {name!r}", f"Describe on group {name!r}"
+                    failed[name] = failures.classify_code(answer.code, self._cluster, doing, right)
+                else:
+                    self._coordinators[name] = answer.address
+        return failed
+
+    def _addresses(self, timeout_s: float) -> list[Address]:
+        fields = {"include_cluster_authorized_operations": False}
+        answer = self._ask_any(_Asked(self._client_id, "describe_cluster", lambda _: fields), timeout_s)
+        self._check(int(answer.error_code), "list its brokers", "Describe on the cluster")
+        found = [(each.host, int(each.port)) for each in answer.brokers]
+        self._brokers.learn(found)
+        return found
+
+    def _ask_any(self, asked: _Asked, timeout_s: float) -> Any:
+        question = self._brokers.ask(asked.write)
+        question.poll(timeout_s)
+        if question.answer is None:
+            raise question.failed or self._brokers.last or Unreachable(f"cluster {self._cluster!r}: no answer in time")
+        return asked.read(question.answer)
+
+    def _check(self, code: int, doing: str, right: str) -> None:
+        if code:
+            raise failures.classify_code(code, self._cluster, doing, right)
+
+
+def _answered(future: Future[list[bytes]]) -> list[bytes]:
+    """The answers of one broker. Raises why there are none."""
+    error = reason(future)
+    if error is not None:
+        raise error
+    return future.result()

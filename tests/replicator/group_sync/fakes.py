@@ -1,0 +1,221 @@
+"""Both clusters, the map and the notes of group sync in memory, with faults that a test draws."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from kio.schema.errors import ErrorCode as E
+
+from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
+from replicator.groups.ownership import LATE_MS, GroupOffset
+from replicator.model.errors import Fenced, ReplicatorError, Unreachable
+from replicator.model.partition import Partition
+from replicator.offset_map.translate import TranslatedOffset
+from replicator.state.group_notes import GroupNotes
+from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.wire.group_questions import GroupListing
+from replicator.wire.group_requests import GroupValue, GroupValues, ListedGroup
+
+LATE_S = (COMMIT_DEADLINE_MS + LATE_MS) / 1000
+NOWHERE = GroupValue(-1, "", -1)
+
+
+def copy_of(at: Partition) -> Partition:
+    """Where a partition of the source is copied to."""
+    return Partition(f"{at.topic}.copy", at.partition)
+
+
+def place(offset: int) -> int:
+    """Where an offset of the source stands at the target: markers stand in between."""
+    return 2 * offset
+
+
+@dataclass
+class FakeGroups:
+    """The groups of one cluster. `faults`: drawn for each question and each commit, of which some arrive later."""
+
+    faults: Random | None = None
+    values: dict[tuple[str, Partition], GroupOffset] = field(default_factory=dict)
+    members: set[str] = field(default_factory=set)
+    kinds: dict[str, str] = field(default_factory=dict)
+    unstable: set[tuple[str, Partition]] = field(default_factory=set)
+    late: list[tuple[float, list[tuple[str, Partition, GroupOffset]]]] = field(default_factory=list)
+    now_s: Callable[[], float] = lambda: 0.0
+    commits: list[tuple[str, Partition, int]] = field(default_factory=list)
+    _last: dict[str, GroupValues] = field(default_factory=dict)
+
+    def _draw(self, chance: float) -> bool:
+        return self.faults is not None and self.faults.random() < chance
+
+    def listing(self, timeout_s: float) -> GroupListing:
+        """See `GroupQuestions`."""
+        if self._draw(0.02):
+            raise Unreachable("nobody answers")
+        names = {group for group, _ in self.values} | self.members | self.kinds.keys()
+        state = {name: "Stable" if name in self.members else "Empty" for name in names}
+        return GroupListing({it: ListedGroup("consumer", state[it], self.kinds.get(it, "classic")) for it in names})
+
+    def offsets(
+        self, groups: Mapping[str, Collection[Partition] | None], timeout_s: float, *, stable: bool
+    ) -> dict[str, GroupValues | ReplicatorError]:
+        """See `GroupQuestions`: what is as it was is the same object."""
+        found: dict[str, GroupValues | ReplicatorError] = {}
+        for name, wanted in groups.items():
+            if self._draw(0.05):
+                found[name] = Unreachable("its coordinator doesn't answer")
+                continue
+            ats = wanted if wanted is not None else [at for group, at in self.values if group == name]
+            values = GroupValues(0, {at: self._value(name, at) for at in ats})
+            last = self._last.get(name)
+            found[name] = self._last[name] = last if wanted is None and last == values else values
+        return found
+
+    def _value(self, group: str, at: Partition) -> tuple[int, GroupValue]:
+        if (group, at) in self.unstable:
+            return int(E.unstable_offset_commit), NOWHERE
+        value = self.values.get((group, at))
+        return 0, NOWHERE if value is None else GroupValue(value.offset, value.metadata, 50)
+
+    def commit(
+        self, offsets: Mapping[str, Mapping[Partition, OffsetToCommit]], timeout_s: float
+    ) -> dict[str, dict[Partition, int] | ReplicatorError]:
+        """See `GroupQuestions`."""
+        found: dict[str, dict[Partition, int] | ReplicatorError] = {}
+        for group, values in offsets.items():
+            if group in self.members:
+                found[group] = dict.fromkeys(values, int(E.unknown_member_id))
+                continue
+            wanted = [(group, at, GroupOffset(it.offset, it.metadata)) for at, it in values.items()]
+            assert all(it.leader_epoch == -1 for it in values.values())
+            if self._draw(0.1):
+                found[group] = Unreachable("no answer")
+                if self._draw(0.5):
+                    self._apply(wanted)
+                elif self._draw(0.5):
+                    self.late.append((self.now_s(), wanted))
+                continue
+            if self._draw(0.05):
+                found[group] = dict.fromkeys(values, int(E.not_coordinator))
+                continue
+            self._apply(wanted)
+            found[group] = dict.fromkeys(values, 0)
+        return found
+
+    def _apply(self, wanted: Sequence[tuple[str, Partition, GroupOffset]]) -> None:
+        for group, at, value in wanted:
+            self.values[group, at] = value
+            self.commits.append((group, at, value.offset))
+
+    def arrive(self) -> None:
+        """What was sent and not answered is applied now, or never: nothing waits for longer than `LATE_S`."""
+        late, self.late = self.late, []
+        for sent_s, wanted in late:
+            if self.now_s() < sent_s + LATE_S:
+                self._apply([it for it in wanted if it[0] not in self.members])
+
+
+@dataclass
+class FakeMap:
+    """A map in which each offset stands at `place`. `copied`: up to where, by source partition."""
+
+    copied: dict[Partition, int]
+    ends: dict[Partition, int]
+    faults: Random | None = None
+    reads: int = 0
+    _listed: dict[str, Collection[Partition]] = field(default_factory=dict)
+    _copied: dict[Partition, int] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """See `LiveMap`."""
+        if self.faults is not None and self.faults.random() < 0.03:
+            raise Unreachable("the target doesn't answer")
+        self.reads += 1
+        self._copied = dict(self.copied)
+        listed: dict[str, Collection[Partition]] = {}
+        for at in sorted(self.copied):
+            listed[at.topic] = [*listed.get(at.topic, ()), at]
+        if listed != self._listed:
+            self._listed = listed
+
+    def positions(self) -> Mapping[Partition, int]:
+        """See `LiveMap`."""
+        return self._copied
+
+    def partitions(self) -> Mapping[str, Collection[Partition]]:
+        """See `LiveMap`."""
+        return self._listed
+
+    def answers(self, asked: Collection[OffsetToTranslate]) -> Sequence[OffsetAnswer]:
+        """See `LiveMap`."""
+        return [self._answer(one) for one in asked]
+
+    def _answer(self, one: OffsetToTranslate) -> OffsetAnswer:
+        known = min(one.offset, self._copied[one.at])
+        found = TranslatedOffset(
+            place(known), 0 if known == one.offset else None, () if known == one.offset else ("ahead",)
+        )
+        return OffsetAnswer(one, copy_of(one.at), found)
+
+    def source_ends(self) -> Mapping[Partition, int]:
+        """See `LiveMap`."""
+        return dict(self.ends)
+
+    def route(self, at: Partition) -> Partition:
+        """See `LiveMap`."""
+        return copy_of(at)
+
+
+class NotesTopic:
+    """The groups topic: its records, and whose turn it is to write."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes, bytes]] = []
+        self.writer: object = None
+
+
+class FakeNotes:
+    """Implements `Notes` over a topic that other workers write as well."""
+
+    def __init__(self, topic: NotesTopic, faults: Random | None = None) -> None:
+        self._topic, self._faults = topic, faults
+
+    def begin(self) -> GroupNotes:
+        """See `Notes`."""
+        self._topic.writer = self
+        found = GroupNotes()
+        found.read(self._topic.records)
+        return found
+
+    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """See `Notes`."""
+        if self._topic.writer is not self:
+            raise Fenced("somebody else writes the notes")
+        if self._faults is not None and self._faults.random() < 0.15:
+            raise Unreachable("the target doesn't answer")
+        self._topic.records += records
+
+    def forget(self) -> None:
+        """See `Notes`."""
+
+
+class FakeClock:
+    """Moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.s = 1000.0
+
+    def now_s(self) -> float:
+        """See `Clock`."""
+        return self.s
+
+    def now_ms(self) -> int:
+        """See `Clock`."""
+        return int(self.s * 1000)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """See `Clock`."""
+        self.s += seconds
+        return event.is_set()

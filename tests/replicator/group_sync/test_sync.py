@@ -1,0 +1,240 @@
+"""Rounds of group sync against clusters in memory: what is committed, and what never is."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+
+from replicator.config import Flow, load_text
+from replicator.group_sync import followed as following
+from replicator.group_sync.sync import GroupSync
+from replicator.groups.decision import GroupVerdict
+from replicator.groups.ownership import LATE_MS, GroupOffset
+from replicator.model.errors import ReplicatorError
+from replicator.model.names import ends_group
+from replicator.model.partition import Partition
+from tests.budget import budget
+from tests.replicator.group_sync.fakes import FakeClock, FakeGroups, FakeMap, FakeNotes, NotesTopic, copy_of, place
+
+A, B, OUT = Partition("a", 0), Partition("a", 1), Partition("out", 0)
+SEEDS = budget(60, 10_000)
+
+
+def make_flow(**groups: Any) -> Flow:
+    file = {"clusters": {n: {"properties": {"bootstrap.servers": f"{n}:1"}} for n in ("x", "y")}}
+    flow = {"source": "x", "target": "y", "topics": ["^.*"], "groups": {"include": ["^.*"], **groups}}
+    return load_text(yaml.safe_dump({**file, "flows": {"f": flow}}), env={}).flows["f"]
+
+
+class Rig:
+    """One flow, one group of which is asked most."""
+
+    def __init__(self, faults: Random | None = None, **groups: Any) -> None:
+        self.flow, self.clock = make_flow(**groups), FakeClock()
+        self.source, self.target = FakeGroups(faults), FakeGroups(faults, now_s=self.clock.now_s)
+        self.map = FakeMap({A: 100, B: 100, OUT: 100}, {A: 100, B: 100, OUT: 100}, faults)
+        self.topic, self._faults = NotesTopic(), faults
+        self.sync = self.worker()
+
+    def worker(self) -> GroupSync:
+        notes = FakeNotes(self.topic, self._faults)
+        return GroupSync(self.flow, self.source, self.target, self.map, notes, self.clock)
+
+    def without_faults(self) -> None:
+        self._faults = self.source.faults = self.target.faults = self.map.faults = None
+
+    def at_source(self, offset: int, at: Partition = A, group: str = "g") -> None:
+        self.source.values[group, at] = GroupOffset(offset, f"m{offset}")
+
+    def there(self, at: Partition = A, group: str = "g") -> int | None:
+        found = self.target.values.get((group, copy_of(at)))
+        return None if found is None else found.offset
+
+    def rounds(self, number: int = 1) -> None:
+        for _ in range(number):
+            self.sync.round()
+            self.clock.s += 5
+
+    def verdict(self, at: Partition = A, group: str = "g") -> GroupVerdict:
+        (found,) = [it for it in self.sync.shown() if it.group == group]
+        return next(row.verdict for row in found.rows if row.at == at)
+
+    def commits(self, group: str = "g") -> int:
+        return sum(it[0] == group for it in self.target.commits)
+
+
+def test_offsets_move_both_ways_with_their_metadata_and_only_when_they_change() -> None:
+    rig = Rig()
+    rig.at_source(10)
+    rig.rounds()
+    assert rig.target.values["g", copy_of(A)] == GroupOffset(place(10), "m10")
+    rig.rounds(5)
+    assert (rig.commits(), rig.map.reads, rig.verdict()) == (1, 1, GroupVerdict.IN_SYNC)
+    rig.at_source(4)
+    rig.rounds()
+    assert (rig.there(), rig.commits()) == (place(4), 2)
+
+
+def test_what_is_not_copied_yet_follows_as_it_is() -> None:
+    rig = Rig()
+    rig.map.ends[A] = 200
+    rig.at_source(150)
+    rig.rounds()
+    assert rig.there() == place(100)
+    rig.map.copied[A] = 130
+    rig.rounds()
+    assert rig.there() == place(130)
+    rig.map.copied[A] = 200
+    rig.rounds(2)
+    assert rig.there() == place(150)
+    reads = rig.map.reads
+    rig.rounds(3)
+    assert rig.map.reads == reads
+
+
+def test_offsets_are_committed_again_before_they_expire() -> None:
+    rig = Rig()
+    rig.at_source(10)
+    rig.rounds()
+    rig.clock.s += rig.flow.limits.recommit_interval_ms / 1000
+    rig.rounds(2)
+    assert rig.commits() == 2
+    assert rig.there() == place(10)
+
+
+def test_a_partition_without_an_offset_and_one_that_is_unstable_are_said_to_be() -> None:
+    rig = Rig()
+    rig.at_source(10)
+    rig.rounds()
+    assert rig.verdict(B) is GroupVerdict.NO_OFFSET
+    rig.at_source(20, B)
+    rig.source.unstable.add(("g", B))
+    rig.rounds()
+    assert (rig.verdict(B), rig.there(B)) == (GroupVerdict.UNSTABLE, None)
+    rig.source.unstable.clear()
+    rig.rounds()
+    assert rig.there(B) == place(20)
+
+
+def test_a_group_goes_on_being_synced_when_its_members_leave() -> None:
+    rig = Rig()
+    rig.at_source(10)
+    rig.rounds()
+    rig.target.members.add("g")
+    rig.at_source(20)
+    rig.rounds(3)
+    assert (rig.there(), rig.verdict()) == (place(10), GroupVerdict.HAS_MEMBERS)
+    rig.target.members.clear()
+    rig.rounds(int(following.SOON_S))
+    assert rig.there() == place(20)
+
+
+def test_somebody_elses_offset_is_left_alone_until_it_is_deleted() -> None:
+    rig = Rig()
+    rig.at_source(10)
+    rig.rounds()
+    rig.at_source(20)
+    rig.rounds()
+    rig.target.values["g", copy_of(A)] = GroupOffset(place(10), "m10")  # the flow's, once
+    rig.at_source(30)
+    rig.rounds(3)
+    assert (rig.there(), rig.verdict()) == (place(10), GroupVerdict.NOT_OURS)
+    rig.sync = rig.worker()
+    rig.rounds(3)
+    assert rig.there() == place(10)
+    del rig.target.values["g", copy_of(A)]
+    rig.rounds(2 * int(following.SLOW_S) // 5)
+    assert rig.there() == place(30)
+
+
+def test_share_groups_and_groups_of_flows_are_not_synced() -> None:
+    rig = Rig()
+    rig.source.kinds["s"] = "share"
+    rig.at_source(10, group="eos-replicate.other")
+    rig.rounds()
+    (found,) = rig.sync.shown()
+    assert (found.group, found.detail) == ("s", "share_group")
+    assert rig.there(group="eos-replicate.other") is None
+
+
+def test_a_group_is_held_until_what_it_had_written_is_copied() -> None:
+    rig = Rig(hold_with=["out"])
+    rig.at_source(10)
+    rig.map.ends[OUT] = 110
+    rig.rounds()
+    assert (rig.there(), rig.verdict()) == (None, GroupVerdict.HELD)
+    rig.at_source(20)
+    rig.map.ends[OUT] = 120  # written with what it has read since
+    rig.map.copied[OUT] = 110
+    rig.rounds()
+    assert rig.there() == place(10), "not 20: what came of that isn't copied"
+    rig.map.copied[OUT] = 120
+    rig.rounds(2)
+    assert rig.there() == place(20)
+    assert rig.verdict() is GroupVerdict.IN_SYNC
+
+
+def test_where_the_source_ends_is_noted() -> None:
+    rig = Rig()
+    rig.rounds()
+    group = ends_group("f")
+    assert {at: value.offset for (name, at), value in rig.target.values.items() if name == group} == {
+        copy_of(at): 100 for at in (A, B, OUT)
+    }
+    first = int(rig.target.values[group, copy_of(A)].metadata)
+    rig.map.ends[B] = 101
+    rig.rounds()
+    assert rig.target.values[group, copy_of(B)].offset == 101
+    assert int(rig.target.values[group, copy_of(A)].metadata) == first + 5000
+    assert int(rig.target.values[group, copy_of(OUT)].metadata) == first
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_any_schedule_of_faults_ends_in_sync_and_never_overwrites_somebody_else(seed: int) -> None:
+    """Two workers that take over from each other, lost answers, late commits, consumers and operators at the target."""
+    draw = Random(seed)
+    rig = Rig(Random(seed + 1))
+    workers = [rig.sync]
+    groups = [f"g{number}" for number in range(draw.randint(1, 4))]
+    taken: dict[tuple[str, Partition], GroupOffset] = {}  # what somebody else has committed last at the target
+    for _ in range(draw.randint(20, 120)):
+        group, at = draw.choice(groups), draw.choice((A, B))
+        step = draw.random()
+        if step < 0.45:
+            if draw.random() < 0.1:
+                workers.append(rig.worker())
+            with suppress(ReplicatorError):
+                draw.choice(workers[-2:]).round()  # the one before may not know yet that it is fenced
+            rig.clock.s += draw.choice((0.2, 5, 5, 70))
+        elif step < 0.75:
+            rig.at_source(draw.randint(0, 110), at, group)
+        elif step < 0.82:
+            rig.target.members.symmetric_difference_update({group})
+        elif step < 0.87 and not rig.target.late:
+            taken[group, at] = value = GroupOffset(draw.randint(0, 300), "somebody else's")
+            rig.target.values[group, copy_of(at)] = value
+        elif step < 0.92:
+            rig.map.copied[at] = min(rig.map.ends[at], rig.map.copied[at] + draw.randint(0, 5))
+        else:
+            rig.target.arrive()
+        for key, value in taken.items():
+            stands = rig.target.values[key[0], copy_of(key[1])]
+            assert stands == value, f"seed {seed}: {key} was somebody else's, and is {stands}"
+    rig.target.arrive()
+    rig.target.members.clear()
+    rig.map.copied |= {A: 110, B: 110}
+    rig.without_faults()
+    last = rig.worker()
+    for _ in range(4):
+        last.round()
+        rig.clock.s += LATE_MS / 1000 + 10
+    for key, value in rig.source.values.items():
+        stands = rig.target.values[key[0], copy_of(key[1])]
+        if key in taken:
+            assert stands == taken[key]
+        else:
+            assert stands == GroupOffset(place(value.offset), value.metadata), f"seed {seed}: {key}"
