@@ -130,6 +130,11 @@ EVENTS = {
         "Heartbeat records can't be written at the source, or read at the target, and why (`heartbeat`). It is tried "
         "again, and told again when the reason changes. Copying goes on."
     ),
+    "failed_over": (
+        "The flow was failed over (`failover`), in this generation. Nothing is copied until `failover --undo`; its "
+        "positions are kept."
+    ),
+    "failover_undone": "The flow may run again, and is started.",
     "group_left_alone": (
         "Partitions of a consumer group that are not moved at the target, and why (`groups`). It is said once, and "
         "again when the reason changes."
@@ -198,6 +203,8 @@ EVENTS = {
     ),
     "owner_unknown": "The positions' owner could not be read now; it is asked again.",
     "position_unknown": "The position of a range could not be read now; it is asked again.",
+    "positions_kept": "The positions of a flow that was failed over were committed again, so that they don't expire.",
+    "positions_not_kept": "They could not be committed again just now, and why. It is tried again.",
     "positions_unknown": "Positions could not be read now; they are asked for again.",
     "range_begun_again": "A task begins its range again from the position that is committed.",
     "range_failed": "A task has failed; its range is tried again, from the position that is committed.",

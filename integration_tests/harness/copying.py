@@ -81,6 +81,12 @@ class Copying:
         started.wait_event("lane_started")
         return started
 
+    def running_frozen(self) -> Replicator:
+        """Start a process of a flow that is failed over, and wait until it says so."""
+        started = self.run()
+        started.wait_event("failed_over")
+        return started
+
     def asked(self, command: str) -> tuple[int, dict[str, Any]]:
         """Exit code of `plan`, `status` or `top`, and what its JSON says of the flow."""
         code, said = self.said(command)

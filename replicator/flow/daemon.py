@@ -29,12 +29,13 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.config_watch import ConfigReader, ReadConfig, UnreadConfig
+from replicator.flow.parts import Parts
 from replicator.flow.reload import compare, needs_restart
 from replicator.flow.restarts import BUG, Restarts, Stage, worst
 from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.signals import heard
 from replicator.flow.terminal import has_terminal
-from replicator.flow.worker import FlowWorker, Parts, margin_s
+from replicator.flow.worker import FlowWorker, margin_s
 from replicator.incidents import tell_incident
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
 from replicator.model.names import process_name

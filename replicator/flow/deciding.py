@@ -22,7 +22,7 @@ from replicator.flow.truncation import from_the_cut_on
 from replicator.kafka.topic_questions import raised
 from replicator.model import names
 from replicator.model.commands import Command
-from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
+from replicator.model.errors import Fatal, Fenced, FlowFrozen, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
 from replicator.state.control import Changer, ControlRecord
 from replicator.state.control_topic import Control
@@ -135,15 +135,17 @@ def written(flow: Flow, plane: ControlPlane, take: Callable[[Control], Sequence[
     changed(flow, plane, lambda changer: changer.decide(take))
 
 
-def changed(flow: Flow, plane: ControlPlane, ask: Callable[[Changer], T]) -> T:
+def changed(flow: Flow, plane: ControlPlane, ask: Callable[[Changer], T], *, thaw: bool = False) -> T:
     """What `ask` wants of a changer for a command, asked again while others write the control topic, or an answer was
-    lost. Raises as `Changer` does, once others have kept the control id for long."""
+    lost. Raises as `Changer` does, once others have kept the control id for long. `thaw` as of `Changer`."""
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
     while plane.state.control().preparing is not None and time.monotonic() < give_up_s:
         time.sleep(POLL_S)  # somebody is at it, or died; to initialise the control id would cut it short
     while True:
         try:
-            return ask(Changer(flow, plane.state, process_name(), _ignored, _no_starts))
+            return ask(Changer(flow, plane.state, process_name(), _ignored, _no_starts, thaw=thaw))
+        except FlowFrozen:
+            raise
         except (Fenced, TakenOver, UnknownOutcome, Retriable):
             if time.monotonic() >= give_up_s:
                 raise

@@ -29,19 +29,10 @@ from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.lane_errors import IN_THE_CLUSTERS, LASTING, is_local
 from replicator.flow.lane_permit import LaneConnected, LaneInitialised, LanePermit
 from replicator.flow.listing import Routing
+from replicator.flow.parts import Group, Lane, Parts
 from replicator.flow.setup import Setup
 from replicator.flow.shown_lanes import ShownLanes
-from replicator.flow.worker import (
-    Group,
-    Lane,
-    Parts,
-    code_of,
-    lane_plan,
-    no_clean_stop,
-    stop_by_s,
-    with_routes,
-    worse,
-)
+from replicator.flow.worker import code_of, lane_plan, no_clean_stop, stop_by_s, with_routes, worse
 from replicator.kafka.group_events import (
     GroupEnded,
     GroupTrouble,

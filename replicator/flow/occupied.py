@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from replicator.config import Flow
-from replicator.model.errors import TakenOver
+from replicator.model.errors import FlowFrozen, TakenOver
 from replicator.state.control_topic import Control
-from replicator.state.generation import Generation
+from replicator.state.generation import Generation, Kind
 
 
 def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
@@ -13,6 +13,13 @@ def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
     short. `take_over`: it shall."""
     if found.kind.bounded and not take_over:
         raise TakenOver(occupied(flow, found))
+
+
+def check_frozen(flow: Flow, control: Control | None) -> None:
+    """Raise FlowFrozen where the flow was failed over, or is about to be."""
+    found = None if control is None else control.open or control.preparing
+    if found is not None and found.kind is Kind.FROZEN:
+        raise FlowFrozen(f"flow {flow.name} is failed over (generation {found.number}, by {found.by})")
 
 
 def occupied(flow: Flow, found: Generation) -> str:

@@ -20,10 +20,12 @@ from replicator.flow.discovery import Discovery, DiscoveryEnded, FlowNotes
 from replicator.flow.group_watch import GroupWatch
 from replicator.flow.group_worker import GroupWorker
 from replicator.flow.listing import Listing
+from replicator.flow.occupied import check_frozen
+from replicator.flow.parts import Parts
 from replicator.flow.setup import Setup
 from replicator.flow.shared_generation import SharedGeneration
 from replicator.flow.topics import ControlPlane
-from replicator.flow.worker import Parts
+from replicator.model.errors import FlowFrozen, Unreachable
 from replicator.model.names import process_name
 from replicator.state.generation import Generation
 from replicator.state.own_file import followed
@@ -93,6 +95,7 @@ class SharedFlow:
                 setup.take(self._with(flow))  # one that came meanwhile
                 setup.connect()
                 control = self._finder.look(setup)
+                check_frozen(flow, control)
                 wanted = flow if control is None else self._finder.flow(control)
                 if control is not None and _same_but_lanes(wanted, flow):
                     listing = setup.begin()
@@ -104,10 +107,16 @@ class SharedFlow:
                     if _same_but_lanes(wanted, flow):
                         self._runs = wanted
                         return self._worker(wanted, setup, plane, listing, generation, owner, early=first)
+            except (FlowFrozen, Unreachable):
+                plane.close()
+                if not self._parts.frozen(flow, self._asked, self._log):
+                    raise
+                wanted = flow
             except BaseException:
                 plane.close()
                 raise
-            plane.close()
+            else:
+                plane.close()
             if self._asked.is_set():
                 return None
             flow = self._runs = wanted

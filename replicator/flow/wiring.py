@@ -22,12 +22,13 @@ from replicator.config import Flow
 from replicator.config.engine import BATCHES, chosen_engine
 from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
+from replicator.flow.frozen import while_frozen
 from replicator.flow.heartbeats import HeartbeatObserver, watch_heartbeats
 from replicator.flow.map_index_writer import watch_map_index
+from replicator.flow.parts import Note, Parts, Unwatched, WorkerObserver
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
-from replicator.flow.worker import Note, Parts, Unwatched, WorkerObserver
 from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
@@ -221,6 +222,7 @@ def parts(
             note=write_flow_note,
             group=GroupConsumer,
             members=member_clients,
+            frozen=while_frozen,
             observe=observe_worker,
             version=version,
         )

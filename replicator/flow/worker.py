@@ -12,33 +12,31 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
-from replicator.flow.group_members import FlowWorkers
 from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.listing import Routing
 from replicator.flow.occupied import check_free
+from replicator.flow.parts import Lane, Parts
 from replicator.flow.restarts import worst
 from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
-from replicator.kafka.group_events import GroupEvent
 from replicator.lane.driver import CountsChanged, LaneEnded
-from replicator.lane.permit import UNASKED, FencePermit
+from replicator.lane.permit import UNASKED
 from replicator.lane.plan import LanePlan
-from replicator.model.errors import Incident, ReplicatorError, Unreachable
+from replicator.model.errors import FlowFrozen, Incident, ReplicatorError, Unreachable
 from replicator.model.names import process_name
 from replicator.model.route import Route
 from replicator.state.control import keeping
 from replicator.state.generation import Generation
 from replicator.state.own_file import lanes_wanted, own_file
-from replicator.workers.lane_stages import LaneStage
 
 MARGIN_S_MAX = 1.0
 
@@ -47,120 +45,6 @@ def margin_s(flow: Flow) -> float:
     """The end of limits.stop_timeout_ms in which no lane is waited for any more: half of it is the flow's, to say which
     are late, then the process leaves."""
     return min(MARGIN_S_MAX, flow.limits.stop_timeout_ms / 1000 / 4)
-
-
-class Note(Protocol):
-    """A record of the claims topic that only informs: `FlowEnd`, `ConfigFault`."""
-
-    def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
-
-
-class Lane(Protocol):
-    """What a worker needs of `lane.driver.LaneDriver`."""
-
-    plan: LanePlan
-
-    def start(self) -> None:
-        """Start the lane's thread."""
-
-    def stop(self) -> None:
-        """Ask for a clean stop: the open transaction is finished first."""
-
-    def join(self, timeout_s: float) -> bool:
-        """Wait for the thread; whether it has ended."""
-
-    def reassign(self, plan: LanePlan) -> None:
-        """Other routes: the lane starts over at the fence with them."""
-
-    def forget(self) -> None:
-        """Let nobody see any more what its partitions are doing. Once it has ended."""
-
-
-MakeLane = Callable[[LanePlan, queue.SimpleQueue[Any], FencePermit], Lane]
-"""A lane, which puts its events into the queue, and asks before it initialises its transactional id."""
-Failed = Callable[[BaseException], None]
-Watch = Callable[[Flow, Generation, threading.Event, Failed], None]
-"""Starts threads beside the lanes of a generation, which end with the event, and tell what ends the flow: TakenOver
-when the generation is over, or a bug."""
-Duties = Callable[[Flow, threading.Event, Failed], None]
-"""Starts threads that end with the event, and tell of a bug."""
-
-
-class Group(Protocol):
-    """What a worker needs of `kafka.group_consumer.GroupConsumer`, see there."""
-
-    def subscribe(self) -> None:
-        """Begin to be a member."""
-
-    def unsubscribe(self) -> None:
-        """Leave the group."""
-
-    def prove(self, lane: int, number: int, metadata: str) -> None:
-        """Begin a proof."""
-
-    def holds(self, lane: int) -> bool:
-        """Whether a lane is in the assignment."""
-
-    def close(self, timeout_s: float) -> bool:
-        """Leave, and end the thread; whether it has ended in time."""
-
-
-class WorkerObserver(Protocol):
-    """Is told what a worker that shares its flow does, by the flow's thread; must not block and not raise."""
-
-    def stages(self, stages: Mapping[int, LaneStage]) -> None:
-        """Where the lanes stand that it has been given, or that still run here."""
-
-    def rebalanced(self) -> None:
-        """The group has given it an assignment."""
-
-    def handed_over(self, took_s: float) -> None:
-        """A lane has initialised its transactional id, so long after it was assigned."""
-
-    def standing_by(self, reason: str) -> None:
-        """It runs nothing for now."""
-
-    def members(self, found: FlowWorkers, at_ms: int) -> None:
-        """All workers of the flow, as they were at this time (wall clock). Told by the thread of discovery."""
-
-
-class Unwatched:
-    """Implements `WorkerObserver` for a worker that nobody watches."""
-
-    def stages(self, stages: Mapping[int, LaneStage]) -> None:
-        """See `WorkerObserver`."""
-
-    def rebalanced(self) -> None:
-        """See `WorkerObserver`."""
-
-    def handed_over(self, took_s: float) -> None:
-        """See `WorkerObserver`."""
-
-    def standing_by(self, reason: str) -> None:
-        """See `WorkerObserver`."""
-
-    def members(self, found: FlowWorkers, at_ms: int) -> None:
-        """See `WorkerObserver`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane; what watches
-    the flow's clusters; what one worker of a flow does for all of them; what notes something on the target where
-    `status` reads it, such as how the flow has ended. For one that shares its flow also: a membership in the flow's
-    group; who the members are; what is told of it; and the program's version.
-    """
-
-    plane: Callable[[Flow], ControlPlane]
-    lane: MakeLane
-    watch: Watch = lambda flow, generation, ended, failed: None
-    duties: Duties = lambda flow, ended, failed: None
-    note: Callable[[Flow, Note], None] = lambda flow, note: None
-    group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None
-    members: Callable[[Flow], list[str]] = lambda flow: []
-    observe: Callable[[Flow], WorkerObserver] = lambda flow: Unwatched()
-    version: str = ""
 
 
 class FlowWorker:
@@ -208,14 +92,12 @@ class FlowWorker:
         `lanes_started` is called once there is something that a stop has to finish.
         """
         self._log.info("connecting", source=self._flow.source.name, target=self._flow.target.name)
-        plane = self._parts.plane(self._flow)
-        try:
-            setup = self._setup = Setup(self._flow, self._config, plane, self._owner, self._log, self._ended)
-            setup.take(self._config)  # one that came meanwhile
-            generation, routing = self._open(setup)
-        except BaseException:
-            plane.close()
-            raise
+        opened = self._opened()
+        while opened is None and not self._ended.is_set():
+            opened = self._opened()
+        if opened is None:
+            return 0
+        plane, setup, generation, routing = opened
         discovery = Discovery(setup, plane, generation, self._notes, self._events, self._ended, self._log)
         discovery.start()
 
@@ -237,6 +119,22 @@ class FlowWorker:
         if self._error is not None and worst((code_of(self._error), code)) == code_of(self._error):
             raise self._error
         return code
+
+    def _opened(self) -> tuple[ControlPlane, Setup, Generation, Routing] | None:
+        """Open the flow; None after it was failed over, and that was undone, or it is asked to stop."""
+        plane = self._parts.plane(self._flow)
+        try:
+            setup = self._setup = Setup(self._flow, self._config, plane, self._owner, self._log, self._ended)
+            setup.take(self._config)  # one that came meanwhile
+            return plane, setup, *self._open(setup)
+        except (FlowFrozen, Unreachable):
+            plane.close()
+            if not self._parts.frozen(self._flow, self._ended, self._log):
+                raise
+            return None
+        except BaseException:
+            plane.close()
+            raise
 
     def _code(self) -> int:
         """After a clean end: 4 while something waits for a decision."""

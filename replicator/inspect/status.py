@@ -16,6 +16,7 @@ from typing import Literal
 
 from replicator.config import Config, Flow, routing
 from replicator.config.engine import chosen_engine
+from replicator.flow.frozen import failed_over
 from replicator.flow.listing import Listing
 from replicator.flow.offsets_topic import map_note
 from replicator.flow.topic_rules import ListedTopic
@@ -198,7 +199,8 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     rows.sort(key=lambda row: (row.source_topic, row.partition))
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
     shown = incident if has_run else ""
-    notes = tuple(note for note in ("" if rows else no_topic(flow), chosen_engine(flow).told(), no_map) if note)
+    told = "" if rows else no_topic(flow), chosen_engine(flow).told(), no_map, failed_over(control)
+    notes = tuple(note for note in told if note)
     open_generation = None if control is None else control.open
     run_by = runners(positions, None if open_generation is None else open_generation.assignment)
     return FlowStatus(

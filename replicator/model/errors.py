@@ -110,6 +110,10 @@ class TakenOver(ReplicatorError):
         return error
 
 
+class FlowFrozen(TakenOver):
+    """The flow was failed over: nothing is copied until a command undoes that."""
+
+
 class Incident(ReplicatorError):
     """Something only a person may decide: going on could lose, double or alter records.
 

@@ -20,7 +20,7 @@ from replicator.config import Flow
 from replicator.kafka import properties
 from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
-from replicator.model.errors import Fatal, Retriable, TakenOver
+from replicator.model.errors import Fatal, FlowFrozen, Retriable, TakenOver
 from replicator.state.control_topic import Control
 from replicator.state.flow_state import FlowState
 from replicator.state.generation import Generation, Kind, LaneAssignment
@@ -67,15 +67,17 @@ class Changer:
         *,
         first: bool = False,
         seen: Control | None = None,
+        thaw: bool = False,
     ) -> None:
         """`by` is this process's name in the generations that it begins.
 
         `first`: the flow has never run (see `flow.first_start`), so its control topic may be empty; otherwise an empty
-        one is the incident `control_topic_lost`. `seen`: the control topic as it was read just now.
+        one is the incident `control_topic_lost`. `seen`: the control topic as it was read just now. `thaw`: a flow that
+        was failed over may go on; otherwise nothing replaces its generation.
         """
         self._flow, self._state, self._by, self._on_error = flow, state, by, on_error
         self._resolve_starts = resolve_starts
-        self._first, self._seen = first, seen
+        self._first, self._seen, self._thaw = first, seen, thaw
         self._writer: TransactionalProducer | None = None
 
     def ensure(self, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> tuple[Generation, bool]:
@@ -111,6 +113,15 @@ class Changer:
 
         return self._change(kind, propose, listing, may_replace)
 
+    def freeze(self, may_replace: MayReplace) -> Generation:
+        """A generation under which nothing is copied; the one that is open, if it is such a one."""
+
+        def propose(control: Control) -> Proposal | None:
+            found = control.open
+            return None if found is not None and found.kind is Kind.FROZEN else Proposal(LaneAssignment(1))
+
+        return self._change(Kind.FROZEN, propose, {}, may_replace)
+
     def decide(self, take: Callable[[Control], Sequence[ControlRecord]]) -> None:
         """Write what an operator has decided, after finishing a change that was left half done.
 
@@ -137,6 +148,7 @@ class Changer:
             control = self._read()
             while (open_ := control.open) is None or propose(control) is not None:
                 if open_ is not None:
+                    self._check_frozen(open_)
                     may_replace(open_)
                 now_ms = int(time.time() * 1000)
                 if control.preparing is None and (wanted := propose(control)) is not None:
@@ -147,6 +159,14 @@ class Changer:
             return open_
         finally:
             self._writer.close()
+
+    def _check_frozen(self, open_: Generation) -> None:
+        """Raise FlowFrozen where nothing but the command that undoes a failover may open another generation."""
+        if open_.kind is Kind.FROZEN and not self._thaw:
+            raise FlowFrozen(
+                f"flow {self._flow.name} was failed over (generation {open_.number}, by {open_.by}): nothing is copied "
+                "until eos-replicate failover --undo"
+            )
 
     def _read(self) -> Control:
         if not self._first:

@@ -25,7 +25,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from replicator.state.envelope import NewerFormat, unwrap, wrap
+from replicator.state.envelope import FORMAT_VERSION, NewerFormat, unwrap, wrap
 from replicator.workers.balance import BalancedLanes
 from replicator.workers.settings import canonical, settings_hash
 
@@ -34,6 +34,8 @@ _KINDS = frozenset({GENERATION})
 WITH_SETTINGS = 2
 """The format version of a generation that has its flow's settings: a program that doesn't know it must not run the flow
 by its own file."""
+WITH_FROZEN = 3
+"""The format version of one that copies nothing: a program that doesn't know it would replace it and go on."""
 HASHED = "crc32(topic/partition) mod lanes"
 BALANCED = "first listing dealt out by topic, topics by crc32"
 LISTED = "one lane for each listed partition"
@@ -46,6 +48,7 @@ class Kind(StrEnum):
     ROUNDS = "rounds"  # the daemon on Spark
     BACKFILL = "backfill"
     REPAIR = "repair"
+    FROZEN = "failover"  # nothing is copied, the positions are kept, until a command undoes it
     POSITION_SET = "position set"  # over in one transaction: whoever begins another generation finds it done or not
 
     @property
@@ -164,11 +167,12 @@ class Generation:
             "by": self.by,
             "start_records": self.start_records,
         }
-        if not self.settings:
-            return wrap(GENERATION, content)
-        content |= {"settings": json.loads(self.settings), "revision": self.revision}
-        content["source_cluster"] = self.source_cluster
-        return wrap(GENERATION, content, version=WITH_SETTINGS)
+        version = FORMAT_VERSION
+        if self.settings:
+            content |= {"settings": json.loads(self.settings), "revision": self.revision}
+            content["source_cluster"] = self.source_cluster
+            version = WITH_SETTINGS
+        return wrap(GENERATION, content, version=WITH_FROZEN if self.kind is Kind.FROZEN else version)
 
 
 def decode(key: bytes | None, value: bytes | None) -> Generation | None:
@@ -179,7 +183,7 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
     if value is None and key is not None and not key.startswith(f"{GENERATION}/".encode()):
         return None  # a tombstone of a kind that is not known: nothing stands there any more
     try:
-        body = unwrap(key or b"", value or b"", _KINDS, WITH_SETTINGS)
+        body = unwrap(key or b"", value or b"", _KINDS, WITH_FROZEN)
         if body is None:
             return None
         found = Generation(

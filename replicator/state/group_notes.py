@@ -39,6 +39,10 @@ class GroupNotes:
         """Return the note of a partition; an empty one where there is none."""
         return self._notes.get(key, _NOTHING)
 
+    def __iter__(self) -> Iterator[GroupPartition]:
+        """Yield the partitions of which there is a note."""
+        return iter(self._notes)
+
     def take(self, notes: Mapping[GroupPartition, OwnershipNote]) -> list[tuple[bytes, bytes]]:
         """Take notes; return the records in which they become durable."""
         changed: dict[tuple[str, str, int], None] = {}

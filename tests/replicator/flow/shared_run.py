@@ -12,9 +12,9 @@ import pytest
 import structlog
 
 from replicator.flow.group_watch import GroupWatch
+from replicator.flow.parts import Parts
 from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.topics import ControlPlane
-from replicator.flow.worker import Parts
 from replicator.kafka.group_events import (
     GroupEvent,
 )

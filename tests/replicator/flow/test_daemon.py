@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from replicator.config import Flow, load_text
 from replicator.flow import daemon as module
 from replicator.flow.daemon import SIGNALS, Daemon
-from replicator.flow.worker import Parts
+from replicator.flow.parts import Parts
 from replicator.model.errors import Incident, TakenOver, Unreachable
 from replicator.state.flow_end import FlowEnd
 

@@ -15,8 +15,8 @@ from replicator.config import Config, load_text
 from replicator.flow import daemon as module
 from replicator.flow.config_watch import ConfigReader, ReadConfig
 from replicator.flow.daemon import SIGNALS, Daemon
+from replicator.flow.parts import Parts
 from replicator.flow.restarts import Stage
-from replicator.flow.worker import Parts
 from replicator.model.errors import ConfigError
 from replicator.state.config_fault import ConfigFault
 

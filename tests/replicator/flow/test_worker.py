@@ -14,8 +14,9 @@ import pytest
 import structlog
 
 from replicator.flow.listing import Routing
+from replicator.flow.parts import Parts
 from replicator.flow.topics import ControlPlane
-from replicator.flow.worker import FlowWorker, Parts, margin_s, with_routes
+from replicator.flow.worker import FlowWorker, margin_s, with_routes
 from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.lane.partitions import PartitionCounts
 from replicator.lane.permit import FencePermit

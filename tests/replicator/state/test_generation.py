@@ -7,8 +7,17 @@ import json
 import pytest
 
 from replicator.state.control_topic import Control, fold
-from replicator.state.envelope import NewerFormat
-from replicator.state.generation import BadControl, Generation, Kind, LaneAssignment, Phase, decode
+from replicator.state.envelope import NewerFormat, unwrap
+from replicator.state.generation import (
+    WITH_FROZEN,
+    WITH_SETTINGS,
+    BadControl,
+    Generation,
+    Kind,
+    LaneAssignment,
+    Phase,
+    decode,
+)
 
 LISTING = {"orders": 4}
 
@@ -120,7 +129,7 @@ def test_records_of_a_newer_program_are_ignored_unless_they_must_be_understood()
     opened = first().open
     assert opened is not None
     body = json.loads(opened.encode())
-    for newer in ({"v": 3}, {"kind": "decision"}):
+    for newer in ({"v": WITH_FROZEN + 1}, {"kind": "decision"}):
         assert decode(b"decision/1", json.dumps({**body, **newer, "must_understand": False}).encode()) is None
         with pytest.raises(NewerFormat):
             decode(b"decision/1", json.dumps({**body, **newer}).encode())
@@ -173,3 +182,19 @@ def test_an_assignment_that_is_not_known_is_refused(change: dict[str, object]) -
     value = json.dumps({**json.loads(prepared.encode()), **change}).encode()
     with pytest.raises(BadControl):
         decode(prepared.key, value)
+
+
+def test_what_was_failed_over_is_of_a_format_that_older_programs_refuse() -> None:
+    control = first()
+    change = control.prepare(LaneAssignment(1), {}, 5, Kind.FROZEN)
+    frozen = control.apply(change)
+    for record in frozen.finish(6):
+        frozen = frozen.apply(record)
+    assert frozen.open is not None
+    assert (frozen.open.kind, frozen.open.lanes, frozen.open.partitions) == (Kind.FROZEN, 1, LISTING)
+    key, value = frozen.open.key, frozen.open.encode()
+    assert decode(key, value) == frozen.open
+    with pytest.raises(NewerFormat):
+        unwrap(key, value, frozenset({"generation"}), WITH_SETTINGS)
+    assert frozen.daemon is not None
+    assert frozen.daemon.number == 1

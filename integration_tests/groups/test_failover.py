@@ -1,0 +1,155 @@
+"""A flow that is failed over copies nothing, whoever starts it, until that is undone; what it lacks is said."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.groups.test_group_sync import EVERY, all_there, begun, wait_offsets
+from integration_tests.harness import clients
+from integration_tests.harness.copying import ASKED_S_MAX, PARTITIONS, Copying
+from integration_tests.harness.group_reading import consume
+from integration_tests.harness.processes import wait_until
+from tests.running.users_packages import users_packages
+
+NOWHERE = "127.0.0.1:9"
+
+
+def failover(copying: Copying, *options: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of the command."""
+    command = [sys.executable, "-m", "cli.main", "failover", "-c", str(copying.file.path), "--json"]
+    meant = () if "--rehearse" in options else ("--yes-i-mean", copying.name)
+    done = subprocess.run(
+        [*command, *meant, *options], capture_output=True, text=True, check=False, timeout=ASKED_S_MAX,
+        env=users_packages(),
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def command(copying: Copying, *words: str) -> None:
+    """A command that must succeed."""
+    asked = [sys.executable, "-m", "cli.main", *words, "-c", str(copying.file.path)]
+    subprocess.run(asked, check=True, capture_output=True, timeout=ASKED_S_MAX, env=users_packages())
+
+
+def wait_ends_noted(copying: Copying, ends: list[int]) -> None:
+    """Until the flow has noted that the source ends there."""
+
+    def noted() -> bool:
+        (flow,) = [failover(copying, "--rehearse")[1]]
+        found = {row["partition"]: row["source_end_seen"] for row in flow["partitions"]}
+        return [found.get(number) for number in range(copying.partitions)] == ends
+
+    wait_until(noted, "the source's ends are noted", lambda: str(ends))
+
+
+@pytest.mark.tier("default", kafka="default")
+def test_nothing_is_copied_until_the_failover_is_undone(
+    make_copying: MakeCopying, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    group = unique("failing")
+    copying = make_copying(groups=EVERY)
+    copying.load.mixed(300)
+    begun(copying, group, 100)
+    worker = copying.running()
+    copying.wait_copied()
+    wait_offsets(copying, group, all_there)
+    code, rehearsed = failover(copying, "--rehearse")
+    assert (code, rehearsed["rehearsed"], rehearsed["complete"]) == (0, True, True), rehearsed
+    command(copying, "pause", "--flow", copying.name)
+    time.sleep(3)  # what is under way is committed
+    before = copying.wait_stable()
+    copying.load.mixed(200)
+    ends = [clients.stable_end(copying.source, copying.topic, number) for number in range(PARTITIONS)]
+    wait_ends_noted(copying, ends)
+    worker.kill()
+    copying.file.log_in(NOWHERE)  # the source is gone
+    copying.file.write(limits={"connect_timeout_ms": 2_000})
+    out = tmp_path / "verdict.json"
+    code, verdict = failover(copying, "--out", str(out))
+    assert code == 1
+    assert json.loads(out.read_text()) == verdict
+    rows = verdict["partitions"]
+    assert [row["position"] for row in rows] == before
+    assert [row["not_copied_at_least"] for row in rows] == [end - at for end, at in zip(ends, before, strict=True)]
+    synced = {it["group"]: it for it in verdict["groups"]}[group]
+    assert (synced["partitions_synced"], synced["partitions_of_others"]) == (PARTITIONS, 0)
+    copies = copying.target_ends()
+    for options, changes in (
+        ((), {}),
+        (("--take-over",), {"lanes": 3}),
+        (("--shared",), {}),
+        ((), {"start": "latest"}),
+    ):
+        copying.file.write(**changes)
+        again = copying.run("", *options)
+        again.wait_event("positions_kept")
+        assert again.seen("lane_started") == []
+        again.kill()
+    assert (copying.wait_stable(), copying.target_ends()) == (before, copies)
+    code, second = failover(copying)
+    assert (code, second["generation"], second["sha256"]) == (1, verdict["generation"], verdict["sha256"])
+    copying.file.log_in(copying.source)
+    copying.file.write(start="earliest", lanes=1, limits={"connect_timeout_ms": 20_000})
+    again = copying.running_frozen()
+    command(copying, "resume", "--flow", copying.name)
+    code, undone = failover(copying, "--undo")
+    assert (code, undone["generation"]) == (0, verdict["generation"] + 1)
+    again.wait_event("failover_undone")
+    copying.finish(again)
+    assert failover(copying, "--undo")[1]["generation"] is None
+    assert len(consume(copying.target, group, copying.copy, PARTITIONS)) > 0
+
+
+@pytest.mark.tier("default", kafka="full")
+@pytest.mark.parametrize("seed", range(2))
+def test_a_failover_under_load_that_is_killed_and_begun_again_skips_nothing(
+    make_copying: MakeCopying, unique: Callable[[str], str], seed: int
+) -> None:
+    draw = random.Random(seed)
+    group = unique("killed")
+    copying = make_copying(groups=EVERY)
+    copying.load.mixed(300)
+    begun(copying, group, 100)
+    worker = copying.running("", "--shared")
+    with copying.writing(60):
+        wait_offsets(copying, group, all_there)
+        read = consume(copying.source, group, copying.topic, PARTITIONS, draw.randint(1, 300))
+        assert read
+        for _ in range(3):
+            killed = [sys.executable, "-m", "cli.main", "failover", "-c", str(copying.file.path)]
+            process = subprocess.Popen(
+                [*killed, "--yes-i-mean", copying.name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=users_packages(),
+            )  # fmt: skip
+            time.sleep(draw.uniform(0.3, 2.5))
+            process.kill()
+            process.wait()
+        _, verdict = failover(copying)
+    worker.wait_event("positions_kept")
+    stands, copies = copying.wait_stable(), copying.target_ends()
+    assert [row["position"] for row in verdict["partitions"]] == stands
+    time.sleep(1)
+    assert (copying.wait_stable(), copying.target_ends()) == (stands, copies)
+    moved = consume(copying.target, group, copying.copy, PARTITIONS)
+    left = consume(copying.source, group, copying.topic, PARTITIONS)
+    copied = {key for number in range(PARTITIONS) for key in keys(copying, number, stands[number])}
+    assert {key for key in left if key in copied} <= set(moved), "what was not consumed at the source, and is copied"
+    failover(copying, "--undo")
+    copying.finish(worker)
+
+
+def keys(copying: Copying, number: int, end: int) -> list[bytes]:
+    """Of the source's records below an offset."""
+    found = clients.read(copying.source, copying.topic, number)
+    return [bytes(it.key() or b"") for it in found if (it.offset() or 0) < end]

@@ -1,0 +1,88 @@
+"""Reads from the target alone what a failover's verdict is made of. Changes nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import closing
+
+from replicator.config import Flow
+from replicator.failover.verdict import FailedGroup, FailedPartition
+from replicator.flow.frozen import positions
+from replicator.flow.topics import ControlPlane
+from replicator.group_sync.note_topic import notes_topic, read_notes
+from replicator.groups.ownership import GroupOffset
+from replicator.kafka.offset_reader import OffsetReader
+from replicator.model import names
+from replicator.model.checkpoint import Position, Stored
+from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.partition import Partition
+from replicator.state.claims import Claims
+from replicator.wire.group_questions import GroupQuestions
+from replicator.wire.group_requests import GroupValues
+
+ASK_S = 10.0
+
+
+def read_positions(flow: Flow, plane: ControlPlane) -> Mapping[Partition, Stored]:
+    """Read the positions as they are now, by target partition; an open transaction over them is waited for."""
+    with closing(OffsetReader(flow)) as reader:
+        return positions(plane, reader)
+
+
+def failed_partitions(
+    claims: Claims, found: Mapping[Partition, Stored], ends: Mapping[Partition, int]
+) -> list[FailedPartition]:
+    """Say of each partition that was ever claimed how far it is copied. `ends`: by target partition. Pure."""
+    rows = []
+    for claim in claims.claims.values():
+        it = found.get(claim.target)
+        position, problem = (it.offset, "") if isinstance(it, Position) else (None, "it has no position any more")
+        if it is not None and not isinstance(it, Position):
+            problem = it.why
+        rows.append(FailedPartition(claim.source, claim.target, position, ends.get(claim.target), problem))
+    return sorted(rows)
+
+
+def ends_seen(flow: Flow, questions: GroupQuestions) -> tuple[dict[Partition, int], int]:
+    """Return where the source's partitions ended when that was noted last, by target partition, and when (ms since 1970
+    UTC; 0: never). Raises ReplicatorError."""
+    group = names.ends_group(flow.name)
+    values = _values(questions.offsets({group: None}, ASK_S, stable=False)[group])
+    ends = {at: value for at, value in values.items() if value.offset >= 0}
+    seen = [int(value.metadata) for value in ends.values() if value.metadata.isdigit()]
+    return {at: value.offset for at, value in ends.items()}, max(seen, default=0)
+
+
+def failed_groups(flow: Flow, plane: ControlPlane, questions: GroupQuestions) -> list[FailedGroup]:
+    """Say of each group that the flow has ever committed for where it stands at the target. Raises ReplicatorError."""
+    topic, reader = notes_topic(flow).name, plane.target_reader
+    if not reader.partition_count(topic):
+        return []
+    known = read_notes(flow, reader.whole(topic, (0,)))
+    wanted: defaultdict[str, list[Partition]] = defaultdict(list)
+    for key in known:
+        wanted[key.group].append(key.at)
+    listed = questions.listing(ASK_S)
+    if listed.unanswered:
+        raise listed.unanswered[0]
+    rows = []
+    for group, found in sorted(questions.offsets(wanted, ASK_S, stable=False).items()):
+        values = _values(found)
+        stands = {at: value if value.offset >= 0 else None for at, value in values.items()}
+        notes = {key.at: known.of(key) for key in known if key.group == group}
+        ours = {at for at, note in notes.items() if stands.get(at) is not None and note.owns(stands[at])}
+        others = sum(it is not None and at not in ours for at, it in stands.items())
+        unanswered = sum(bool(note.unanswered) for note in notes.values())
+        members = group in listed.groups and listed.groups[group].has_members
+        rows.append(FailedGroup(group, len(ours), others, unanswered, members))
+    return rows
+
+
+def _values(found: GroupValues | ReplicatorError) -> dict[Partition, GroupOffset]:
+    if isinstance(found, ReplicatorError):
+        raise found
+    wrong = [at for at, (code, _) in found.by_partition.items() if code]
+    if wrong:
+        raise Incident("refused_by_cluster", f"the target doesn't tell the offsets of {wrong[0]}")
+    return {at: GroupOffset(value.offset, value.metadata) for at, (_, value) in found.by_partition.items()}

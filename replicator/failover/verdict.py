@@ -1,0 +1,139 @@
+"""What a target has at a failover, and what it lacks, as far as can be known without the source. Pure values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from replicator.model.partition import Partition
+
+
+class FailedPartition(NamedTuple):
+    """One partition that the flow copied.
+
+    Attributes:
+        position: up to which source offset it is copied.
+        end_seen: where the source ended when that was noted last; None: it never was.
+        problem: why the position can't be read, or is missing; empty where it is there.
+    """
+
+    source: Partition
+    target: Partition
+    position: int | None
+    end_seen: int | None
+    problem: str = ""
+
+    @property
+    def not_copied(self) -> int | None:
+        """How many source offsets are not copied, at least; None where that isn't known."""
+        if self.position is None or self.end_seen is None:
+            return None
+        return max(0, self.end_seen - self.position)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is copied that the source had when its end was noted."""
+        return self.not_copied == 0
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "source_topic": self.source.topic,
+            "target_topic": self.target.topic,
+            "partition": self.target.partition,
+            "position": self.position,
+            "source_end_seen": self.end_seen,
+            "not_copied_at_least": self.not_copied,
+            **({"problem": self.problem} if self.problem else {}),
+        }
+
+
+class FailedGroup(NamedTuple):
+    """A consumer group at the target: how many partitions stand where the flow has committed them last, how many
+    somebody else has committed since, and of how many commits no answer came. `has_members`: consumers have begun."""
+
+    group: str
+    synced: int
+    others: int
+    unanswered: int
+    has_members: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "group": self.group,
+            "partitions_synced": self.synced,
+            "partitions_of_others": self.others,
+            "partitions_unanswered": self.unanswered,
+            "has_members": self.has_members,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverVerdict:
+    """All of it.
+
+    Attributes:
+        generation: the one under which nothing is copied; None: it was only rehearsed.
+        at_ms: when it was looked at; `ends_seen_ms`: when the source's ends were noted last, 0 if never. What was
+            written at the source after that nobody knows here.
+    """
+
+    flow: str
+    source: str
+    target: str
+    generation: int | None
+    by: str
+    at_ms: int
+    ends_seen_ms: int
+    partitions: Sequence[FailedPartition]
+    groups: Sequence[FailedGroup]
+
+    @property
+    def not_copied(self) -> int:
+        """How many source offsets are known not to be copied."""
+        return sum(it.not_copied or 0 for it in self.partitions)
+
+    @property
+    def unknown(self) -> int:
+        """Of how many partitions nothing is known of what is not copied."""
+        return sum(it.not_copied is None for it in self.partitions)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is copied that the source had when its ends were noted last."""
+        return bool(self.partitions) and all(it.complete for it in self.partitions)
+
+    def rows(self) -> dict[str, Any]:
+        """Return each partition and each group."""
+        return {
+            "partitions": [it.as_json() for it in self.partitions],
+            "groups": [it.as_json() for it in self.groups],
+        }
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the rows as canonical JSON: who has the file can tell that it is this verdict's."""
+        text = json.dumps(self.rows(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "flow": self.flow,
+            "source": self.source,
+            "target": self.target,
+            "generation": self.generation,
+            "rehearsed": self.generation is None,
+            "by": self.by,
+            "at_ms": self.at_ms,
+            "source_ends_seen_ms": self.ends_seen_ms or None,
+            "complete": self.complete,
+            "not_copied_at_least": self.not_copied,
+            "partitions_unknown": self.unknown,
+            "sha256": self.digest,
+            **self.rows(),
+        }

@@ -1,0 +1,147 @@
+"""A flow that was failed over: nothing is copied, and its positions are committed again so as not to expire.
+
+Whoever starts the flow does that, also where the source can't be reached any more: all that is needed stands on the
+target. It goes on until a command has opened another generation (`eos-replicate failover --undo`).
+
+Invariants
+- Fence, then read, then commit (invariant 1), under the id of the generation's only lane: of several processes each
+  commits what stands there, and nothing else.
+- Positions are released: nobody runs the flow.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+
+import structlog
+
+from replicator.backoff import Backoff
+from replicator.config import Flow
+from replicator.flow.topics import ControlPlane
+from replicator.kafka import properties
+from replicator.kafka.offset_reader import OffsetReader
+from replicator.kafka.producer import TransactionalProducer
+from replicator.model import checkpoint, names
+from replicator.model.checkpoint import NOBODY, Position, Stored
+from replicator.model.errors import (
+    Abortable,
+    Fenced,
+    ReplicatorError,
+    Retriable,
+    TakenOver,
+    UnknownOutcome,
+    Unreachable,
+)
+from replicator.model.partition import Partition
+from replicator.state.control_topic import Control, check_generation
+from replicator.state.generation import Generation, Kind
+from replicator.workers.settings import FINISH_AFTER_S
+
+LOOK_S_MAX = 5.0
+AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
+
+
+def frozen(control: Control | None) -> Generation | None:
+    """Return the generation of a flow that is failed over, open or about to be; None of another flow."""
+    found = None if control is None else control.open or control.preparing
+    return found if found is not None and found.kind is Kind.FROZEN else None
+
+
+def failed_over(control: Control | None) -> str:
+    """Say that a flow is failed over; empty where it isn't."""
+    found = frozen(control)
+    if found is None:
+        return ""
+    return f"it was failed over (generation {found.number}, by {found.by}): nothing is copied until failover --undo"
+
+
+def while_frozen(flow: Flow, asked: threading.Event, log: structlog.stdlib.BoundLogger) -> bool:
+    """Keep the positions of a flow that is failed over, until that is undone or `asked` is set.
+
+    Returns whether it was failed over at all. Raises Unreachable, NotAllowed, Incident of the flow's own topics: what
+    the target says at the beginning. Later a target that doesn't answer is waited for.
+    """
+    told, kept_s = 0, float("-inf")
+    backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
+    with ControlPlane(flow) as plane:
+        plane.target.connect()
+        while True:
+            pause_s = min(LOOK_S_MAX, flow.limits.discovery_interval_ms / 1000)
+            try:
+                control = plane.state.control_if_any()
+                found = frozen(control)
+                if found is None and not (told and _being_undone(control)):
+                    if told:
+                        log.info("failover_undone")
+                    return told > 0
+                if found is not None and found.number != told:
+                    told = found.number
+                    log.warning("failed_over", generation=told, by=found.by)
+                due = time.monotonic() >= kept_s + flow.limits.recommit_interval_ms / 1000
+                if due and found is not None and plane.state.control().open == found:
+                    partitions = len(keep_positions(flow, plane, found))
+                    kept_s, backoff = time.monotonic(), Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
+                    log.info("positions_kept", partitions=partitions)
+            except (Retriable, Unreachable, Fenced, TakenOver, UnknownOutcome, Abortable) as error:
+                if not told:
+                    raise
+                log.warning("positions_not_kept", reason=str(error))
+                pause_s = backoff.next_s()
+            if asked.wait(pause_s):
+                return told > 0
+
+
+def _being_undone(control: Control | None) -> bool:
+    """Whether another generation is about to be opened. Who has begun that a moment ago isn't cut short."""
+    change = None if control is None or control.open is not None else control.preparing
+    return change is not None and time.time() < change.at_ms / 1000 + FINISH_AFTER_S
+
+
+def keep_positions(flow: Flow, plane: ControlPlane, frozen_: Generation) -> Mapping[Partition, Stored]:
+    """Commit all positions of the flow again, without an owner, and return them, by target partition.
+
+    Raises Fenced, TakenOver (another generation is open), UnknownOutcome, Abortable, Retriable, Unreachable,
+    NotAllowed, Incident of the flow's own topics.
+    """
+    lane_id = names.lane_id(flow.name, frozen_.number, 0)
+    producer = TransactionalProducer(flow, properties.position_producer(flow, lane_id), _ignored)
+    with closing(producer), closing(OffsetReader(flow)) as reader:
+        producer.fence()
+        check_generation(plane.state.control(), frozen_.number, frozen_.assignment)
+        found = positions(plane, reader)
+        now_ms = time.time_ns() // 1_000_000
+        renewed = {at: checkpoint.written(_released(it, now_ms)) for at, it in found.items()}
+        if renewed:
+            producer.begin()
+            producer.send_positions(names.position_group(flow.name), renewed, reader.group_metadata)
+            producer.end()
+    return found
+
+
+def positions(plane: ControlPlane, reader: OffsetReader) -> dict[Partition, Stored]:
+    """Read the position of each partition that the flow has ever claimed, where its target topic is there, and it has
+    one. The source isn't asked. Raises what the target says instead."""
+    claimed = [it.target for it in plane.state.claims().claims.values()]
+    there = plane.target.topics({at.topic for at in claimed})
+    asked = [at for at in claimed if at.topic in there and at.partition < there[at.topic].partitions]
+    found: dict[Partition, Stored] = {}
+    for at, it in reader.positions(asked).items():
+        if isinstance(it, ReplicatorError):
+            raise it
+        if it is not None:
+            found[at] = it
+    return found
+
+
+def _released(found: Stored, now_ms: int) -> Stored:
+    if not isinstance(found, Position):
+        return found
+    return replace(found, evidence=replace(found.evidence, owner=NOBODY, committed_ms=now_ms))
+
+
+def _ignored(text: str) -> None:
+    """The error that ends what was tried says it, too."""

@@ -1,0 +1,66 @@
+"""What a failover's verdict says of partitions, and what it doesn't claim to know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from replicator.failover.facts import failed_partitions
+from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
+from replicator.model.checkpoint import Evidence, Position, Unreadable
+from replicator.model.partition import Committed, Partition
+from replicator.state.claims import Claim, Claims
+
+FIRST, SECOND, THIRD = (Partition("a", number) for number in range(3))
+COPIES = {at: Partition("b", at.partition) for at in (FIRST, SECOND, THIRD)}
+
+
+def claim(at: Partition) -> Claim:
+    return Claim(COPIES[at], at, "s", "t", 0, 0, 1, "me", 1)
+
+
+def position(offset: int) -> Position:
+    evidence = Evidence(
+        generation=1, owner="me", source_topic="a", source_cluster="c", source_topic_id="s", target_topic_id="t"
+    )
+    return Position(offset, evidence)
+
+
+def verdict(*rows: FailedPartition) -> FailoverVerdict:
+    return FailoverVerdict(
+        flow="f", source="x", target="y", generation=4, by="me", at_ms=9, ends_seen_ms=8, partitions=rows,
+        groups=[FailedGroup("g", 3, 0, 0, False)],
+    )  # fmt: skip
+
+
+def test_each_partition_that_was_claimed_has_a_row_whatever_is_left_of_its_position() -> None:
+    claims = Claims({COPIES[at]: claim(at) for at in (FIRST, SECOND, THIRD)}, ())
+    found = {
+        COPIES[FIRST]: position(7),
+        COPIES[SECOND]: Unreadable(Committed(3, "x"), "position_unreadable", "not ours"),
+    }
+    rows = failed_partitions(claims, found, {COPIES[FIRST]: 10, COPIES[SECOND]: 5})
+    assert [(row.source, row.position, row.not_copied) for row in rows] == [
+        (FIRST, 7, 3),
+        (SECOND, None, None),
+        (THIRD, None, None),
+    ]
+    assert [row.problem for row in rows] == ["", "not ours", "it has no position any more"]
+
+
+def test_it_is_complete_only_where_each_end_is_known_and_reached() -> None:
+    reached = FailedPartition(FIRST, COPIES[FIRST], 10, 10)
+    beyond, behind = reached._replace(position=12), reached._replace(position=9)
+    unknown = reached._replace(end_seen=None)
+    assert verdict(reached, beyond).complete
+    assert not verdict(reached, behind).complete
+    assert (verdict(behind, unknown).not_copied, verdict(behind, unknown).unknown) == (1, 1)
+    assert not verdict(reached, unknown).complete
+    assert not verdict().complete
+
+
+def test_its_digest_is_of_the_rows_alone() -> None:
+    one = verdict(FailedPartition(FIRST, COPIES[FIRST], 10, 10))
+    assert replace(one, at_ms=99, by="you").digest == one.digest
+    assert verdict(FailedPartition(FIRST, COPIES[FIRST], 9, 10)).digest != one.digest
+    assert replace(one, groups=()).digest != one.digest
+    assert one.as_json()["sha256"] == one.digest
