@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from replicator.failover.facts import failed_partitions
 from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
-from replicator.model.checkpoint import Evidence, Position, Unreadable
+from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
 from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claim, Claims
 
@@ -34,7 +34,7 @@ def verdict(*rows: FailedPartition) -> FailoverVerdict:
 
 def test_each_partition_that_was_claimed_has_a_row_whatever_is_left_of_its_position() -> None:
     claims = Claims({COPIES[at]: claim(at) for at in (FIRST, SECOND, THIRD)}, ())
-    found = {
+    found: dict[Partition, Stored] = {
         COPIES[FIRST]: position(7),
         COPIES[SECOND]: Unreadable(Committed(3, "x"), "position_unreadable", "not ours"),
     }
