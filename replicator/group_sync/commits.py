@@ -77,13 +77,14 @@ class CommitRound:
         stands = self._stands(due, unanswered)
         decided: list[tuple[DuePartition, GroupDecision]] = []
         for one in due:
-            there, answer = stands.get(self._key(one)), translated.get((one.group, one.at))
+            key = self._key(one)
+            there, answer = stands.get(key), translated.get((one.group, one.at))
             if there is None:
                 continue
             if isinstance(there, GroupVerdict):
                 self._put(one, self._row(one, there, answer))
                 continue
-            note = known.of(self._key(one))
+            note = known.of(key)
             found = decide(note, source_of(one, answer), there, self._clock.now_ms(), renew=one.renew)
             self._put(one, self._row(one, found.verdict, answer, there, found))
             decided.append((one, found))

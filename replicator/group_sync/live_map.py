@@ -20,6 +20,7 @@ class KafkaLiveMap:
         self._flow, self._clusters = flow, ControlPlane(flow, connect_timeout_ms=connect_timeout_ms)
         self._translator: Translator | None = None
         self._partitions: dict[str, Collection[Partition]] = {}
+        self._routes: dict[Partition, Partition] = {}
 
     def close(self) -> None:
         """Let go of both clusters."""
@@ -67,4 +68,7 @@ class KafkaLiveMap:
 
     def route(self, at: Partition) -> Partition:
         """See `LiveMap`."""
-        return Partition(routing.target_topic(self._flow, at.topic), at.partition)
+        found = self._routes.get(at)
+        if found is None:
+            found = self._routes[at] = Partition(routing.target_topic(self._flow, at.topic), at.partition)
+        return found

@@ -122,13 +122,15 @@ def watch_groups(
     if not flow.groups.synced:
         return
     with ExitStack() as stack:
-        sync = _made(flow, stack, log)
+        sync = group_sync_of(flow, stack, log)
         close = stack.pop_all().close
     watch = GroupSyncWatch(flow, sync, seen, ended, log)
     threading.Thread(target=watch.run, args=(failed, close), name=f"{flow.name}.groups", daemon=True).start()
 
 
-def _made(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogger) -> GroupSync:
+def group_sync_of(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogger) -> GroupSync:
+    """Make what syncs a flow's groups on Kafka; `stack` closes it."""
+
     def client_error(text: str) -> None:
         log.info("client", detail=text)
 
