@@ -33,7 +33,8 @@ def read_positions(flow: Flow, plane: ControlPlane) -> Mapping[Partition, Stored
 def failed_partitions(
     claims: Claims, found: Mapping[Partition, Stored], ends: Mapping[Partition, int]
 ) -> list[FailedPartition]:
-    """Say of each partition that was ever claimed how far it is copied. `ends`: by target partition. Pure."""
+    """Say of each partition that was ever claimed how far it is copied, and name those that never were. `ends`: by
+    target partition. Pure."""
     rows = []
     for claim in claims.claims.values():
         it = found.get(claim.target)
@@ -41,6 +42,8 @@ def failed_partitions(
         if it is not None and not isinstance(it, Position):
             problem = it.why
         rows.append(FailedPartition(claim.source, claim.target, position, ends.get(claim.target), problem))
+    unclaimed = ends.keys() - {claim.target for claim in claims.claims.values()}
+    rows += [FailedPartition(at, at, None, ends[at], "it was never copied") for at in unclaimed]
     return sorted(rows)
 
 

@@ -2,7 +2,7 @@
 
     1 look    where positions, the source's ends and groups stand
     2 freeze  a generation under which nothing is copied: whatever runs is fenced, and its open transaction is aborted
-    3 keep    commit the positions again under that fence: nothing can move them any more
+    3 keep    commit the positions again under that fence, and fence who moves groups: nothing can move either any more
     4 verdict look again, and write the summary to the control topic
 
 Each step is done or not, wherever this process dies: begun again, it goes on from what it finds.
@@ -21,6 +21,7 @@ from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import changed, written
 from replicator.flow.frozen import frozen, keep_positions
 from replicator.flow.topics import ControlPlane
+from replicator.group_sync.note_topic import NoteTopic, notes_topic
 from replicator.model.errors import ConfigError, Fenced, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
 from replicator.state.control import Changer, handing_back
@@ -62,6 +63,7 @@ class FailoverRun:
             found = changed(flow, plane, self._freeze)
         self._step("committing the positions again, under the fence")
         self._keep(found)
+        self._fence_groups()
         self._step("reading where the target stands")
         verdict = self._verdict(found.number)
         note = FailoverNote(
@@ -119,6 +121,18 @@ class FailoverRun:
                 if time.monotonic() >= give_up_s:
                     raise
                 time.sleep(PAUSE_S)
+
+    def _fence_groups(self) -> None:
+        """Have nobody move consumer groups any more: a worker that stands still and goes on later notes what it is
+        about to commit, and can't."""
+        topic = notes_topic(self._flow).name
+        if not self._plane.target_reader.partition_count(topic):
+            return
+        notes = NoteTopic(self._flow, lambda text: None)
+        try:
+            notes.begin()
+        finally:
+            notes.forget()
 
     def _verdict(self, generation: int | None) -> FailoverVerdict:
         flow, plane = self._flow, self._plane

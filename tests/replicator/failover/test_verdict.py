@@ -38,13 +38,15 @@ def test_each_partition_that_was_claimed_has_a_row_whatever_is_left_of_its_posit
         COPIES[FIRST]: position(7),
         COPIES[SECOND]: Unreadable(Committed(3, "x"), "position_unreadable", "not ours"),
     }
-    rows = failed_partitions(claims, found, {COPIES[FIRST]: 10, COPIES[SECOND]: 5})
+    other = Partition("c", 0)
+    rows = failed_partitions(claims, found, {COPIES[FIRST]: 10, COPIES[SECOND]: 5, other: 4})
     assert [(row.source, row.position, row.not_copied) for row in rows] == [
         (FIRST, 7, 3),
         (SECOND, None, None),
         (THIRD, None, None),
+        (other, None, None),
     ]
-    assert [row.problem for row in rows] == ["", "not ours", "it has no position any more"]
+    assert [row.problem for row in rows] == ["", "not ours", "it has no position any more", "it was never copied"]
 
 
 def test_it_is_complete_only_where_each_end_is_known_and_reached() -> None:
