@@ -19,6 +19,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.copying import ASKED_S_MAX, PARTITIONS, Copying
 from integration_tests.harness.group_reading import consume
 from integration_tests.harness.processes import wait_until
+from tests.budget import budget
 from tests.running.users_packages import users_packages
 
 NOWHERE = "127.0.0.1:9"
@@ -53,7 +54,7 @@ def wait_ends_noted(copying: Copying, ends: list[int]) -> None:
     wait_until(noted, "the source's ends are noted", lambda: str(ends))
 
 
-@pytest.mark.tier("default", kafka="default")
+@pytest.mark.tier("default", kafka="long")
 def test_nothing_is_copied_until_the_failover_is_undone(
     make_copying: MakeCopying, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -111,8 +112,8 @@ def test_nothing_is_copied_until_the_failover_is_undone(
     assert len(consume(copying.target, group, copying.copy, PARTITIONS)) > 0
 
 
-@pytest.mark.tier("default", kafka="full")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.tier("full", kafka="long")
+@pytest.mark.parametrize("seed", range(budget(1, 20)))
 def test_a_failover_under_load_that_is_killed_and_begun_again_skips_nothing(
     make_copying: MakeCopying, unique: Callable[[str], str], seed: int
 ) -> None:

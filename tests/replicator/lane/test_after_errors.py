@@ -20,6 +20,7 @@ EXPECTED: dict[type[errors.ReplicatorError], Next] = {
     errors.UnknownOutcome: Next.RESTART,
     errors.Fenced: Next.EXAMINE,
     errors.TakenOver: Next.LEAVE,
+    errors.FlowFrozen: Next.LEAVE,
     errors.Fatal: Next.LEAVE,
     errors.Unsupported: Next.LEAVE,
 }
