@@ -83,7 +83,7 @@ def test_a_group_goes_on_at_the_target_where_it_was(make_copying: MakeCopying, u
     assert f"__eos.{copying.name}.groups" in clients.topics(copying.target)
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long")
 def test_it_follows_the_source_forwards_and_back(make_copying: MakeCopying, unique: Callable[[str], str]) -> None:
     group = unique("moves")
     copying = make_copying(groups={**EVERY, "rename": "{flow}/{group}", "exclude": ["left-out"]})
@@ -107,7 +107,7 @@ def test_it_follows_the_source_forwards_and_back(make_copying: MakeCopying, uniq
     assert worker.seen("group_left_alone") == []
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long")
 def test_what_somebody_else_has_committed_is_left_alone(
     make_copying: MakeCopying, unique: Callable[[str], str]
 ) -> None:
@@ -182,7 +182,7 @@ def test_a_group_with_members_is_never_moved(make_copying: MakeCopying, unique: 
     assert consume(copying.target, group, copying.copy, PARTITIONS) == []
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long")
 def test_a_group_below_the_start_of_the_flow_skips_nothing_that_was_copied(
     make_copying: MakeCopying, unique: Callable[[str], str]
 ) -> None:
