@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from replicator.config.patterns import matches
 from replicator.config.units import MILLISECONDS
 
 PLACEHOLDERS = ("source", "target", "flow", "group")
@@ -78,22 +77,8 @@ class GroupSettings(BaseModel):
         """Whether the group is one whose offsets are kept at the target. Groups of flows never are."""
         if not group or group.startswith(OWN_PREFIX):
             return False
-        return _matches(self.include, group) and not _matches(self.exclude, group)
+        return matches(self.include, group) and not matches(self.exclude, group)
 
     def holds(self, topic: str) -> bool:
         """Whether groups wait until this source topic is copied."""
-        return _matches(self.hold_with, topic)
-
-    def target_group(self, group: str, *, source: str, target: str, flow: str) -> str:
-        """Return the group's name at the target, given the names of both clusters and of the flow."""
-        values = {"source": source, "target": target, "flow": flow, "group": group}
-        return re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], self.rename)
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
-def _matches(patterns: Iterable[str], name: str) -> bool:
-    return any(_compiled(one).fullmatch(name) is not None if one.startswith("^") else one == name for one in patterns)
+        return matches(self.hold_with, topic)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from replicator.config.models import Flow
-from replicator.config.routing import target_topic
+from replicator.config.routing import target_group, target_topic
 from replicator.model import names
 
 SPECIAL = frozenset(".^$*+?{}[]\\|()")
@@ -219,8 +219,7 @@ def _groups(flow: Flow, *, at_target: bool) -> list[tuple[str, bool]]:
     patterns = {(literal_prefix(name), True) for name in flow.groups.include if name.startswith("^")}
     if not at_target:
         return sorted(literal | patterns)
-    clusters = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name}
-    before, _, behind = flow.groups.target_group(_TOPIC_MARK, **clusters).partition(_TOPIC_MARK)
+    before, _, behind = target_group(flow, _TOPIC_MARK).partition(_TOPIC_MARK)
     return sorted({(f"{before}{name}{'' if prefixed else behind}", prefixed) for name, prefixed in literal | patterns})
 
 

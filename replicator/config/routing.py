@@ -11,9 +11,9 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from replicator.config.models import Cluster, Config, Flow
+from replicator.config.patterns import filled, matches
 from replicator.model.errors import Incident
 from replicator.model.names import HEARTBEATS_PREFIX, INTERNAL_PREFIX, heartbeats_copy, heartbeats_topic
 
@@ -34,21 +34,6 @@ class Conflict:
     incident: str = "flows_in_conflict"
 
 
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
-def _matches(patterns: Iterable[str], topic: str) -> bool:
-    for pattern in patterns:
-        if pattern.startswith("^"):
-            if _compiled(pattern).fullmatch(topic):
-                return True
-        elif pattern == topic:
-            return True
-    return False
-
-
 def selects(flow: Flow, topic: str) -> bool:
     """Whether the flow copies the source topic of this name. Internal topics never; of those with heartbeats its own,
     whatever its patterns say, if it has any: no copy of one is ever copied on, so they go in no circle."""
@@ -56,7 +41,7 @@ def selects(flow: Flow, topic: str) -> bool:
         return False
     if topic.startswith(HEARTBEATS_PREFIX):
         return flow.heartbeat > 0 and topic == heartbeats_topic(flow.name)
-    return _matches(flow.topics, topic) and not _matches(flow.exclude, topic)
+    return matches(flow.topics, topic) and not matches(flow.exclude, topic)
 
 
 def target_topic(flow: Flow, topic: str) -> str:
@@ -64,7 +49,13 @@ def target_topic(flow: Flow, topic: str) -> str:
     if topic == heartbeats_topic(flow.name):
         return heartbeats_copy(flow.name)
     values = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name, "topic": topic}
-    return re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], flow.rename)
+    return filled(flow.rename, values)
+
+
+def target_group(flow: Flow, group: str) -> str:
+    """Name at the target of a consumer group."""
+    values = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name, "group": group}
+    return filled(flow.groups.rename, values)
 
 
 def literals(flow: Flow) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
+from replicator.state.group_notes import GroupPartition
 from replicator.wire.group_questions import GroupQuestions
 from replicator.wire.group_requests import GroupValues
 
@@ -73,7 +74,7 @@ def failed_groups(flow: Flow, plane: ControlPlane, questions: GroupQuestions) ->
     for group, found in sorted(questions.offsets(wanted, ASK_S, stable=False).items()):
         values = _values(found)
         stands = {at: value if value.offset >= 0 else None for at, value in values.items()}
-        notes = {key.at: known.of(key) for key in known if key.group == group}
+        notes = {at: known.of(GroupPartition(group, at)) for at in wanted[group]}
         ours = {at for at, note in notes.items() if stands.get(at) is not None and note.owns(stands[at])}
         others = sum(it is not None and at not in ours for at, it in stands.items())
         unanswered = sum(bool(note.unanswered) for note in notes.values())

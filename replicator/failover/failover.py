@@ -19,7 +19,7 @@ from replicator.config import Flow
 from replicator.failover.facts import ends_seen, failed_groups, failed_partitions, read_positions
 from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import changed, written
-from replicator.flow.frozen import frozen, keep_positions
+from replicator.flow.frozen import keep_positions
 from replicator.flow.topics import ControlPlane
 from replicator.group_sync.note_topic import NoteTopic, notes_topic
 from replicator.model.errors import ConfigError, Fenced, Retriable, TakenOver, UnknownOutcome
@@ -57,7 +57,7 @@ class FailoverRun:
         topic all the time.
         """
         flow, plane = self._flow, self._plane
-        found = frozen(self._control())
+        found = self._control().frozen
         if found is None or plane.state.control().open != found:
             self._step("fencing all workers: from here on nothing is copied")
             found = changed(flow, plane, self._freeze)
@@ -85,7 +85,7 @@ class FailoverRun:
         Raises as `run`.
         """
         flow, plane = self._flow, self._plane
-        if frozen(self._control()) is None:
+        if self._control().frozen is None:
             return None
         wanted = handing_back(partial(lanes_wanted, flow, {}))
         self._step("opening the flow again")

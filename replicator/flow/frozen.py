@@ -38,22 +38,16 @@ from replicator.model.errors import (
 )
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control, check_generation
-from replicator.state.generation import Generation, Kind
+from replicator.state.generation import Generation
 from replicator.workers.settings import FINISH_AFTER_S
 
 LOOK_S_MAX = 5.0
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
 
 
-def frozen(control: Control | None) -> Generation | None:
-    """Return the generation of a flow that is failed over, open or about to be; None of another flow."""
-    found = None if control is None else control.open or control.preparing
-    return found if found is not None and found.kind is Kind.FROZEN else None
-
-
 def failed_over(control: Control | None) -> str:
     """Say that a flow is failed over; empty where it isn't."""
-    found = frozen(control)
+    found = None if control is None else control.frozen
     if found is None:
         return ""
     return f"it was failed over (generation {found.number}, by {found.by}): nothing is copied until failover --undo"
@@ -73,7 +67,7 @@ def while_frozen(flow: Flow, asked: threading.Event, log: structlog.stdlib.Bound
             pause_s = min(LOOK_S_MAX, flow.limits.discovery_interval_ms / 1000)
             try:
                 control = plane.state.control_if_any()
-                found = frozen(control)
+                found = None if control is None else control.frozen
                 if found is None and not (told and _being_undone(control)):
                     if told:
                         log.info("failover_undone")

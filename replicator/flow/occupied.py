@@ -5,7 +5,7 @@ from __future__ import annotations
 from replicator.config import Flow
 from replicator.model.errors import FlowFrozen, TakenOver
 from replicator.state.control_topic import Control
-from replicator.state.generation import Generation, Kind
+from replicator.state.generation import Generation
 
 
 def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
@@ -17,8 +17,7 @@ def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
 
 def check_frozen(flow: Flow, control: Control | None) -> None:
     """Raise FlowFrozen where the flow was failed over, or is about to be."""
-    found = None if control is None else control.open or control.preparing
-    if found is not None and found.kind is Kind.FROZEN:
+    if control is not None and (found := control.frozen) is not None:
         raise FlowFrozen(f"flow {flow.name} is failed over (generation {found.number}, by {found.by})")
 
 

@@ -18,10 +18,10 @@ import structlog
 from replicator.config import Flow
 from replicator.config.models import LANES_AUTO
 from replicator.flow.listing import Listing
-from replicator.flow.occupied import check_free, occupied, other_cluster
+from replicator.flow.occupied import check_free, check_frozen, occupied, other_cluster
 from replicator.flow.parts import WorkerObserver
 from replicator.flow.setup import Setup
-from replicator.model.errors import Fenced, FlowFrozen, TakenOver
+from replicator.model.errors import Fenced, TakenOver
 from replicator.state.control import Proposal
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind, LaneAssignment
@@ -82,9 +82,8 @@ class SharedGeneration:
         while not self._asked.is_set():
             now_s = time.monotonic()
             watch = watch.look(_number(control.open), _number(control.preparing), now_s)
+            check_frozen(self._flow, control)
             newest = control.open or control.preparing
-            if newest is not None and newest.kind is Kind.FROZEN:
-                raise FlowFrozen(f"flow {self._flow.name} is failed over")
             if newest is not None and newest.kind.bounded and not self._take_over:
                 self._stand_by(occupied(self._flow, newest))
             elif unknown := self._unreadable(control):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as E
 
-from replicator.config import Flow
+from replicator.config import Flow, routing
 from replicator.groups.decision import GroupVerdict
 from replicator.groups.ownership import GroupOffset
 from replicator.groups.rows import GroupRow, GroupShown
@@ -144,8 +144,7 @@ class FollowedGroups:
 
     def target_group(self, group: str) -> str:
         """The group's name at the target."""
-        flow = self._flow
-        return flow.groups.target_group(group, source=flow.source.name, target=flow.target.name, flow=flow.name)
+        return routing.target_group(self._flow, group)
 
     def shown(self) -> list[GroupShown]:
         """Where each group stands, by name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 
 from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
@@ -19,7 +20,7 @@ class KafkaLiveMap:
     def __init__(self, flow: Flow, *, connect_timeout_ms: int | None = None) -> None:
         self._flow, self._clusters = flow, ControlPlane(flow, connect_timeout_ms=connect_timeout_ms)
         self._translator: Translator | None = None
-        self._partitions: dict[str, Collection[Partition]] = {}
+        self._partitions: dict[str, list[Partition]] = {}
         self._routes: dict[Partition, Partition] = {}
 
     def close(self) -> None:
@@ -31,9 +32,8 @@ class KafkaLiveMap:
         self._translator = Translator(
             self._flow, partial(read_partitions, self._flow, clusters=self._clusters), "source"
         )
-        partitions: dict[str, Collection[Partition]] = {}
-        for at in self._translator.partitions():
-            partitions[at.topic] = [*partitions.get(at.topic, ()), at]
+        ats = self._translator.partitions()
+        partitions = {topic: list(of_topic) for topic, of_topic in groupby(ats, key=lambda at: at.topic)}
         if partitions != self._partitions:
             self._partitions = partitions
 

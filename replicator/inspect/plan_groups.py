@@ -48,7 +48,7 @@ def plan_groups(flow: Flow) -> GroupsPlan:
 
 
 def _planned(flow: Flow, name: str, it: ListedGroup, there: Mapping[str, ListedGroup]) -> GroupPlan:
-    target = flow.groups.target_group(name, source=flow.source.name, target=flow.target.name, flow=flow.name)
+    target = routing.target_group(flow, name)
     known = there.get(target)
     if it.kind == "share":
         return GroupPlan(name, target, "share_group")

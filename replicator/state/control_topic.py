@@ -70,6 +70,12 @@ class Control:
         return newest if newest and newest.phase is Phase.PREPARING else None
 
     @property
+    def frozen(self) -> Generation | None:
+        """The generation of a flow that is failed over, open or about to be; None of another flow."""
+        found = self.open or self.preparing
+        return found if found is not None and found.kind is Kind.FROZEN else None
+
+    @property
     def daemon(self) -> Generation | None:
         """The daemon's last generation, also one that is closed or half done."""
         live = [number for number, generation in self.generations.items() if generation.kind is Kind.LIVE]
