@@ -16,14 +16,17 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cli.demo.failing_over import FailedOver
     from cli.demo.model import Outcome, Settings
 
 MODES = ("at_most_once", "at_least_once", "exactly_once")
 KILLS = click.IntRange(0, 1_000)
+ONLY_OTHERS = ("kills", "broker_kills", "workers", "compare")
 COMPARED_KILLS_MIN = 2  # one after the end of a transaction, one before it
 EPILOG = """\b
 Examples:
@@ -32,12 +35,14 @@ Examples:
   eos-replicate demo --workers 3
   eos-replicate demo --json | tail -1
   eos-replicate demo --compare
+  eos-replicate demo --failover
 
 \b
 Exit codes:
   0    nothing was lost, doubled, reordered or altered; with --compare: that
        is so for exactly_once, at_most_once doubled nothing, and
-       at_least_once lost nothing
+       at_least_once lost nothing; with --failover: what the target has is
+       what the source had up to some record, and none of it was skipped
   1    it was, or the demo failed: data and logs are kept, and it says where
   130  interrupted
 """
@@ -65,7 +70,11 @@ Exit codes:
 @click.option("--keep", is_flag=True, help="Keep the brokers' data and all logs, whatever happens.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last one is the result.")
 @click.option("--compare", is_flag=True, help="The same kills under all three delivery modes.")
+@click.option("--failover", is_flag=True, help="Kill the source, and have a consumer group go on at the target.")
+@click.pass_context
 def demo(
+    context: click.Context,
+    /,
     records: int,
     seconds: float,
     kills: int,
@@ -75,12 +84,14 @@ def demo(
     keep: bool,
     as_json: bool,
     compare: bool,
+    failover: bool,
 ) -> int:
     """Start two brokers and a replicator, kill them while data flows, and compare every record.
 
     Needs neither Java nor Docker. The load goes on for as long as the kills take. The comparison reads both brokers
     with clients of its own and shares no code with the replicator; reconcile --local then says the same by the offset
-    map. Data and logs are deleted at the end unless something was wrong.
+    map. With --failover it is the source that is killed, for good, and a consumer group goes on at the target: what
+    counts is how often each record was processed. Data and logs are deleted at the end unless something was wrong.
     """
     from rich.console import Console
 
@@ -90,10 +101,13 @@ def demo(
         raise click.UsageError(f"--compare needs --kills {COMPARED_KILLS_MIN} or more, to hit both weaker modes")
     if compare and workers > 1:
         raise click.UsageError("--compare kills a worker at steps of its transaction, and goes with one worker")
+    given = [name for name in ONLY_OTHERS if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if failover and given:
+        raise click.UsageError(f"--failover kills the source once: it goes without --{given[0].replace('_', '-')}")
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     settings = Settings(records, seconds, kills, broker_kills, chosen, workers=workers)
     console = Console(stderr=as_json, quiet=as_json)
-    run = _compare if compare else _one
+    run = _failover if failover else _compare if compare else _one
     with scratch(keep) as (directory, kept):
         try:
             good = run(settings, directory, console, as_json)
@@ -170,6 +184,26 @@ def _compare(settings: Settings, directory: Path, console: Console, as_json: boo
         for line in show.comparison_lines(outcomes, settings):
             console.print(line, markup=False, highlight=False)
     return _kept_promises(outcomes)
+
+
+def _failover(settings: Settings, directory: Path, console: Console, as_json: bool) -> bool:
+    from cli.demo import show_failover
+    from cli.demo.failing_over import FailoverDemo
+
+    def say(step: str) -> None:
+        if as_json:
+            click.echo(json.dumps({"event": "step", "step": step}))
+        else:
+            console.print(f"• {step}", markup=False, highlight=False)
+
+    found: FailedOver = FailoverDemo(settings, directory, say).run()
+    if as_json:
+        click.echo(json.dumps({"event": "result", "seed": settings.seed, **show_failover.summary(found)}))
+    else:
+        console.print(show_failover.table(found))
+        for line in show_failover.lines(found):
+            console.print(line, markup=False, highlight=False)
+    return found.good
 
 
 def _kept_promises(outcomes: dict[str, Outcome]) -> bool:

@@ -58,12 +58,23 @@ def ends(reader: Consumer, topics: Topics, timeout_s: float = ANSWER_S_MAX) -> d
     }
 
 
-def read(bootstrap: str, topics: Topics) -> dict[At, list[ReadRecord]]:
-    """Every committed record of every partition, in order.
+def committed(bootstrap: str, group: str, topics: Topics) -> dict[At, int]:
+    """Offsets of a group; below 0 where it has none."""
+    asked = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
+    reader = consumer(bootstrap, group)
+    try:
+        return {(at.topic, at.partition): at.offset for at in reader.committed(asked, timeout=ANSWER_S_MAX)}
+    finally:
+        reader.close()
+
+
+def read(bootstrap: str, topics: Topics, *, stable: bool = True) -> dict[At, list[ReadRecord]]:
+    """Every committed record of every partition, in order. `stable`: wait until no transaction is open.
 
     Raises DemoFailed when a transaction stays open or a partition can't be read to its end.
     """
-    _wait_stable(bootstrap, topics)
+    if stable:
+        _wait_stable(bootstrap, topics)
     reader = consumer(bootstrap)
     found: dict[At, list[ReadRecord]] = {
         (topic, number): [] for topic, count in topics.items() for number in range(count)

@@ -174,6 +174,29 @@ def test_several_workers_share_the_flow(tmp_path: Path) -> None:
     assert not children(tmp_path)
 
 
+@pytest.mark.tier("full")
+@pytest.mark.timeout(300)
+def test_the_source_dies_and_its_consumers_go_on_at_the_target(tmp_path: Path) -> None:
+    process = start(tmp_path, "--failover", "--records", "3000", "--seconds", "3", "--seed", "7", "--json")
+    out, err = process.communicate(timeout=2 * DONE_S_MAX)
+    assert process.returncode == 0, err
+    *steps, last = [json.loads(line) for line in out.splitlines()]
+    assert [line["event"] for line in steps] == ["step"] * len(steps)
+    assert last["records_target"] == last["processed_once"] + last["processed_twice"] > 1_000
+    assert {last[fault] for fault in ("skipped", "lost", "doubled", "reordered", "altered")} == {0}
+    assert last["processed_once"] > 0
+    assert last["not_copied"] >= last["not_copied_but_processed_at_source"]
+    assert not children(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--kills=1", "--broker-kills=1", "--workers=2", "--compare"])
+def test_a_failover_takes_no_option_that_means_nothing_there(option: str) -> None:
+    found = CliRunner().invoke(command.demo, ["--failover", option])
+    assert found.exit_code == 2
+    assert f"goes without {option.partition('=')[0]}" in found.output
+
+
 def test_a_comparison_is_of_one_worker() -> None:
     found = CliRunner().invoke(command.demo, ["--compare", "--workers", "2"])
     assert found.exit_code == 2
