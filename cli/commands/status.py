@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from cli.commands.status_groups import FlowGroups
     from replicator.config import Config, Flow
     from replicator.inspect.flow_runs import Runner
     from replicator.inspect.status import FlowStatus, PartitionStatus
@@ -85,6 +86,7 @@ def status(
     on stderr what is not well.
     """
     from cli.commands.status_check import LagBounds, problems
+    from cli.commands.status_groups import ask_groups
     from replicator import config
     from replicator.model.errors import ConfigError
 
@@ -99,14 +101,16 @@ def status(
     if every_s is not None:
         return _watch(loaded, flows, every_s)
     shown, failed = ask(loaded, flows)
+    groups = ask_groups(flows, {item.flow for item in shown})
     found = [problem for item in shown for problem in problems(item, bounds)] if check else []
     if as_json:
         errors = {name: str(failure) for name, failure in failed.items()}
         print_json(
-            {"flows": [_as_json(item) for item in shown], "errors": errors} | ({"problems": found} if check else {})
+            {"flows": [_as_json(item, groups.get(item.flow)) for item in shown], "errors": errors}
+            | ({"problems": found} if check else {})
         )
     else:
-        _show_all(console_for_people(), shown)
+        _show_all(console_for_people(), shown, groups)
     show_failed(failed)
     for line in found:
         click.echo(f"check: {line}", err=True)
@@ -131,13 +135,16 @@ def ask(loaded: Config, flows: Sequence[Flow]) -> tuple[list[FlowStatus], dict[s
 
 def _watch(loaded: Config, flows: Sequence[Flow], every_s: float) -> int:
     """Show all again and again until ^C, which ends it well."""
+    from cli.commands.status_groups import ask_groups
+
     console = console_for_people()
     try:
         while True:
             shown, failed = ask(loaded, flows)
+            groups = ask_groups(flows, {item.flow for item in shown})
             console.clear()  # nothing unless it is a terminal
             console.print(f"{iso(time.time_ns() // 1_000_000)}, every {every_s:g} s; ^C ends it", style="dim")
-            _show_all(console, shown)
+            _show_all(console, shown, groups)
             show_failed(failed)
             time.sleep(every_s)
     except KeyboardInterrupt:
@@ -150,8 +157,8 @@ def show_failed(failed: Mapping[str, ReplicatorError]) -> None:
         click.echo(f"error: flow {name}: {failure}", err=True)
 
 
-def _as_json(item: FlowStatus) -> dict[str, Any]:
-    flow = asdict(item)
+def _as_json(item: FlowStatus, groups: FlowGroups | None) -> dict[str, Any]:
+    flow = asdict(item) | {"consumer_groups": None if groups is None else groups.as_json()}
     for row in flow["partitions"]:
         row["last_commit"] = iso(row["last_commit_ms"])
         row["held_back_since"] = iso(row["held_back_since_ms"])
@@ -170,10 +177,14 @@ def _as_json(item: FlowStatus) -> dict[str, Any]:
     return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
 
 
-def _show_all(console: Console, shown: list[FlowStatus]) -> None:
+def _show_all(console: Console, shown: Sequence[FlowStatus], groups: Mapping[str, FlowGroups]) -> None:
+    from rich.markup import escape
+
     now_ms = time.time_ns() // 1_000_000
     for item in shown:
         _show(console, item, now_ms)
+        for line in groups[item.flow].lines() if item.flow in groups else ():
+            console.print(f"  {escape(line)}", soft_wrap=True)
 
 
 def _show(console: Console, item: FlowStatus, now_ms: int) -> None:

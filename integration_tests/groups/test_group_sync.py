@@ -193,6 +193,10 @@ def test_a_group_with_members_is_never_moved(make_copying: MakeCopying, unique: 
     code, planned = copying.asked("plan")
     assert code == 0
     assert {it["group"]: it["action"] for it in planned["groups"]}[group] == "has_members"
+    code, status = copying.asked("status")
+    shown = {it["group"]: it for it in status["consumer_groups"]["groups"]}[group]
+    assert (code, shown["in_sync"], status["consumer_groups"]["unknown"]) == (0, 0, [])
+    assert "has_members" in shown["detail"]
     consumer.close()  # it has committed nothing: what stands there is the flow's still
     wait_exact(copying, group)
     assert worker.stop() == 0, worker.tail()

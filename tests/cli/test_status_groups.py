@@ -1,0 +1,35 @@
+"""What `status` says of consumer groups."""
+
+from __future__ import annotations
+
+from cli.commands.status_groups import GROUPS_SHOWN, FlowGroups
+from replicator.groups.decision import GroupVerdict
+from replicator.groups.rows import GroupRow, GroupShown
+from replicator.model.partition import Partition
+
+
+def group(name: str, *verdicts: GroupVerdict) -> GroupShown:
+    at = [Partition("orders", number) for number in range(len(verdicts))]
+    rows = tuple(GroupRow(it, it, 5, 4, verdict, again=2, exact=True) for it, verdict in zip(at, verdicts, strict=True))
+    return GroupShown(name, f"{name}.copy", rows)
+
+
+def test_those_that_wait_are_named_with_the_reason() -> None:
+    groups = (group("well", GroupVerdict.IN_SYNC), group("busy", GroupVerdict.IN_SYNC, GroupVerdict.HAS_MEMBERS))
+    assert list(FlowGroups(groups).lines()) == ["2 consumer groups, 1 in sync", "group busy: 1 has_members"]
+    well, busy = FlowGroups(groups).as_json()["groups"]
+    assert well == {
+        "group": "well", "target_group": "well.copy", "partitions": 1, "in_sync": 1, "again": 2, "detail": "in sync",
+    }  # fmt: skip
+    assert (busy["in_sync"], busy["partitions"]) == (1, 2)
+
+
+def test_a_long_list_is_cut_and_says_so() -> None:
+    groups = tuple(group(f"g{number}", GroupVerdict.HELD) for number in range(GROUPS_SHOWN + 3))
+    lines = list(FlowGroups(groups).lines())
+    assert len(lines) == GROUPS_SHOWN + 2
+    assert lines[-1].startswith("and 3 more")
+
+
+def test_what_cannot_be_asked_is_said_and_not_taken_for_none() -> None:
+    assert list(FlowGroups(unknown=("no right",)).lines()) == ["consumer groups: no right"]
