@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode as E
 
@@ -20,19 +19,14 @@ from replicator.groups.decision import OffsetToCommit
 from replicator.kafka import failures
 from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.partition import Partition
-from replicator.wire import group_requests, protocol
-from replicator.wire.access import access
-from replicator.wire.any_broker import AnyBroker, body_at
-from replicator.wire.connection import Address, Connection, Fields
+from replicator.wire import group_requests
+from replicator.wire.any_broker import body_at
+from replicator.wire.cluster_questions import ALLOWANCE_S, AskedOnce, ClusterQuestions, answered
+from replicator.wire.connection import Address, Fields
 from replicator.wire.group_requests import GroupValues, ListedGroup
-from replicator.wire.leaders import Leaders, reason
-from replicator.wire.protocol import Exchange
-from replicator.wire.response_limits import BadResponse
 
 FETCHED_AT_ONCE, FOUND_AT_ONCE = 20, 500
 """Groups in one request. A response must stay below `response_limits.ITEMS_MAX`."""
-ALLOWANCE_S = 4.0
-"""How much longer than others these questions may take: a coordinator looks at all offsets of each group."""
 MOVED = frozenset({int(E.not_coordinator), int(E.coordinator_not_available), int(E.coordinator_load_in_progress)})
 """The coordinator is looked up anew."""
 HIGHEST = {group_requests.FETCH: group_requests.FETCH_VERSION, group_requests.FIND: group_requests.FIND_VERSION}
@@ -47,53 +41,25 @@ class GroupListing(NamedTuple):
     unanswered: tuple[ReplicatorError, ...] = ()
 
 
-class _Asked:
-    """One request, and of which groups it is. Its answer is read in the version in which it was written: brokers of a
-    cluster may speak different ones."""
-
-    def __init__(self, client_id: str, api: str, fields: Fields, groups: tuple[str, ...] = ()) -> None:
-        self._client_id, self._api, self._fields, self.groups = client_id, api, fields, groups
-        self._exchange: Exchange | None = None
-
-    def write(self, connection: Connection) -> bytes:
-        made = self._exchange = protocol.exchange(self._api, connection.version(self._api, HIGHEST.get(self._api)))
-        return made.write(0, self._client_id, self._fields(made))
-
-    def read(self, data: bytes) -> Any:
-        """Raises Unreachable: it isn't the answer."""
-        assert self._exchange is not None
-        try:
-            return self._exchange.read(bytes(4) + data)[1]
-        except BadResponse as error:
-            raise Unreachable(f"cannot read the answer to {self._api}: {error}") from error
-
-
-class GroupQuestions:
+class GroupQuestions(ClusterQuestions):
     """Of one cluster. Used by one thread."""
 
     def __init__(self, cluster: Cluster, client_id: str) -> None:
-        """Connects to nothing yet. Raises Unsupported (a login that isn't spoken here), ConfigError."""
-        self._cluster, self._client_id = cluster.name, client_id
-        self._brokers = AnyBroker(cluster, client_id)
-        self._leaders = Leaders(access(cluster), client_id)
+        """See `ClusterQuestions`."""
+        super().__init__(cluster, client_id)
         self._coordinators: dict[str, Address] = {}
         self._last: dict[tuple[str, ...], tuple[bytes, dict[str, GroupValues]]] = {}
-
-    def close(self) -> None:
-        """Let go of all connections; a later question connects again."""
-        self._brokers.close()
-        self._leaders.close()
 
     def listing(self, timeout_s: float) -> GroupListing:
         """List the groups of all brokers. Raises Unreachable, NotAllowed, Retriable, Unsupported where none answers."""
         asked = []
-        for address in self._addresses(timeout_s):
-            one = _Asked(self._client_id, group_requests.LIST, group_requests.list_fields)
+        for address in self._addresses(timeout_s).values():
+            one = self._asked(group_requests.LIST, group_requests.list_fields)
             asked.append((one, self._leaders.ask(address, [(one.write, ALLOWANCE_S)])))
         found, failed = dict[str, ListedGroup](), list[ReplicatorError]()
         for one, future in asked:
             try:
-                (data,) = _answered(future)
+                (data,) = answered(future)
                 code, groups = group_requests.listed(one.read(data))
                 self._check(code, "list groups", "Describe on the cluster, or on groups")
             except ReplicatorError as error:
@@ -112,11 +78,11 @@ class GroupQuestions:
         Raises Unreachable, NotAllowed, Unsupported where nobody says who coordinates them.
         """
 
-        def asked(names: Sequence[str]) -> Iterator[_Asked]:
+        def asked(names: Sequence[str]) -> Iterator[AskedOnce]:
             for at in range(0, len(names), FETCHED_AT_ONCE):
                 part = tuple(names[at : at + FETCHED_AT_ONCE])
                 fields = group_requests.fetch_fields({name: groups[name] for name in part}, stable=stable)
-                yield _Asked(self._client_id, group_requests.FETCH, fields, part)
+                yield self._asked(group_requests.FETCH, fields, part)
 
         return self._of_coordinators(list(groups), timeout_s, asked, self._fetched)
 
@@ -126,12 +92,12 @@ class GroupQuestions:
         """Commit for groups without members: the code of each partition; or an error, after which nothing is known of
         what this group's coordinator has done."""
 
-        def asked(names: Sequence[str]) -> Iterator[_Asked]:
+        def asked(names: Sequence[str]) -> Iterator[AskedOnce]:
             for name in names:
                 fields = group_requests.commit_fields(name, offsets[name])
-                yield _Asked(self._client_id, group_requests.COMMIT, fields, (name,))
+                yield self._asked(group_requests.COMMIT, fields, (name,))
 
-        def read(one: _Asked, data: bytes) -> dict[str, dict[Partition, int] | ReplicatorError]:
+        def read(one: AskedOnce, data: bytes) -> dict[str, dict[Partition, int] | ReplicatorError]:
             return {one.groups[0]: group_requests.committed(one.read(data))}
 
         found = self._of_coordinators(list(offsets), timeout_s, asked, read)
@@ -144,8 +110,8 @@ class GroupQuestions:
         self,
         groups: Sequence[str],
         timeout_s: float,
-        asked: Callable[[Sequence[str]], Iterator[_Asked]],
-        read: Callable[[_Asked, bytes], Mapping[str, T | ReplicatorError]],
+        asked: Callable[[Sequence[str]], Iterator[AskedOnce]],
+        read: Callable[[AskedOnce, bytes], Mapping[str, T | ReplicatorError]],
     ) -> dict[str, T | ReplicatorError]:
         found: dict[str, T | ReplicatorError] = dict(self._find(groups, timeout_s))
         by_address: defaultdict[Address, list[str]] = defaultdict(list)
@@ -159,7 +125,7 @@ class GroupQuestions:
             waiting.append((parts, self._leaders.ask(address, requests)))
         for parts, future in waiting:
             try:
-                answers = _answered(future)
+                answers = answered(future)
             except ReplicatorError as error:
                 for one in parts:
                     for name in one.groups:
@@ -173,7 +139,7 @@ class GroupQuestions:
                     found |= dict.fromkeys(one.groups, error)
         return found
 
-    def _fetched(self, one: _Asked, data: bytes) -> Mapping[str, GroupValues | ReplicatorError]:
+    def _fetched(self, one: AskedOnce, data: bytes) -> Mapping[str, GroupValues | ReplicatorError]:
         body = data[body_at(data) :]  # behind how long this client is throttled
         last = self._last.get(one.groups)
         if last is not None and last[0] == body:
@@ -202,7 +168,7 @@ class GroupQuestions:
         failed: dict[str, ReplicatorError] = {}
         for at in range(0, len(unknown), FOUND_AT_ONCE):
             part = unknown[at : at + FOUND_AT_ONCE]
-            asked = _Asked(self._client_id, group_requests.FIND, group_requests.find_fields(part))
+            asked = self._asked(group_requests.FIND, group_requests.find_fields(part))
             answers = group_requests.coordinators(self._ask_any(asked, timeout_s))
             for name in part:
                 answer = answers.get(name)
@@ -215,29 +181,5 @@ class GroupQuestions:
                     self._coordinators[name] = answer.address
         return failed
 
-    def _addresses(self, timeout_s: float) -> list[Address]:
-        fields = {"include_cluster_authorized_operations": False}
-        answer = self._ask_any(_Asked(self._client_id, "describe_cluster", lambda _: fields), timeout_s)
-        self._check(int(answer.error_code), "list its brokers", "Describe on the cluster")
-        found = [(each.host, int(each.port)) for each in answer.brokers]
-        self._brokers.learn(found)
-        return found
-
-    def _ask_any(self, asked: _Asked, timeout_s: float) -> Any:
-        question = self._brokers.ask(asked.write)
-        question.poll(timeout_s)
-        if question.answer is None:
-            raise question.failed or self._brokers.last or Unreachable(f"cluster {self._cluster!r}: no answer in time")
-        return asked.read(question.answer)
-
-    def _check(self, code: int, doing: str, right: str) -> None:
-        if code:
-            raise failures.classify_code(code, self._cluster, doing, right)
-
-
-def _answered(future: Future[list[bytes]]) -> list[bytes]:
-    """The answers of one broker. Raises why there are none."""
-    error = reason(future)
-    if error is not None:
-        raise error
-    return future.result()
+    def _asked(self, api: str, fields: Fields, groups: tuple[str, ...] = ()) -> AskedOnce:
+        return AskedOnce(self._client_id, api, fields, groups, HIGHEST.get(api))
