@@ -9,10 +9,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from replicator.config.patterns import matches
 from replicator.config.units import MILLISECONDS
+from replicator.model import names
 
 PLACEHOLDERS = ("source", "target", "flow", "group")
-OWN_PREFIX = "eos-replicate."
-"""Of groups in which flows keep positions, or have their workers."""
 GROUP_BYTES_MAX = 255
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
@@ -75,7 +74,7 @@ class GroupSettings(BaseModel):
 
     def selects(self, group: str) -> bool:
         """Whether the group is one whose offsets are kept at the target. Groups of flows never are."""
-        if not group or group.startswith(OWN_PREFIX):
+        if not group or group.startswith(names.OWN_GROUPS_PREFIX):
             return False
         return matches(self.include, group) and not matches(self.exclude, group)
 

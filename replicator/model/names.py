@@ -7,6 +7,7 @@ its predecessor, on whatever host and in whatever process or attempt. Fencing re
 from __future__ import annotations
 
 import os
+import re
 import socket
 import uuid
 
@@ -72,9 +73,13 @@ def flow_of_claims(topic: str) -> str | None:
     return topic.removeprefix(prefix).removesuffix(suffix)
 
 
+OWN_GROUPS_PREFIX = "eos-replicate."
+"""Of groups in which flows keep positions, or have their workers."""
+
+
 def position_group(flow: str) -> str:
     """The group without members whose committed offsets are the flow's source positions (KIP-656)."""
-    return f"eos-replicate.{flow}"
+    return f"{OWN_GROUPS_PREFIX}{flow}"
 
 
 def workers_group(flow: str) -> str:
@@ -101,6 +106,14 @@ def control_id(flow: str) -> str:
 def map_index_id(flow: str) -> str:
     """Transactional id under which the offset map's index is written."""
     return f"{transactional_prefix(flow)}offsets-index"
+
+
+_OWN_ID = re.compile(r"eos\.[A-Za-z0-9_-]+\.(\d+\.\d+|control|offsets-index|groups)")
+
+
+def is_own_transactional_id(transactional_id: str) -> bool:
+    """Whether it is one under which some flow writes: `lane_id`, `control_id`, `map_index_id`, `groups_id`."""
+    return _OWN_ID.fullmatch(transactional_id) is not None
 
 
 def groups_topic(flow: str) -> str:

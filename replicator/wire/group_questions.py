@@ -21,7 +21,7 @@ from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.wire import group_requests
 from replicator.wire.any_broker import body_at
-from replicator.wire.cluster_questions import ALLOWANCE_S, AskedOnce, ClusterQuestions, answered
+from replicator.wire.broker_questions import ALLOWANCE_S, AskedOnce, BrokerQuestions, answered
 from replicator.wire.connection import Address, Fields
 from replicator.wire.group_requests import GroupValues, ListedGroup
 
@@ -41,11 +41,11 @@ class GroupListing(NamedTuple):
     unanswered: tuple[ReplicatorError, ...] = ()
 
 
-class GroupQuestions(ClusterQuestions):
+class GroupQuestions(BrokerQuestions):
     """Of one cluster. Used by one thread."""
 
     def __init__(self, cluster: Cluster, client_id: str) -> None:
-        """See `ClusterQuestions`."""
+        """See `BrokerQuestions`."""
         super().__init__(cluster, client_id)
         self._coordinators: dict[str, Address] = {}
         self._last: dict[tuple[str, ...], tuple[bytes, dict[str, GroupValues]]] = {}

@@ -50,7 +50,7 @@ class AskedOnce:
             raise Unreachable(f"cannot read the answer to {self._api}: {error}") from error
 
 
-class ClusterQuestions:
+class BrokerQuestions:
     """Of one cluster. Used by one thread; `close` it."""
 
     def __init__(self, cluster: Cluster, client_id: str) -> None:
