@@ -35,6 +35,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "evidence": ("cli.commands.evidence:evidence", "Check a report that was signed, offline."),
     "translate": ("cli.commands.translate:translate", "Where consumers go on at the other side: translate offsets."),
     "groups": ("cli.commands.groups:groups", "Where the consumer groups that a flow syncs stand."),
+    "coupled": ("cli.commands.coupled:coupled", "Which topics of a flow transactions tie together."),
     "failover": ("cli.commands.failover:failover", "The source is gone: stop a flow, and say what the target has."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "Copy between two brokers, kill worker and target, compare."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.commands.coupled import topics_said
 from cli.options import (
     chosen,
     config_option,
@@ -39,7 +40,7 @@ Exit codes:
   4  something else would stop a flow (see `error` lines)
 """
 
-GROUPS_SHOWN = 20
+GROUPS_SHOWN, COUPLED_SHOWN = 20, 10
 
 
 @click.command(epilog=EPILOG)
@@ -106,6 +107,7 @@ def _show(console: Console, item: FlowPlan) -> None:
         print_wrapped(console, f"    {name}" + (f": {it.action.replace('_', ' ')}" if it.action != "sync" else ""))
     if len(item.groups) > GROUPS_SHOWN:
         console.print(f"    and {len(item.groups) - GROUPS_SHOWN:,} more; --json has all of them")
+    _show_coupled(console, item)
     if item.new_settings:
         console.print("  all workers of the flow will run with this file:")
     for key, (before, after) in item.new_settings.items():
@@ -118,3 +120,14 @@ def _show(console: Console, item: FlowPlan) -> None:
             console.print(f"    {right}", markup=False)
     if not item.exit_code():
         console.print("  ready to run")
+
+
+def _show_coupled(console: Console, item: FlowPlan) -> None:
+    for it in item.coupled[:COUPLED_SHOWN]:
+        print_wrapped(console, f"  coupled by transactions: {topics_said(it.topics, it.outside)}")
+    if len(item.coupled) > COUPLED_SHOWN:
+        console.print(f"    and {len(item.coupled) - COUPLED_SHOWN:,} more sets; eos-replicate coupled has all of them")
+    if item.coupled_unknown:
+        print_wrapped(
+            console, f"  more topics may be coupled, eos-replicate coupled says why: {item.coupled_unknown[0]}"
+        )

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from replicator.config.models import Flow
 from replicator.config.routing import target_group, target_topic
+from replicator.coupling.evidence import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replicator.model import names
 
 SPECIAL = frozenset(".^$*+?{}[]\\|()")
@@ -52,6 +53,9 @@ class On(StrEnum):
     TARGET_GROUPS = "those groups, by their names at the target"
     ENDS = "group `eos-replicate.<flow>.ends`"
     TRANSACTIONS = "transactional ids with the prefix `eos.<flow>.`"
+    OFFSETS_LOG = "topic `__consumer_offsets`"
+    TRANSACTIONS_LOG = "topic `__transaction_state`"
+    PRODUCERS = "all transactional ids"
     HEARTBEATS = "topic `eos-heartbeat.<flow>`"
     HEARTBEATS_COPY = "topic `eos-heartbeat.<flow>.copy`"
     CLUSTER = "cluster"
@@ -98,6 +102,27 @@ NEEDED = (
         optional=True,
     ),
     Needed(GrantedBy.SOURCE, On.GROUPS, ("Describe",), "reading offsets of consumer groups (`groups`)", optional=True),
+    Needed(
+        GrantedBy.SOURCE,
+        On.OFFSETS_LOG,
+        ("Describe", "Read"),
+        "finding topics that read-process-write loops write to (`groups.hold_with`), and what they read (`coupled`)",
+        optional=True,
+    ),
+    Needed(
+        GrantedBy.SOURCE,
+        On.TRANSACTIONS_LOG,
+        ("Describe", "Read"),
+        "`coupled` sees transactions of the past, too",
+        optional=True,
+    ),
+    Needed(
+        GrantedBy.SOURCE,
+        On.PRODUCERS,
+        ("Describe",),
+        "`coupled` names producers, and sees transactions that are open",
+        optional=True,
+    ),
     Needed(GrantedBy.SOURCE, On.CLUSTER, ("Describe",), "listing ACLs (`sync_acls`)", optional=True),
     Needed(
         GrantedBy.TARGET,
@@ -194,6 +219,10 @@ def _resources(flow: Flow, on: On) -> Iterator[tuple[Resource, str, bool]]:
             yield Resource.TOPIC, of(flow.name), False
     elif on is On.OTHER_FLOWS:
         yield Resource.TOPIC, names.STATE_PREFIX, True
+    elif on in (On.OFFSETS_LOG, On.TRANSACTIONS_LOG):
+        yield Resource.TOPIC, OFFSETS_TOPIC if on is On.OFFSETS_LOG else TRANSACTIONS_TOPIC, False
+    elif on is On.PRODUCERS:
+        yield Resource.TRANSACTIONAL_ID, "", True
     elif on is On.STATE:
         yield Resource.TOPIC, names.state_prefix(flow.name), True
     elif on is On.MAP:

@@ -70,15 +70,15 @@ class Unseen(NamedTuple):
         return f"{self.what}: {self.why}"
 
 
-class Sighting(NamedTuple):
+class LastSeen(NamedTuple):
     """When something was seen last, and by what."""
 
     when_ms: int
     seen_in: frozenset[SeenIn]
 
-    def and_(self, when_ms: int, seen_in: SeenIn) -> Sighting:
+    def and_(self, when_ms: int, seen_in: SeenIn) -> LastSeen:
         """This one and another."""
-        return Sighting(max(self.when_ms, when_ms), self.seen_in | {seen_in})
+        return LastSeen(max(self.when_ms, when_ms), self.seen_in | {seen_in})
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
@@ -88,7 +88,7 @@ class Sighting(NamedTuple):
         }
 
 
-_NOTHING = Sighting(UNKNOWN_MS, frozenset())
+_NOTHING = LastSeen(UNKNOWN_MS, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class TransactionalWriter:
 
     transactional_id: str
     producer_ids: tuple[int, ...]
-    writes: Mapping[str, Sighting]
-    reads: Mapping[str, Mapping[str, Sighting]]
+    writes: Mapping[str, LastSeen]
+    reads: Mapping[str, Mapping[str, LastSeen]]
     offsets_partitions: frozenset[int]
 
     @property
@@ -141,10 +141,10 @@ class TransactionalWriter:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _ProducerFacts:
     producer_ids: set[int] = field(default_factory=set)
-    writes: dict[str, Sighting] = field(default_factory=dict)
-    reads: defaultdict[str, dict[str, Sighting]] = field(default_factory=lambda: defaultdict(dict))
+    writes: dict[str, LastSeen] = field(default_factory=dict)
+    reads: defaultdict[str, dict[str, LastSeen]] = field(default_factory=lambda: defaultdict(dict))
     offsets_partitions: set[int] = field(default_factory=set)
 
     def wrote(self, topic: str, partitions: Iterable[int], when_ms: int, seen_in: SeenIn) -> None:
@@ -205,7 +205,7 @@ class ProducerEvidence:
     def writers(self) -> list[TransactionalWriter]:
         """All transactional producers, but those of the replicator: what one of its lanes writes in a transaction is
         only copied at the same time."""
-        seen: defaultdict[str | int, _Seen] = defaultdict(_Seen)
+        seen: defaultdict[str | int, _ProducerFacts] = defaultdict(_ProducerFacts)
         for (producer_id, topic), (when_ms, partitions) in self._active.items():
             if producer_id in self._transactional:
                 self._of(seen, producer_id).wrote(topic, partitions, when_ms, SeenIn.PRODUCERS)
@@ -218,12 +218,12 @@ class ProducerEvidence:
             reads[of_group.topic] = before.and_(of_group.when_ms, SeenIn.OFFSETS_LOG)
         return sorted(self._made(seen), key=lambda it: (it.transactional_id, it.producer_ids))
 
-    def _of(self, seen: defaultdict[str | int, _Seen], producer_id: int) -> _Seen:
+    def _of(self, seen: defaultdict[str | int, _ProducerFacts], producer_id: int) -> _ProducerFacts:
         found = seen[self._ids.get(producer_id, producer_id)]
         found.producer_ids.add(producer_id)
         return found
 
-    def _made(self, seen: Mapping[str | int, _Seen]) -> Iterator[TransactionalWriter]:
+    def _made(self, seen: Mapping[str | int, _ProducerFacts]) -> Iterator[TransactionalWriter]:
         for key, it in seen.items():
             transactional_id = key if isinstance(key, str) else ""
             if names.is_own_transactional_id(transactional_id) or self._own & it.producer_ids:

@@ -49,6 +49,15 @@ class TopicPlan:
     """Configs that are to be set on an existing topic (`topic_configs.sync`)."""
 
 
+@dataclass(frozen=True, slots=True)
+class CoupledPlan:
+    """Topics that transactions at the source tie together, and those of them that the flow doesn't copy (`outside`)."""
+
+    topics: tuple[str, ...]
+    outside: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class FlowPlan:
     """The plan of one flow. `unchecked` names rights that no read-only request can prove. `engine`: by what it is
@@ -65,6 +74,9 @@ class FlowPlan:
     """ACLs that are to be created on target topics (`sync_acls`)."""
     groups: list[GroupPlan] = field(default_factory=list)
     """Consumer groups that are synced (`groups`)."""
+    coupled: list[CoupledPlan] = field(default_factory=list)
+    coupled_unknown: list[str] = field(default_factory=list)
+    """What isn't known of coupled topics, and why."""
     findings: list[PlanFinding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     engine: str = ""

@@ -24,6 +24,7 @@ from replicator.flow.topic_rules import ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
 from replicator.inspect.flow_plan import FlowPlan, Kind, PlanFinding, gone_topics, topic_plan
+from replicator.inspect.plan_coupled import plan_coupled
 from replicator.inspect.plan_file import file_findings, new_settings
 from replicator.inspect.plan_groups import plan_groups
 from replicator.inspect.plan_limits import limit_faults, size_warnings
@@ -100,6 +101,7 @@ class _Planner:
         self._acls()
         if self._flow.groups.synced:
             self.attempt(self._groups, "group")
+        self._result.coupled, self._result.coupled_unknown = plan_coupled(self._flow)
         for message in size_warnings(self._flow, listing.topics, _infos(targets)):
             self._result.note(PlanFinding("warning", "limit", message))
         if readable:

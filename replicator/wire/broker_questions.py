@@ -6,12 +6,13 @@ One that is dead or slow holds up no other. Nothing is asked a second time withi
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from replicator.config import Cluster
 from replicator.kafka import failures
-from replicator.model.errors import Unreachable
+from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.wire import protocol
 from replicator.wire.access import access
 from replicator.wire.any_broker import AnyBroker, Question, Request
@@ -64,11 +65,34 @@ class BrokerQuestions:
         self._brokers.close()
         self._leaders.close()
 
+    def asked(self, api: str, fields: Fields, highest: int | None = None) -> AskedOnce:
+        """A request, for `ask_each`."""
+        return AskedOnce(self._client_id, api, fields, highest=highest)
+
+    def ask_each(
+        self, asked: Mapping[Address, Sequence[AskedOnce]]
+    ) -> Iterator[tuple[Address, Sequence[bytes] | ReplicatorError]]:
+        """Ask brokers at the same time; yield the answers of each, or why there are none."""
+        waiting = [
+            (address, self._leaders.ask(address, [(one.write, ALLOWANCE_S) for one in several]))
+            for address, several in asked.items()
+        ]
+        for address, future in waiting:
+            try:
+                yield address, answered(future)
+            except ReplicatorError as error:
+                yield address, error
+
+    def check(self, code: int, doing: str, right: str) -> None:
+        """Raise what an error code means."""
+        if code:
+            raise failures.classify_code(code, self._cluster, doing, right)
+
     def _addresses(self, timeout_s: float) -> dict[int, Address]:
         """All brokers, by id."""
         fields = {"include_cluster_authorized_operations": False}
         answer = self._ask_any(AskedOnce(self._client_id, "describe_cluster", lambda _: fields), timeout_s)
-        self._check(int(answer.error_code), "list its brokers", "Describe on the cluster")
+        self.check(int(answer.error_code), "list its brokers", "Describe on the cluster")
         found = {int(each.broker_id): (each.host, int(each.port)) for each in answer.brokers}
         self._brokers.learn(list(found.values()))
         return found
@@ -85,10 +109,6 @@ class BrokerQuestions:
         if question.answer is None:
             raise question.failed or self._brokers.last or Unreachable(f"cluster {self._cluster!r}: no answer in time")
         return question
-
-    def _check(self, code: int, doing: str, right: str) -> None:
-        if code:
-            raise failures.classify_code(code, self._cluster, doing, right)
 
 
 def answered(future: Future[list[bytes]]) -> list[bytes]:

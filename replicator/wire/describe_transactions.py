@@ -1,35 +1,77 @@
-"""DescribeTransactions: reads its response for one id. Pure. Used by `open_transactions`.
+"""DescribeTransactions: reads its response. Pure. Used by `open_transactions` and `producer_questions`.
 
 Written by hand, because kio refuses the start time -1 of an id without a transaction. Version 0, as
 org.apache.kafka.common.message has it, behind the header:
 
-    throttle i32 | states [error i16, id, state, timeout i32, start i64, producer id i64, epoch i16, topics [...]]
+    throttle i32 | states [error i16, id, state, timeout i32, start i64, producer id i64, epoch i16,
+    topics [topic, partitions [i32]]]
 
 Strings and arrays are preceded by an unsigned varint of their length + 1; behind each structure stand tagged fields.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
 from struct import error as StructError
+from typing import NamedTuple
 
 from replicator.model.transactions import ProducerState
-from replicator.wire.compact import count, string
+from replicator.wire.compact import count, skip_tagged, string
 from replicator.wire.response_limits import BadResponse
 
 _INT16, _NUMBERS = Struct(">h"), Struct(">iqqh")  # timeout, start, producer id, epoch
 
 
+class DescribedTransaction(NamedTuple):
+    """What the answer says of one id. `partitions`: of its transaction, by topic; those that the user may describe."""
+
+    error: int
+    transactional_id: str
+    start_ms: int
+    producer: ProducerState
+    partitions: Mapping[str, tuple[int, ...]]
+
+
 def read(data: bytes, at: int) -> tuple[int, ProducerState]:
-    """The error of the first id, and what is known of it; `at`: behind the throttle time. Raises BadResponse."""
+    """The error of the only id, and what is known of it; `at`: behind the throttle time. Raises BadResponse."""
+    found = read_all(data, at)
+    if len(found) != 1:
+        raise BadResponse(f"a DescribeTransactionsResponse of {len(found)} ids")
+    return found[0].error, found[0].producer
+
+
+def read_all(data: bytes, at: int) -> list[DescribedTransaction]:
+    """What is known of each id. As `read`."""
     try:
         described, at = count(data, at)
-        if described != 1:
-            raise BadResponse(f"a DescribeTransactionsResponse of {described} ids")
-        (error,) = _INT16.unpack_from(data, at)
-        _, at = string(data, at + _INT16.size)
-        state, at = string(data, at)
-        _, _, producer_id, epoch = _NUMBERS.unpack_from(data, at)
+        found = list[DescribedTransaction]()
+        for _ in range(described):
+            one, at = _read(data, at)
+            found.append(one)
     except (IndexError, StructError, UnicodeDecodeError) as wrong:
         raise BadResponse(f"no DescribeTransactionsResponse: {type(wrong).__name__}: {wrong}") from wrong
-    return error, ProducerState(state, producer_id, epoch)
+    return found
+
+
+def _read(data: bytes, at: int) -> tuple[DescribedTransaction, int]:
+    (error,) = _INT16.unpack_from(data, at)
+    transactional_id, at = string(data, at + _INT16.size)
+    state, at = string(data, at)
+    _, start_ms, producer_id, epoch = _NUMBERS.unpack_from(data, at)
+    partitions, at = partitions_by_topic(data, at + _NUMBERS.size)
+    producer = ProducerState(state, producer_id, epoch)
+    return DescribedTransaction(error, transactional_id, start_ms, producer, partitions), skip_tagged(data, at)
+
+
+def partitions_by_topic(data: bytes, at: int) -> tuple[dict[str, tuple[int, ...]], int]:
+    """An array of topics, each with its partitions, and where it ends. Raises BadResponse, IndexError, struct.error."""
+    topics, at = count(data, at)
+    found: dict[str, tuple[int, ...]] = {}
+    for _ in range(topics):
+        topic, at = string(data, at)
+        partitions, at = count(data, at)
+        numbers = Struct(f">{partitions}i")
+        found[topic] = numbers.unpack_from(data, at)
+        at = skip_tagged(data, at + numbers.size)
+    return found, at

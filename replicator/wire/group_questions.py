@@ -61,7 +61,7 @@ class GroupQuestions(BrokerQuestions):
             try:
                 (data,) = answered(future)
                 code, groups = group_requests.listed(one.read(data))
-                self._check(code, "list groups", "Describe on the cluster, or on groups")
+                self.check(code, "list groups", "Describe on the cluster, or on groups")
             except ReplicatorError as error:
                 failed.append(error)
             else:

@@ -45,6 +45,7 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "describe_cluster": (60, 0, 0),  # Kafka 2.8
     "describe_producers": (61, 0, 0),  # Kafka 2.8
     "describe_transactions": (65, 0, 0),  # Kafka 3.0
+    "list_transactions": (66, 0, 0),  # Kafka 3.0
 }
 """API key, lowest and highest version, by the API's name in kio."""
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from itertools import combinations
 from random import Random
 
 import pytest
@@ -18,99 +15,40 @@ from replicator.coupling.evidence import (
     SeenTransaction,
     written_for_groups,
 )
-from replicator.coupling.sets import CoupledSet, coupled_sets, split_sets
+from replicator.coupling.sets import coupled_sets, split_sets
 from tests.budget import budget
-
-Pairs = set[frozenset[str]]
-
-
-@dataclass
-class Application:
-    """A producer, transactional or not, and the groups for which it reads."""
-
-    transactional_id: str
-    producer_ids: list[int]
-    writes: set[str]
-    reads: dict[str, set[str]] = field(default_factory=dict)
-
-    @property
-    def topics(self) -> set[str]:
-        return self.writes.union(*self.reads.values())
+from tests.replicator.coupling.graphs import Graph, pairs_of
 
 
-class Graph:
-    """Drawn by a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random = Random(seed)
-        self.topics = [f"t{number}" for number in range(random.randint(2, 14))]
-        groups = [f"g{number}" for number in range(random.randint(1, 4))]
-        ids = iter(range(100, 1000))
-        self.applications: list[Application] = []
-        for number in range(random.randint(0, 3)):
-            reads: dict[str, set[str]] = {}
-            for group in random.sample(groups, random.choice((1, 1, 1, min(2, len(groups))))):
-                reads[group] = set(random.sample(self.topics, random.choice((1, 1, 2))))
-            own = [next(ids) for _ in range(random.choice((1, 1, 2)))]
-            writes = set(random.sample(self.topics, random.choice((0, 1, 1, 2))))
-            self.applications.append(Application(f"loop-{number}", own, writes, reads))
-        for number in range(random.randint(0, 3)):
-            writes = set(random.sample(self.topics, random.choice((1, 2, 2))))
-            self.applications.append(Application(f"tx-{number}", [next(ids)], writes))
-        self.plain = [
-            Application("", [next(ids)], set(random.sample(self.topics, min(3, len(self.topics))))) for _ in range(3)
-        ]
-
-    def pairs(self) -> Pairs:
-        """All coupled pairs: joined over and over, until nothing changes."""
-        sets = [it.topics | set(it.reads) for it in self.applications]
-        changed = True
-        while changed:
-            changed = False
-            for one, other in combinations(sets, 2):
-                if one & other and one != other:
-                    one |= other
-                    other |= one
-                    changed = True
-        return {
-            frozenset(pair)
-            for it in sets
-            for pair in combinations(sorted(topic for topic in it if topic.startswith("t")), 2)
-        }
-
-    def seen(self) -> ProducerEvidence:
-        """Each fact is seen at least in one way, drawn."""
-        evidence, random = ProducerEvidence(), self._random
-        facts = []
-        for it in self.applications:
-            for topic in it.writes:
-                facts.append((it, random.choice(it.producer_ids), topic))
-            for producer_id in it.producer_ids:
-                evidence.named(it.transactional_id, producer_id)
-            for group, topics in it.reads.items():
-                for topic in topics:
-                    evidence.committed(CommittedFor(random.choice(it.producer_ids), group, topic, random.randint(0, 9)))
-        facts += [(it, it.producer_ids[0], topic) for it in self.plain for topic in it.writes]
-        random.shuffle(facts)
-        for it, producer_id, topic in facts:
-            logged = bool(it.transactional_id) and random.random() < 0.5
-            if logged:
-                made = SeenTransaction(it.transactional_id, producer_id, {topic: (0,), OFFSETS_TOPIC: (7,)}, 5)
-                evidence.transaction(made, random.choice((SeenIn.TRANSACTION_LOG, SeenIn.OPEN_TRANSACTION)))
-            if not logged or random.random() < 0.5:
-                ended = bool(it.transactional_id) and random.random() < 0.9
-                evidence.active(topic, random.randint(0, 2), [ActiveProducer(producer_id, 3, ended)])
-        return evidence
-
-
-def pairs_of(sets: Iterable[CoupledSet]) -> Pairs:
-    return {frozenset(pair) for it in sets for pair in combinations(it.topics, 2)}
+def seen(graph: Graph, random: Random) -> ProducerEvidence:
+    """Each fact is seen at least in one way, drawn."""
+    evidence = ProducerEvidence()
+    facts = []
+    for it in graph.applications:
+        for topic in it.writes:
+            facts.append((it, random.choice(it.producer_ids), topic))
+        for producer_id in it.producer_ids:
+            evidence.named(it.transactional_id, producer_id)
+        for group, topics in it.reads.items():
+            for topic in topics:
+                evidence.committed(CommittedFor(random.choice(it.producer_ids), group, topic, random.randint(0, 9)))
+    facts += [(it, it.producer_ids[0], topic) for it in graph.plain for topic in it.writes]
+    random.shuffle(facts)
+    for it, producer_id, topic in facts:
+        logged = bool(it.transactional_id) and random.random() < 0.5
+        if logged:
+            made = SeenTransaction(it.transactional_id, producer_id, {topic: (0,), OFFSETS_TOPIC: (7,)}, 5)
+            evidence.transaction(made, random.choice((SeenIn.TRANSACTION_LOG, SeenIn.OPEN_TRANSACTION)))
+        if not logged or random.random() < 0.5:
+            ended = bool(it.transactional_id) and random.random() < 0.9
+            evidence.active(topic, random.randint(0, 2), [ActiveProducer(producer_id, 3, ended)])
+    return evidence
 
 
 @pytest.mark.parametrize("seed", range(budget(50, 5_000)))
 def test_every_coupled_pair_is_found_and_none_is_invented(seed: int) -> None:
     graph = Graph(seed)
-    found = coupled_sets(graph.seen().writers(), graph.topics)
+    found = coupled_sets(seen(graph, Random(-seed)).writers(), graph.topics)
     assert pairs_of(found) == graph.pairs()
     known = {it.transactional_id for it in graph.applications}
     assert {writer.transactional_id for it in found for writer in it.writers} <= known

@@ -53,6 +53,9 @@ def sample(api: str, version: int) -> bytes:
         "describe_transactions": {
             "transaction_states": [{"transactional_id": "i", "topics": [{"topic": "t", "partitions": (1, 2)}]}]
         },
+        "list_transactions": {
+            "transaction_states": [{"transactional_id": "i", "producer_id": 7, "transaction_state": "Ongoing"}]
+        },
         "produce": {
             "responses": [{"name": "t", "partition_responses": [{"index": 0, "error_code": 0, "base_offset": 1}]}]
         },
