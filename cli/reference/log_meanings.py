@@ -142,11 +142,19 @@ EVENTS = {
     "groups_followed": (
         "How many consumer groups of the source are synced (`groups`): at the start, and when it changes."
     ),
+    "groups_held_with": (
+        "The source topics that groups wait for, as they were found (`groups.hold_with: auto`): producers that commit "
+        "offsets of groups in their transactions write to them. It is said when there are more."
+    ),
     "groups_not_synced": (
         "Offsets of consumer groups, or of some of them, could not be synced in this round, and why (`groups`). It is "
         "tried again, and told again when the reason changes. Copying goes on."
     ),
     "groups_synced_again": "The offsets of all consumer groups are synced again.",
+    "hold_topics_unknown": (
+        "Which topics groups have to wait for isn't wholly known, and why (`groups.hold_with: auto`). Groups are moved "
+        "without that. It is looked for again, and told again when the reason changes."
+    ),
     "incident": (
         "A fact that needs a decision. It stops one partition, or the flow: see [incidents](../operate/incidents.md)."
     ),
@@ -382,6 +390,7 @@ FIELDS = {
         "Name of the topic. Of the source, but for `topic_created`, `topic_grown`, `topic_configs_set`, `acls_created` "
         "and `acls_left`."
     ),
+    "topics": "Names of source topics.",
     "unchanged": "Names of flows that go on as they were.",
     "unreachable_s": "For how long no broker had answered, in seconds.",
     "version": "The version of eos-replicate.",

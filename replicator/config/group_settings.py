@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from replicator.config.patterns import matches
 from replicator.config.units import MILLISECONDS
 from replicator.model import names
 
 PLACEHOLDERS = ("source", "target", "flow", "group")
+HOLD_AUTO = "auto"
+HOLD_SCHEMA = {"anyOf": [{"const": HOLD_AUTO}, {"type": "array", "items": {"type": "string"}}]}
 GROUP_BYTES_MAX = 255
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
@@ -38,6 +40,13 @@ def _rename(value: str) -> str:
     return value
 
 
+def _hold_with(value: Any) -> Any:
+    """None in a model stands for `auto` in a file."""
+    if value is None or (isinstance(value, str) and value != HOLD_AUTO):
+        raise ValueError(f"expected a list of topics, or {HOLD_AUTO}")
+    return None if value == HOLD_AUTO else value
+
+
 GroupPattern = Annotated[str, AfterValidator(_group_pattern)]
 
 
@@ -60,11 +69,13 @@ class GroupSettings(BaseModel):
     interval_ms: Annotated[int, Field(strict=True, ge=100, le=3_600_000), MILLISECONDS] = Field(
         default=5000, description="How often offsets are read at the source."
     )
-    hold_with: tuple[str, ...] = Field(
-        default=(),
+    hold_with: Annotated[tuple[str, ...] | None, BeforeValidator(_hold_with), WithJsonSchema(HOLD_SCHEMA)] = Field(
+        default=None,
+        json_schema_extra={"default": HOLD_AUTO},
         description="Source topics of the flow that groups write to: names, or regular expressions when they start "
         "with ^. A group is moved only as far as what it had read when these topics stood where they are copied to, so "
-        "what it has written from that is at the target, too.",
+        "what it has written from that is at the target, too. auto: the topics to which producers write that commit "
+        "offsets of groups in their transactions, looked for at the source. Empty: none.",
     )
 
     @property
@@ -77,7 +88,3 @@ class GroupSettings(BaseModel):
         if not group or group.startswith(names.OWN_GROUPS_PREFIX):
             return False
         return matches(self.include, group) and not matches(self.exclude, group)
-
-    def holds(self, topic: str) -> bool:
-        """Whether groups wait until this source topic is copied."""
-        return matches(self.hold_with, topic)

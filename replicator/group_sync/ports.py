@@ -1,5 +1,5 @@
 """What syncing groups needs of both clusters, of the flow's offset map and of its notes. Implemented on Kafka by
-`wire.group_questions`, `group_sync.live_map` and `group_sync.note_topic`."""
+`wire.group_questions`, `group_sync.live_map`, `group_sync.hold_topics` and `group_sync.note_topic`."""
 
 from __future__ import annotations
 
@@ -57,6 +57,16 @@ class LiveMap(Protocol):
 
     def route(self, at: Partition) -> Partition:
         """The target partition of a source partition."""
+
+
+class HoldTopics(Protocol):
+    """The source topics for which groups wait (`groups.hold_with`)."""
+
+    def look(self, copied: Collection[str]) -> None:
+        """Find out, if it is time to, which of these topics groups wait for."""
+
+    def holds(self, topic: str) -> bool:
+        """Whether groups wait until this source topic is copied."""
 
 
 class Notes(Protocol):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from replicator.config import Flow
 from replicator.group_sync.commits import ASK_S, CommitRound
 from replicator.group_sync.followed import FollowedGroups, Snapshot, source_offset
-from replicator.group_sync.ports import LiveMap, Notes, SourceGroups, TargetGroups
+from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceGroups, TargetGroups
 from replicator.groups.decision import COMMIT_DEADLINE_MS, GroupVerdict, OffsetToCommit
 from replicator.groups.hold import Hold
 from replicator.groups.rows import GroupRow, GroupShown
@@ -47,9 +47,10 @@ class GroupSync:
         target: TargetGroups,
         live_map: LiveMap,
         notes: Notes,
+        hold_topics: HoldTopics,
         clock: Clock,
     ) -> None:
-        self._flow, self._clock = flow, clock
+        self._flow, self._clock, self._hold_topics = flow, clock, hold_topics
         self._source, self._target, self._map, self._notes = source, target, live_map, notes
         self._known: GroupNotes | None = None
         self._followed = FollowedGroups(flow)
@@ -84,6 +85,7 @@ class GroupSync:
         committed = 0
         if not self._followed.idle(self._clock.now_s()):
             self._map.read()
+            self._hold_topics.look({at.topic for at in ends})
             released = self._released(ends)
             due = list(self._followed.due(released, self._clock.now_s()))
             if due:
@@ -101,7 +103,7 @@ class GroupSync:
     def _released(self, ends: Mapping[Partition, int]) -> Snapshot:
         """What groups had committed when what they had written is copied; nothing while it isn't."""
         snapshot = self._followed.snapshot(self._map.partitions())
-        self._hold.take(snapshot, {at: end for at, end in ends.items() if self._flow.groups.holds(at.topic)})
+        self._hold.take(snapshot, {at: end for at, end in ends.items() if self._hold_topics.holds(at.topic)})
         positions = self._map.positions()
         released = self._hold.released(positions)
         if released is not None:

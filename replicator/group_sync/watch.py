@@ -14,6 +14,7 @@ import structlog
 from replicator.backoff import Backoff
 from replicator.clock import RealClock
 from replicator.config import Flow
+from replicator.group_sync.hold_topics import hold_topics_of
 from replicator.group_sync.live_map import KafkaLiveMap
 from replicator.group_sync.note_topic import NoteTopic
 from replicator.group_sync.sync import GroupSync, RoundDone
@@ -139,7 +140,8 @@ def group_sync_of(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogge
         made = GroupQuestions(cluster, f"eos-replicate.{flow.name}.groups")
         stack.callback(made.close)
         questions.append(made)
-    live_map, notes = KafkaLiveMap(flow), NoteTopic(flow, client_error)
+    live_map, notes, hold_topics = KafkaLiveMap(flow), NoteTopic(flow, client_error), hold_topics_of(flow, log)
     stack.callback(live_map.close)
     stack.callback(notes.forget)
-    return GroupSync(flow, questions[0], questions[1], live_map, notes, RealClock())
+    stack.callback(hold_topics.close)
+    return GroupSync(flow, questions[0], questions[1], live_map, notes, hold_topics, RealClock())

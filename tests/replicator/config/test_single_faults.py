@@ -94,6 +94,8 @@ def wrong_values(value: Any, path: KeyPath) -> list[Any]:
         return [other for other in others if type(other) is not int] if path != ("version",) else others
     if dotted(path).endswith(".lanes"):
         return [other for other in others if type(other) is not int]
+    if dotted(path).endswith(".hold_with"):
+        return [other for other in others if not isinstance(other, list)]
     if isinstance(value, str):
         return others[:3] if free or path[0] == "spark" else others[:6]
     if isinstance(value, list):

@@ -11,6 +11,7 @@ import yaml
 
 from replicator.config import Flow, load_text
 from replicator.group_sync import followed as following
+from replicator.group_sync.hold_topics import NamedHoldTopics
 from replicator.group_sync.sync import GroupSync
 from replicator.groups.decision import GroupVerdict
 from replicator.groups.ownership import LATE_MS, GroupOffset
@@ -41,8 +42,8 @@ class Rig:
         self.sync = self.worker()
 
     def worker(self) -> GroupSync:
-        notes = FakeNotes(self.topic, self._faults)
-        return GroupSync(self.flow, self.source, self.target, self.map, notes, self.clock)
+        notes, hold_topics = FakeNotes(self.topic, self._faults), NamedHoldTopics(self.flow.groups.hold_with or ())
+        return GroupSync(self.flow, self.source, self.target, self.map, notes, hold_topics, self.clock)
 
     def without_faults(self) -> None:
         self._faults = self.source.faults = self.target.faults = self.map.faults = None
