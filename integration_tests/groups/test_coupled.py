@@ -12,13 +12,21 @@ from random import Random
 
 import pytest
 import yaml
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
+from integration_tests.conftest import MakeCopying
+from integration_tests.groups.test_group_sync import EVERY
 from integration_tests.harness import acls, clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import ASKED_S_MAX
 from integration_tests.harness.coupling import play
+from integration_tests.harness.group_reading import offsets
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.secured import Secured
+from integration_tests.harness.two_topics import TwoTopics, numbered
+from integration_tests.test_control import typed
+from integration_tests.test_metrics import observed
 from replicator.config import Flow, load_text
 from replicator.inspect import coupled_topics
 from tests.budget import budget
@@ -142,3 +150,51 @@ def test_the_command_shows_them(source: BrokerHandle, unique: Callable[[str], st
     path.write_text(flow_file("127.0.0.1:9", prefix))
     assert asked(path, "coupled")[0] == 3
     del kept
+
+
+def loop(bootstrap: str, group: str, write: tuple[str, bytes], read: tuple[str, int]) -> None:
+    """An application that writes a record, and commits with it up to where it has read."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{group}.producer"})
+    producer.init_transactions(clients.TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(write[0], write[1], key=b"key", partition=0)
+    consumer = clients.consumer(bootstrap, group_id=group)
+    at = [TopicPartition(read[0], 0, read[1])]
+    producer.send_offsets_to_transaction(at, consumer.consumer_group_metadata(), clients.TIMEOUT_S)
+    producer.commit_transaction(clients.TIMEOUT_S)
+    consumer.close()
+
+
+@pytest.mark.tier("full", kafka="long")
+@pytest.mark.parametrize("hold_with", ["auto", []], ids=["auto", "none"])
+def test_a_group_waits_until_what_its_application_has_written_is_copied(
+    make_copying: MakeCopying, unique: Callable[[str], str], hold_with: object
+) -> None:
+    """With `hold_with: []` it doesn't: so it is that which holds it."""
+    copying, group = make_copying(partitions=1, groups={**EVERY, "hold_with": hold_with}), unique("loop")
+    two = TwoTopics(copying)
+    copying.file.write(topics=[two.first, two.second])
+    page = observed(copying)
+    read, written = two.first, two.second
+
+    def there() -> int:
+        return offsets(copying.target, group, two.copy_of(read), 1)[0]
+
+    two.put(read, numbered("in", 9))
+    loop(copying.source, group, (written, b"first"), (read, 3))
+    worker = copying.running()
+    two.wait_copied(written, b"first")
+    wait_until(lambda: there() == 3, "the group is there", lambda: str(there()))
+    assert [it["topics"] for it in worker.seen("groups_held_with")] == ([[written]] if hold_with else [])
+    typed(copying, "pause", "--topics", written)
+    worker.wait_event("waiting", reason="paused", topic=written)
+    loop(copying.source, group, (written, b"second"), (read, 6))
+    if hold_with:
+        labels = {"flow": copying.name, "group": group, "verdict": "held"}
+        page.wait("the group is held", lambda it: it.value("eos_group_partitions", **labels) == 1)
+        assert there() == 3
+        typed(copying, "resume", "--topics", written)
+        two.wait_copied(written, b"second")
+    wait_until(lambda: there() == 6, "the group has moved", lambda: str(there()))
+    assert worker.stop() == 0, worker.tail()
+    assert worker.seen("hold_topics_unknown") == []
