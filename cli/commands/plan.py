@@ -50,10 +50,10 @@ GROUPS_SHOWN, COUPLED_SHOWN = 20, 10
 def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Connect and say what would happen, changing nothing.
 
-    Shows topics to create with partitions and configs, ACLs to create (sync_acls), missing rights, and limits that
-    don't fit. Where the flow runs with another file: what this one would change, or
-    why workers would not take it. Topics are offered to the target with validate_only,
-    so its policies and quotas are asked too.
+    Shows topics to create with partitions and configs, ACLs to create (sync_acls), missing rights, limits that
+    don't fit, and topics that transactions tie together. Where the flow runs with another file: what this one would
+    change, or why workers would not take it. Topics are offered to the target with validate_only, so its policies and
+    quotas are asked too.
     """
     from replicator import config
     from replicator.inspect import planning

@@ -147,6 +147,7 @@ def test_producers_are_asked_of_all_leaders_and_errors_are_of_their_partitions()
         assert "Read on topic 'a'" in str(found.failed[Partition("a", 1)])
 
 
+@pytest.mark.tier("default")  # what doesn't answer is waited for
 def test_a_frozen_broker_hides_its_own_partitions_and_ids_alone() -> None:
     with asking() as (questions, one, other):
         one.producers = {Partition("a", 0): [producer(1)]}
