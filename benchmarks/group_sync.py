@@ -7,6 +7,7 @@ and its memory at most, in a process that does nothing else.
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import tempfile
@@ -29,9 +30,9 @@ from benchmarks.many_partitions import create, put
 from integration_tests.harness.replicator import DEFAULT, FlowFile, Replicator
 from replicator import config
 from replicator.config import Cluster, Properties
+from replicator.flow.daemon import GC_YOUNG_OBJECTS_MAX
 from replicator.group_sync.watch import group_sync_of
 from replicator.groups.decision import OffsetToCommit
-from replicator.model.partition import Partition
 from replicator.wire.group_questions import GroupQuestions
 
 RESULTS = Path(__file__).parent / "results" / "group_sync"
@@ -43,13 +44,13 @@ COMMIT_S = 60.0
 def commit(bootstrap: str, topic: str, partitions: int, groups: int, offset: int) -> None:
     """Have each group stand at this offset of each partition."""
     cluster = Cluster(name="x", properties=Properties({"bootstrap.servers": bootstrap}))
-    values = {Partition(topic, number): OffsetToCommit(offset, "") for number in range(partitions)}
+    values = {topic: dict.fromkeys(range(partitions), OffsetToCommit(offset, ""))}
     with closing(GroupQuestions(cluster, "bench")) as questions:
         for first in range(0, groups, AT_ONCE):
             wanted = {f"group-{number}": values for number in range(first, min(groups, first + AT_ONCE))}
             while wanted:
                 answers = questions.commit(wanted, COMMIT_S)
-                done = {name for name, it in answers.items() if isinstance(it, dict) and not any(it.values())}
+                done = {name for name, it in answers.items() if isinstance(it, dict) and not any(it[topic].values())}
                 wanted = {name: it for name, it in wanted.items() if name not in done}
 
 
@@ -71,6 +72,9 @@ def measured(path: Path, bootstrap: str, topic: str, partitions: int, groups: in
     committed: list[int] = []
     with ExitStack() as stack:
         sync = group_sync_of(flow, stack, structlog.get_logger())
+
+        gc.freeze()  # as the daemon does
+        gc.set_threshold(GC_YOUNG_OBJECTS_MAX)
 
         def one(kind: str) -> None:
             began_s, cpu_s = time.monotonic(), time.process_time()

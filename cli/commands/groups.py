@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from replicator.group_sync.view import GroupsSeen
-    from replicator.groups.rows import GroupRow, GroupShown
+    from replicator.groups.rows import GroupRow
+    from replicator.groups.shown_groups import GroupShown
     from replicator.model.errors import ReplicatorError
 
 EPILOG = """\b
@@ -94,7 +95,7 @@ def groups(path: Path, names: tuple[str, ...], groups_: tuple[str, ...], as_json
                 click.echo(f"warning: flow {name}: {why}", err=True)
     show_failed(failed)
     waiting = any(
-        it.detail or not all(row.verdict.settled for row in it.rows) for s in found.values() for it in s.groups
+        it.detail or not all(verdict.settled for verdict in it.counts) for s in found.values() for it in s.groups
     )
     return max((error.exit_code for error in failed.values()), default=int(waiting))
 
@@ -105,7 +106,7 @@ def show(console: Console, flow: str, found: Sequence[GroupShown], *, rows: bool
     from rich.markup import escape
     from rich.table import Table
 
-    from replicator.groups.rows import in_sync
+    from replicator.groups.shown_groups import in_sync
     from replicator.model.counting import counted
 
     console.print(f"{escape(flow)}: {counted(len(found), 'consumer group')}, {in_sync(found)} in sync")
@@ -118,7 +119,7 @@ def show(console: Console, flow: str, found: Sequence[GroupShown], *, rows: bool
         table.add_column(heading, justify="right")
     table.add_column("what else", overflow="fold")
     for it in found[:GROUPS_SHOWN]:
-        numbers = f"{len(it.rows):,}", f"{it.in_sync:,}", f"{it.again:,}"
+        numbers = f"{it.partitions:,}", f"{it.in_sync:,}", f"{it.again:,}"
         table.add_row(escape(it.group), escape(it.target_group), *numbers, escape(it.said))
     console.print(table)
     if len(found) > GROUPS_SHOWN:
@@ -137,12 +138,13 @@ def _show_rows(console: Console, it: GroupShown) -> None:
     for heading in ("source offset", "target offset", "again"):
         table.add_column(heading, justify="right")
     table.add_column("", overflow="fold")
-    for row in it.rows[:ROWS_SHOWN]:
+    rows = it.rows
+    for row in rows[:ROWS_SHOWN]:
         table.add_row(escape(str(row.at)), *_numbers(row), row.verdict.value.replace("_", " "))
     console.print(table)
-    if len(it.rows) > ROWS_SHOWN:
-        console.print(f"and {len(it.rows) - ROWS_SHOWN:,} more partitions; --json has all of them")
-    for said in dict.fromkeys(row.said for row in it.rows if row.said):
+    if len(rows) > ROWS_SHOWN:
+        console.print(f"and {len(rows) - ROWS_SHOWN:,} more partitions; --json has all of them")
+    for said in dict.fromkeys(row.said for row in rows if row.said):
         print_wrapped(console, f"  {said}")
 
 

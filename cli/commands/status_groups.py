@@ -10,7 +10,7 @@ from cli.options import patience_ms
 
 if TYPE_CHECKING:
     from replicator.config import Flow
-    from replicator.groups.rows import GroupShown
+    from replicator.groups.shown_groups import GroupShown
 
 GROUPS_SHOWN = 10  # of those that are not in sync
 
@@ -29,7 +29,7 @@ class FlowGroups:
                 {
                     "group": it.group,
                     "target_group": it.target_group,
-                    "partitions": len(it.rows),
+                    "partitions": it.partitions,
                     "in_sync": it.in_sync,
                     "again": it.again,
                     "detail": it.said,
@@ -41,12 +41,12 @@ class FlowGroups:
 
     def lines(self) -> Iterator[str]:
         """For people: those that are not in sync, each with the reason."""
-        from replicator.groups.rows import in_sync
+        from replicator.groups.shown_groups import in_sync
         from replicator.model.counting import counted
 
         if self.groups or not self.unknown:
             yield f"{counted(len(self.groups), 'consumer group')}, {in_sync(self.groups)} in sync"
-        waiting = [it for it in self.groups if it.detail or it.in_sync < len(it.rows)]
+        waiting = [it for it in self.groups if it.detail or it.in_sync < it.partitions]
         yield from (f"group {it.group}: {it.said}" for it in waiting[:GROUPS_SHOWN])
         if len(waiting) > GROUPS_SHOWN:
             yield f"and {len(waiting) - GROUPS_SHOWN:,} more groups that are not; eos-replicate groups shows them"

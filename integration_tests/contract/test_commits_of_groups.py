@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -15,10 +16,14 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.kafka_tools import KafkaTools
 from replicator.config import Cluster, Properties
 from replicator.groups.decision import OffsetToCommit
+from replicator.groups.ownership import GroupOffset
 from replicator.model.partition import Partition
-from replicator.wire import group_requests
+from replicator.wire import offset_commit
+from replicator.wire import offset_fetch_groups as fetch
 from replicator.wire.access import access
+from replicator.wire.any_broker import body_at
 from replicator.wire.connection import Connection, address_of
+from replicator.wire.protocol import Exchange, made
 
 LATER = frozenset({E.not_coordinator, E.coordinator_not_available, E.coordinator_load_in_progress})
 GROUPS = 50
@@ -48,22 +53,30 @@ def commit(connection: Connection, group: str, at: Partition, value: OffsetToCom
     """Commit as somebody who is no member; the code."""
     deadline_s = time.monotonic() + SOON_S
     while True:
-        fields = group_requests.commit_fields(group, {at: value})
-        codes = group_requests.committed(connection.ask(group_requests.COMMIT, fields, deadline_s))
-        assert codes.keys() == {at}
-        if codes[at] not in LATER or time.monotonic() > deadline_s:
-            return codes[at]
+        request = offset_commit.request("test", group, {at.topic: {at.partition: value}})
+        answer = connection.receive(connection.send(request, deadline_s), deadline_s)
+        assert answer is not None
+        codes = offset_commit.read(answer, body_at(answer))
+        assert codes.keys() == {at.topic}
+        (code,) = codes[at.topic].values()
+        if code not in LATER or time.monotonic() > deadline_s:
+            return code
 
 
-def value_of(connection: Connection, group: str, at: Partition) -> group_requests.GroupValue:
-    """What the group has committed there, stable."""
-    fields = group_requests.fetch_fields({group: [at]}, stable=True)
-    answer = connection.ask(group_requests.FETCH, fields, time.monotonic() + SOON_S)
-    found = group_requests.fetched(answer)[group]
-    assert found.code == E.none
-    code, value = found.by_partition[at]
-    assert code == E.none
-    return value
+def value_of(connection: Connection, group: str, at: Partition) -> tuple[int, str, int]:
+    """What the group has committed there, stable: offset, metadata and leader epoch."""
+
+    def fields(exchange: Exchange) -> dict[str, Any]:
+        types = exchange.types
+        topic = made(types.OffsetFetchRequestTopics, name=at.topic, partition_indexes=(at.partition,))
+        of_group = made(types.OffsetFetchRequestGroup, group_id=group, topics=(topic,))
+        return {"groups": (of_group,), "require_stable": True}
+
+    answer = connection.ask(fetch.API, fields, time.monotonic() + SOON_S)
+    (found,) = answer.groups
+    (value,) = found.topics[0].partitions
+    assert (found.error_code, value.error_code) == (E.none, E.none)
+    return value.committed_offset, value.metadata, value.committed_leader_epoch
 
 
 def joined(bootstrap: str, group: str, topic: str, protocol: str) -> Consumer:
@@ -87,10 +100,10 @@ def test_a_group_is_moved_from_outside_before_and_after_it_has_members_and_never
     assert value_of(connection, group, at) == (4, "é and \0 verbatim", -1)
     member = joined(target.bootstrap, group, at.topic, protocol)
     assert commit(connection, group, at, OffsetToCommit(7, "")) == E.unknown_member_id
-    assert value_of(connection, group, at).offset == 4
+    assert value_of(connection, group, at)[0] == 4
     member.commit(offsets=[TopicPartition(*at, 5)], asynchronous=False)
     member.close()
-    assert value_of(connection, group, at).offset == 5
+    assert value_of(connection, group, at)[0] == 5
     assert commit(connection, group, at, OffsetToCommit(2, "")) == E.none  # back, too
     assert value_of(connection, group, at) == (2, "", -1)
 
@@ -101,14 +114,19 @@ def test_offsets_of_many_groups_come_with_one_question(
     groups = [unique(f"group-{number}") for number in range(GROUPS)]
     for number, group in enumerate(groups[:-1]):
         assert commit(connection, group, at, OffsetToCommit(number, f"m{number}")) == E.none
-    for wanted in ([at], None):
-        fields = group_requests.fetch_fields(dict.fromkeys(groups, wanted), stable=True)
-        found = group_requests.fetched(connection.ask(group_requests.FETCH, fields, time.monotonic() + SOON_S))
+    wanted: fetch.Wanted
+    for wanted in ({at.topic: [at.partition]}, None):
+        deadline_s = time.monotonic() + SOON_S
+        request = fetch.request("test", dict.fromkeys(groups, wanted), stable=True)
+        answer = connection.receive(connection.send(request, deadline_s), deadline_s)
+        assert answer is not None
+        found = fetch.read(answer, body_at(answer))
         assert list(found) == groups
+        assert {it.code for it in found.values()} == {E.none}
         for number, group in enumerate(groups[:-1]):
-            assert found[group] == (E.none, {at: (E.none, (number, f"m{number}", -1))})
-        nothing = {at: (E.none, (-1, "", -1))} if wanted else {}
-        assert found[groups[-1]] == (E.none, nothing)
+            assert found[group].topics() == {at.topic: {at.partition: GroupOffset(number, f"m{number}")}}
+        nothing: dict[str, Any] = {at.topic: {at.partition: None}} if wanted else {}
+        assert found[groups[-1]].topics() == nothing
 
 
 @pytest.fixture

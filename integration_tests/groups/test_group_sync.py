@@ -18,7 +18,6 @@ from integration_tests.harness.group_reading import begin, consume, offsets
 from integration_tests.harness.processes import wait_until
 from replicator.config import Cluster, Properties
 from replicator.groups.decision import OffsetToCommit
-from replicator.model.partition import Partition
 from replicator.wire.group_questions import GroupQuestions
 
 EVERY = {"include": ["^.*"], "interval_ms": 200}
@@ -65,10 +64,11 @@ def begun(copying: Copying, group: str, most: int | None = None) -> list[bytes]:
 def commit_at_source(copying: Copying, group: str, value: OffsetToCommit) -> None:
     """As a consumer does that knows the epoch of the record that it has read."""
     cluster = Cluster(name="east", properties=Properties({"bootstrap.servers": copying.source}))
-    ats = [Partition(copying.topic, number) for number in range(copying.partitions)]
+    numbers = range(copying.partitions)
     with closing(GroupQuestions(cluster, "test")) as questions:
-        wanted = {group: dict.fromkeys(ats, value)}
-        wait_until(lambda: questions.commit(wanted, ASK_S) == {group: dict.fromkeys(ats, 0)}, "a commit", lambda: group)
+        wanted = {group: {copying.topic: dict.fromkeys(numbers, value)}}
+        done = {group: {copying.topic: dict.fromkeys(numbers, 0)}}
+        wait_until(lambda: questions.commit(wanted, ASK_S) == done, "a commit", lambda: group)
 
 
 @pytest.mark.tier("default", kafka="full")
@@ -85,12 +85,9 @@ def test_a_group_goes_on_at_the_target_where_it_was(make_copying: MakeCopying, u
     wait_exact(copying, group)
     wait_offsets(copying, epochs, all_there)
     assert worker.stop() == 0, worker.tail()
-    cluster = Cluster(name="west", properties=Properties({"bootstrap.servers": copying.target}))
-    at = Partition(copying.copy, 0)
-    with closing(GroupQuestions(cluster, "test")) as questions:
-        values = questions.offsets({epochs: [at]}, ASK_S, stable=True)[epochs]
-    code, value = values.by_partition[at]  # type: ignore[union-attr]
-    assert (code, value.metadata, value.leader_epoch) == (0, "mine, é", -1)
+    with closing(clients.consumer(copying.target, group_id=epochs)) as reader:
+        (found,) = reader.committed([TopicPartition(copying.copy, 0)], timeout=clients.TIMEOUT_S)
+    assert (found.error, found.metadata, found.leader_epoch) == (None, "mine, é", None)
     there = consume(copying.target, group, copying.copy, PARTITIONS)
     here = consume(copying.source, group, copying.topic, PARTITIONS)
     assert Counter(there) == Counter(here)

@@ -10,17 +10,16 @@ from replicator.config import Flow
 from replicator.failover.verdict import FailedGroup, FailedPartition
 from replicator.flow.frozen import positions
 from replicator.flow.topics import ControlPlane
-from replicator.group_sync.note_topic import notes_topic, read_notes
-from replicator.groups.ownership import GroupOffset
+from replicator.group_sync.note_topic import read_notes
+from replicator.groups.ownership import GroupOffset, OwnershipNote
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.model import names
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
-from replicator.state.group_notes import GroupPartition
 from replicator.wire.group_questions import GroupQuestions
-from replicator.wire.group_requests import GroupValues
+from replicator.wire.offset_fetch_groups import GroupValues
 
 ASK_S = 10.0
 
@@ -53,40 +52,40 @@ def ends_seen(flow: Flow, questions: GroupQuestions) -> tuple[dict[Partition, in
     UTC; 0: never). Raises ReplicatorError."""
     group = names.ends_group(flow.name)
     values = _values(questions.offsets({group: None}, ASK_S, stable=False)[group])
-    ends = {at: value for at, value in values.items() if value.offset >= 0}
+    ends = {at: value for at, value in values.items() if value is not None}
     seen = [int(value.metadata) for value in ends.values() if value.metadata.isdigit()]
     return {at: value.offset for at, value in ends.items()}, max(seen, default=0)
 
 
 def failed_groups(flow: Flow, plane: ControlPlane, questions: GroupQuestions) -> list[FailedGroup]:
     """Say of each group that the flow has ever committed for where it stands at the target. Raises ReplicatorError."""
-    topic, reader = notes_topic(flow).name, plane.target_reader
-    if not reader.partition_count(topic):
-        return []
-    known = read_notes(flow, reader.whole(topic, (0,)))
-    wanted: defaultdict[str, list[Partition]] = defaultdict(list)
-    for key in known:
-        wanted[key.group].append(key.at)
+    known = read_notes(flow, plane.target_reader)
+    notes: defaultdict[str, dict[str, dict[int, OwnershipNote]]] = defaultdict(dict)
+    for group, of_topic in known:
+        notes[group][of_topic] = known.of(group, of_topic)
     listed = questions.listing(ASK_S)
     if listed.unanswered:
         raise listed.unanswered[0]
     rows = []
-    for group, found in sorted(questions.offsets(wanted, ASK_S, stable=False).items()):
-        values = _values(found)
-        stands = {at: value if value.offset >= 0 else None for at, value in values.items()}
-        notes = {at: known.of(GroupPartition(group, at)) for at in wanted[group]}
-        ours = {at for at, note in notes.items() if stands.get(at) is not None and note.owns(stands[at])}
+    for group, found in sorted(questions.offsets(notes, ASK_S, stable=False).items()):
+        stands = _values(found)
+        of_group = {Partition(name, at): it for name, each in notes[group].items() for at, it in each.items()}
+        ours = {at for at, note in of_group.items() if stands.get(at) is not None and note.owns(stands[at])}
         others = sum(it is not None and at not in ours for at, it in stands.items())
-        unanswered = sum(bool(note.unanswered) for note in notes.values())
+        unanswered = sum(bool(note.unanswered) for note in of_group.values())
         members = group in listed.groups and listed.groups[group].has_members
         rows.append(FailedGroup(group, len(ours), others, unanswered, members))
     return rows
 
 
-def _values(found: GroupValues | ReplicatorError) -> dict[Partition, GroupOffset]:
+def _values(found: GroupValues | ReplicatorError) -> dict[Partition, GroupOffset | None]:
     if isinstance(found, ReplicatorError):
         raise found
-    wrong = [at for at, (code, _) in found.by_partition.items() if code]
-    if wrong:
-        raise Incident("refused_by_cluster", f"the target doesn't tell the offsets of {wrong[0]}")
-    return {at: GroupOffset(value.offset, value.metadata) for at, (_, value) in found.by_partition.items()}
+    stands: dict[Partition, GroupOffset | None] = {}
+    for topic, values in found.topics().items():
+        for number, value in values.items():
+            at = Partition(topic, number)
+            if isinstance(value, int):
+                raise Incident("refused_by_cluster", f"the target doesn't tell the offsets of {at}")
+            stands[at] = value
+    return stands

@@ -1,32 +1,36 @@
-"""One round at the target: what stands there → decide → note → commit → note. Used by `sync`."""
+"""One round at the target: what stands there → decide → note → commit → note. Used by `sync`.
+
+It goes from some groups to the next ones: what is held of them as objects doesn't grow with the number of groups.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode as E
 
-from replicator.group_sync.followed import UNSTABLE, DuePartition, FollowedGroups, source_offset
-from replicator.group_sync.ports import LiveMap, NoteChanges, Notes, TargetGroups
+from replicator.group_sync.followed import UNSTABLE, DueGroup, FollowedGroups
+from replicator.group_sync.ports import LiveMap, Notes, TargetGroups
 from replicator.groups.decision import (
     COMMIT_DEADLINE_MS,
-    GroupDecision,
     GroupVerdict,
     OffsetToCommit,
     SourceOffset,
     TargetOffset,
     decide,
 )
-from replicator.groups.ownership import GroupOffset
-from replicator.groups.rows import GroupRow
+from replicator.groups.ownership import GroupOffset, OwnershipNote
+from replicator.groups.row_columns import PartitionSeen, SourceRead
 from replicator.lane.ports import Clock
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
-from replicator.model.partition import Partition
-from replicator.state.group_notes import GroupNotes, GroupPartition
+from replicator.state.group_notes import NO_NOTE, GroupNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.wire.offset_fetch_groups import PartitionValue
 
 ASK_S = 5.0
+PARTITIONS_AT_ONCE = 10_000
+"""Of groups that are looked at and moved together: in two transactions of the notes."""
 _MEMBERS = {E.unknown_member_id, E.rebalance_in_progress, E.illegal_generation, E.stale_member_epoch}
 _MEMBERS |= {E.fenced_member_epoch, E.fenced_instance_id}
 _REFUSED = {E.group_authorization_failed, E.topic_authorization_failed, E.unknown_topic_or_partition}
@@ -35,8 +39,27 @@ _LATER = {E.not_coordinator, E.coordinator_not_available, E.coordinator_load_in_
 HAS_MEMBERS, REFUSED = (frozenset(map(int, codes)) for codes in (_MEMBERS, _REFUSED))
 NOT_DONE = HAS_MEMBERS | REFUSED | frozenset(map(int, _LATER))
 """After these codes the coordinator certainly hasn't committed the offset, and won't."""
+_MISSING = -1  # instead of an error code: the answer doesn't have the partition
 
-Stands = TargetOffset | GroupVerdict
+
+@dataclass(slots=True)
+class _TopicInWork:
+    """One topic of a group that is looked at. By partition."""
+
+    target_topic: str
+    reads: Mapping[int, SourceRead]
+    notes: dict[int, OwnershipNote]  # all of them; and those that change:
+    changed: list[int] = field(default_factory=list)
+    answers: Sequence[OffsetAnswer | None] = ()  # to `reads`, in their order
+    rows: dict[int, PartitionSeen] = field(default_factory=dict)
+    commits: dict[int, OffsetToCommit] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _GroupInWork:
+    due: DueGroup
+    has_members: bool
+    topics: dict[str, _TopicInWork]  # by source topic
 
 
 class CommitRound:
@@ -51,134 +74,185 @@ class CommitRound:
         clock: Clock,
     ) -> None:
         self._followed, self._target, self._map, self._notes, self._clock = followed, target, live_map, notes, clock
-        self._members: dict[str, bool] = {}  # by target group, as it was listed last
 
-    def run(self, due: Sequence[DuePartition], known: GroupNotes, unanswered: list[ReplicatorError]) -> int:
-        """Move what is to be moved of these partitions; how many offsets were committed. Adds to `unanswered` why some
+    def run(self, due: Iterable[DueGroup], known: GroupNotes, unanswered: list[ReplicatorError]) -> int:
+        """Move what is to be moved of these groups; how many offsets were committed. Adds to `unanswered` why some
         were not.
 
         Raises ReplicatorError.
         """
-        decided = self.look(due, known, unanswered)
-        keyed = {self._key(one): it.note for one, it in decided}
-        self._note(known, {key: note for key, note in keyed.items() if note != known.of(key)})
-        return self._commit([(one, it.commit) for one, it in decided if it.commit is not None], known, unanswered)
+        committed = 0
+        for groups in self._looked_at(due, known, unanswered):
+            self._note(known, groups)
+            committed += self._commit(groups, unanswered)
+            self._note(known, groups)
+            for one in groups:
+                self._put(one)
+        return committed
 
-    def look(
-        self, due: Sequence[DuePartition], known: GroupNotes, unanswered: list[ReplicatorError]
-    ) -> list[tuple[DuePartition, GroupDecision]]:
-        """Decide about these partitions, and take down what becomes of each; nothing is changed. Else as `run`."""
-        listing = self._target.listing(ASK_S)
-        unanswered += listing.unanswered
-        self._members = {name: it.has_members for name, it in listing.groups.items()}
-        asked = [(one, one.read) for one in due if isinstance(one.read, GroupOffset)]
-        answers = self._map.answers([OffsetToTranslate(one.at, read.offset) for one, read in asked])
-        translated = {(one.group, one.at): answer for (one, _), answer in zip(asked, answers, strict=True)}
-        stands = self._stands(due, unanswered)
-        decided: list[tuple[DuePartition, GroupDecision]] = []
-        for one in due:
-            key = self._key(one)
-            there, answer = stands.get(key), translated.get((one.group, one.at))
-            if there is None:
-                continue
-            if isinstance(there, GroupVerdict):
-                self._put(one, self._row(one, there, answer))
-                continue
-            note = known.of(key)
-            found = decide(note, source_of(one, answer), there, self._clock.now_ms(), renew=one.renew)
-            self._put(one, self._row(one, found.verdict, answer, there, found))
-            decided.append((one, found))
-        return decided
+    def look(self, due: Iterable[DueGroup], known: GroupNotes, unanswered: list[ReplicatorError]) -> None:
+        """Take down what would become of these groups; nothing is changed. Else as `run`."""
+        for groups in self._looked_at(due, known, unanswered):
+            for one in groups:
+                self._put(one)
 
-    def _key(self, one: DuePartition) -> GroupPartition:
-        return GroupPartition(one.target_group, self._map.route(one.at))
+    def _looked_at(
+        self, due: Iterable[DueGroup], known: GroupNotes, unanswered: list[ReplicatorError]
+    ) -> Iterator[list[_GroupInWork]]:
+        """Decide about groups, some at a time; those about which the target says nothing are left out."""
+        members: dict[str, bool] | None = None  # by target group
+        for some in _some(due):
+            if members is None:
+                listing = self._target.listing(ASK_S)
+                unanswered += listing.unanswered
+                members = {name: it.has_members for name, it in listing.groups.items()}
+            yield self._decided(some, members, known, unanswered)
 
-    def _stands(
-        self, due: Iterable[DuePartition], unanswered: list[ReplicatorError]
-    ) -> Mapping[GroupPartition, Stands]:
-        wanted: defaultdict[str, list[Partition]] = defaultdict(list)
-        for one in due:
-            wanted[one.target_group].append(self._map.route(one.at))
-        found: dict[GroupPartition, Stands] = {}
-        for group, values in self._target.offsets(wanted, ASK_S, stable=True).items():
+    def _decided(
+        self,
+        groups: Sequence[DueGroup],
+        members: Mapping[str, bool],
+        known: GroupNotes,
+        unanswered: list[ReplicatorError],
+    ) -> list[_GroupInWork]:
+        to = self._map.target_topic
+        work = [
+            _GroupInWork(
+                one,
+                members.get(one.target_group, False),
+                {
+                    topic: _TopicInWork(to(topic), reads, known.of(one.target_group, to(topic)))
+                    for topic, reads in one.reads.items()
+                },
+            )
+            for one in groups
+        ]
+        self._translate([(name, topic) for it in work for name, topic in it.topics.items()])
+        wanted = {it.due.target_group: {topic.target_topic: topic.reads for topic in it.topics.values()} for it in work}
+        found = self._target.offsets(wanted, ASK_S, stable=True)
+        now_ms = self._clock.now_ms()
+        for it in work:
+            values = found[it.due.target_group]
             if isinstance(values, ReplicatorError):
                 unanswered.append(values)
                 if isinstance(values, NotAllowed | Incident):  # else the next round asks again
-                    found |= {GroupPartition(group, at): GroupVerdict.REFUSED for at in wanted[group]}
+                    for topic in it.topics.values():
+                        _decide(topic, {}, it, now_ms)
                 continue
-            members = self._members.get(group, False)
-            for at in wanted[group]:
-                code, value = values.by_partition.get(at, (-1, None))
-                stands: Stands = GroupVerdict.UNSTABLE_THERE if code == UNSTABLE else GroupVerdict.REFUSED
-                if code == 0 and value is not None:
-                    there = GroupOffset(value.offset, value.metadata) if value.offset >= 0 else None
-                    stands = TargetOffset(members, there)
-                found[GroupPartition(group, at)] = stands
-        return found
+            stands = values.topics()
+            for topic in it.topics.values():
+                _decide(topic, stands.get(topic.target_topic, {}), it, now_ms)
+        return work
 
-    def _note(self, known: GroupNotes, changes: NoteChanges) -> None:
-        if changes:
-            self._notes.write(known.take(changes))
+    def _translate(self, topics: Sequence[tuple[str, _TopicInWork]]) -> None:
+        partitions = self._map.partitions()
+        asked = [
+            OffsetToTranslate(partitions[name][at], read.offset)
+            for name, topic in topics
+            for at, read in topic.reads.items()
+            if isinstance(read, GroupOffset)
+        ]
+        answers = iter(self._map.answers(asked))
+        for _, topic in topics:
+            topic.answers = [next(answers) if isinstance(it, GroupOffset) else None for it in topic.reads.values()]
 
-    def _commit(
-        self,
-        wanted: Sequence[tuple[DuePartition, OffsetToCommit]],
-        known: GroupNotes,
-        unanswered: list[ReplicatorError],
-    ) -> int:
-        offsets: defaultdict[str, dict[Partition, OffsetToCommit]] = defaultdict(dict)
-        for one, value in wanted:
-            offsets[one.target_group][self._map.route(one.at)] = value
-        if not offsets:
+    def _note(self, known: GroupNotes, groups: Iterable[_GroupInWork]) -> None:
+        records = list[tuple[bytes, bytes]]()
+        for one in groups:
+            for topic in one.topics.values():
+                if topic.changed:
+                    records += known.take(one.due.target_group, topic.target_topic, topic.notes, topic.changed)
+                    topic.changed.clear()
+        if records:
+            self._notes.write(records)
+
+    def _commit(self, groups: Iterable[_GroupInWork], unanswered: list[ReplicatorError]) -> int:
+        wanted = {
+            one.due.target_group: {it.target_topic: it.commits for it in one.topics.values() if it.commits}
+            for one in groups
+            if any(it.commits for it in one.topics.values())
+        }
+        if not wanted:
             return 0
-        answers = self._target.commit(offsets, COMMIT_DEADLINE_MS / 1000)
-        unanswered += [codes for codes in answers.values() if isinstance(codes, ReplicatorError)]
-        changes: NoteChanges = {}
-        for one, value in wanted:
-            codes, key = answers[one.target_group], self._key(one)
+        answers = self._target.commit(wanted, COMMIT_DEADLINE_MS / 1000)
+        committed = 0
+        for one in groups:
+            codes = answers.get(one.due.target_group)
             if isinstance(codes, ReplicatorError):
-                continue  # it may have been committed, or be still
-            code, said = codes.get(key.at, -1), GroupOffset(value.offset, value.metadata)
-            row = self._followed.row(one.group, one.at)
-            assert row is not None
-            if code == 0:
-                changes[key] = known.of(key).committed(said)
-                self._put(one, row._replace(verdict=GroupVerdict.IN_SYNC, target=value.offset))
-            elif code in NOT_DONE:
-                changes[key] = known.of(key).refused(said)
-                self._put(one, _refused(row, code))
-        self._note(known, changes)
-        return sum(note.last is not None for note in changes.values())
+                unanswered.append(codes)  # it may have been committed, or be still
+            elif codes is not None:
+                committed += sum(_answered(it, codes.get(it.target_topic, {})) for it in one.topics.values())
+        return committed
 
-    def _row(
-        self,
-        one: DuePartition,
-        verdict: GroupVerdict,
-        answer: OffsetAnswer | None,
-        there: TargetOffset | None = None,
-        decision: GroupDecision | None = None,
-    ) -> GroupRow:
-        stands = there.value.offset if there is not None and there.value is not None else None
-        notes, said = (answer.translated.notes, answer.said) if answer is not None else ((), "")
-        again, exact = (decision.again, decision.exact) if decision is not None else (None, False)
-        to = self._map.route(one.at)
-        return GroupRow(one.at, to, source_offset(one.read), stands, verdict, again, exact, notes, said)
-
-    def _put(self, one: DuePartition, row: GroupRow) -> None:
-        members = self._members.get(one.target_group, False)
-        self._followed.put(one.group, row, one.read, self._clock.now_s(), has_members=members)
+    def _put(self, one: _GroupInWork) -> None:
+        rows = {name: topic.rows for name, topic in one.topics.items()}
+        now_s = self._clock.now_s()
+        self._followed.put(one.due, rows, self._map.target_topic, now_s, has_members=one.has_members)
 
 
-def source_of(one: DuePartition, answer: OffsetAnswer | None) -> SourceOffset | GroupVerdict:
+def _some(due: Iterable[DueGroup]) -> Iterator[list[DueGroup]]:
+    """Groups that are looked at together."""
+    some, partitions = list[DueGroup](), 0
+    for one in due:
+        some.append(one)
+        partitions += one.partitions
+        if partitions >= PARTITIONS_AT_ONCE:
+            yield some
+            some, partitions = [], 0
+    if some:
+        yield some
+
+
+def _decide(topic: _TopicInWork, stands: Mapping[int, PartitionValue], group: _GroupInWork, now_ms: int) -> None:
+    """Decide about partitions. `stands`: what the target says of them."""
+    rows, notes, has_members, renew = topic.rows, topic.notes, group.has_members, group.due.renew
+    for (at, read), answer in zip(topic.reads.items(), topic.answers, strict=True):
+        translated, said = ((), "") if answer is None else (answer.translated.notes, answer.said)
+        value = stands.get(at, _MISSING)
+        if isinstance(value, int):
+            verdict = GroupVerdict.UNSTABLE_THERE if value == UNSTABLE else GroupVerdict.REFUSED
+            rows[at] = PartitionSeen(read, verdict, notes=translated, detail=said)
+            continue
+        note = notes.get(at, NO_NOTE)
+        found = decide(note, _source_of(read, answer), TargetOffset(has_members, value), now_ms, renew=renew)
+        offset = None if value is None else value.offset
+        rows[at] = PartitionSeen(read, found.verdict, offset, found.again, found.exact, translated, said)
+        if found.note != note:
+            notes[at] = found.note
+            topic.changed.append(at)
+        if found.commit is not None:
+            topic.commits[at] = found.commit
+
+
+def _source_of(read: SourceRead, answer: OffsetAnswer | None) -> SourceOffset | GroupVerdict:
     """The offset at the source, translated, or why there is none."""
-    if isinstance(one.read, GroupVerdict):
-        return one.read
+    if isinstance(read, GroupVerdict):
+        return read
     if answer is None or answer.problem:
         return GroupVerdict.NOT_COPIED
-    return SourceOffset(one.read.offset, one.read.metadata, answer.translated)
+    return SourceOffset(read.offset, read.metadata, answer.translated)
 
 
-def _refused(row: GroupRow, code: int) -> GroupRow:
+def _answered(topic: _TopicInWork, codes: Mapping[int, int]) -> int:
+    """Take down what the coordinator has said of commits; how many are done."""
+    committed, rows, notes = 0, topic.rows, topic.notes
+    for at, (offset, metadata, _) in topic.commits.items():
+        code, value = codes.get(at, _MISSING), GroupOffset(offset, metadata)
+        if code == 0:
+            read, _, _, again, exact, translated, said = rows[at]
+            rows[at] = PartitionSeen(read, GroupVerdict.IN_SYNC, offset, again, exact, translated, said)
+            notes[at] = notes[at].committed(value)
+            committed += 1
+        elif code in NOT_DONE:
+            rows[at] = _refused(rows[at], code)
+            notes[at] = notes[at].refused(value)
+        else:
+            continue  # it may have been committed
+        topic.changed.append(at)
+    return committed
+
+
+def _refused(row: PartitionSeen, code: int) -> PartitionSeen:
     if code in HAS_MEMBERS:
         return row._replace(verdict=GroupVerdict.HAS_MEMBERS)
     if code in REFUSED:

@@ -1,9 +1,12 @@
 """The groups that a flow follows: what was read of each at the source, what became of its partitions, and which of them
-are looked at next. Used by `sync`; does no I/O."""
+are looked at next. Used by `sync`; does no I/O.
+
+What is kept of a group is compact, see `GroupValues` and `RowColumns`: only groups that are looked at become objects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,10 +15,12 @@ from kio.schema.errors import ErrorCode as E
 from replicator.config import Flow, routing
 from replicator.groups.decision import GroupVerdict
 from replicator.groups.ownership import GroupOffset
-from replicator.groups.rows import GroupRow, GroupShown
+from replicator.groups.row_columns import PartitionSeen, RowColumns, SourceRead
+from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
-from replicator.wire.group_requests import GroupValues, ListedGroup
+from replicator.wire.group_requests import ListedGroup
+from replicator.wire.offset_fetch_groups import GroupValues
 
 SOON_S, SLOW_S = 5.0, 60.0
 """Between two looks at what only somebody else can change: members that may leave and partitions that may be copied
@@ -23,33 +28,42 @@ soon; an offset of others at the target, or a part of the map."""
 UNSTABLE = int(E.unstable_offset_commit)
 SHARE = "share"
 _AT_ONCE = frozenset({GroupVerdict.TO_COMMIT, GroupVerdict.UNANSWERED, GroupVerdict.UNSTABLE_THERE, GroupVerdict.HELD})
+_AT_ONCE |= {GroupVerdict.UNSTABLE}
 _SOON = frozenset({GroupVerdict.HAS_MEMBERS, GroupVerdict.NOT_COPIED})
+_SETTLED = frozenset(verdict for verdict in GroupVerdict if verdict.settled)
+_NEVER = float("inf")
 
-Read = GroupOffset | GroupVerdict
-"""What a group has committed in a partition of the source, or why that isn't known."""
-Snapshot = Mapping[str, Mapping[Partition, Read]]
-"""By group, and by source partition."""
+Snapshot = Mapping[str, GroupValues]
+"""What groups have committed at the source, by group."""
+SeenRows = Mapping[str, Mapping[int, PartitionSeen]]
+"""By source topic and partition."""
 
 
-class DuePartition(NamedTuple):
-    """A partition of a group that is looked at now. `renew`: what it has at the target is committed again."""
+class DueGroup(NamedTuple):
+    """The partitions of a group that are looked at now, by source topic. `renew`: what they have at the target is
+    committed again."""
 
     group: str
     target_group: str
-    at: Partition
-    read: Read
+    reads: Mapping[str, Mapping[int, SourceRead]]
     renew: bool
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.reads.values()))
 
 
 @dataclass(slots=True)
 class _Followed:
     values: GroupValues | None = None
-    listed: object = None  # the partitions of the flow for which `read` was made
-    read: Mapping[Partition, Read] = field(default_factory=dict)
-    rows: dict[Partition, GroupRow] = field(default_factory=dict)
-    looked: dict[Partition, Read] = field(default_factory=dict)  # what each row was made of
-    next_s: dict[Partition, float] = field(default_factory=dict)
-    renewed_s: float = float("-inf")
+    looked: GroupValues | None = None  # of all of which there are rows,
+    listed: object = None  # in all partitions that the flow copied then
+    whole: bool = True  # whether all is looked at next
+    topics: dict[str, RowColumns] = field(default_factory=dict)
+    later_s: dict[str, dict[int, float]] = field(default_factory=dict)  # of rows that aren't settled
+    next_s: float = _NEVER  # the first of these
+    renewed_s: float = -_NEVER
     detail: str = ""
 
 
@@ -60,6 +74,7 @@ class FollowedGroups:
         self._flow, self._groups = flow, dict[str, _Followed]()
         self._renew_s = flow.limits.recommit_interval_ms / 1000
         self._changed = True
+        self._partitions: Mapping[str, Sequence[Partition]] = {}
 
     def select(self, listed: Mapping[str, ListedGroup], *, all_of_them: bool) -> list[str]:
         """Take the groups that there are at the source; return those whose offsets are to be read.
@@ -84,53 +99,111 @@ class FollowedGroups:
                 it.detail = str(found)
                 yield found
             elif found is not it.values:
-                it.values, it.listed, self._changed = found, None, True
+                it.values, self._changed = found, True
 
-    def snapshot(self, partitions: Mapping[str, Collection[Partition]]) -> Snapshot:
-        """Return what was taken, in the partitions that the flow copies, by topic."""
-        for it in self._groups.values():
-            if it.listed is not partitions and it.values is not None:
-                it.read, it.listed = dict(_read(it.values, partitions)), partitions
-        self._changed = False
-        return {name: it.read for name, it in self._groups.items() if it.read}
+    def snapshot(self, partitions: Mapping[str, Sequence[Partition]]) -> Snapshot:
+        """Return what was taken. `partitions`: those that the flow copies, by topic; others aren't looked at."""
+        self._partitions, self._changed = partitions, False
+        return {name: it.values for name, it in self._groups.items() if it.values is not None}
 
     def idle(self, now_s: float) -> bool:
         """Whether nothing has changed at the source since `snapshot`, and nothing is to be looked at yet."""
         return not self._changed and not any(
-            it.read and (self._to_renew(it, now_s) or min(it.next_s.values(), default=0.0) <= now_s)
+            it.whole or it.next_s <= now_s or self._to_renew(it, now_s)
             for it in self._groups.values()
+            if it.values is not None
         )
 
     def _to_renew(self, it: _Followed, now_s: float) -> bool:
         return now_s >= it.renewed_s + self._renew_s
 
-    def due(self, snapshot: Snapshot, now_s: float) -> Iterator[DuePartition]:
-        """Yield the partitions of a snapshot that are to be looked at."""
-        for name, partitions in snapshot.items():
+    def due(self, snapshot: Snapshot, now_s: float) -> Iterator[DueGroup]:
+        """Yield what is to be looked at of a snapshot, group by group; `put` what has become of one before the next."""
+        for name, values in snapshot.items():
             it = self._groups.get(name)
             if it is None:
                 continue
-            target_group, renew = self.target_group(name), self._to_renew(it, now_s)
+            renew = self._to_renew(it, now_s)
             if renew:
-                it.renewed_s = now_s
-            for at, read in partitions.items():
-                if renew or it.looked.get(at) != read or it.next_s.get(at, 0.0) <= now_s:
-                    yield DuePartition(name, target_group, at, read, renew)
+                it.renewed_s, it.whole = now_s, True
+            if not self._differs(it, values) and it.next_s > now_s:
+                continue
+            reads = {
+                topic: due
+                for topic, read in _reads(values, self._partitions)
+                if (due := self._due(it, topic, read, now_s))
+            }
+            it.looked, it.listed, it.whole = values, self._partitions, False
+            if reads:
+                yield DueGroup(name, self.target_group(name), reads, renew)
 
-    def put(self, group: str, row: GroupRow, read: Read, now_s: float, *, has_members: bool = False) -> None:
-        """Take what became of a partition, of which `read` was read. `has_members`: whether the group was seen to have
-        some at the target."""
-        it = self._groups[group]
-        it.rows[row.at], it.looked[row.at] = row, read
-        pause_s = self._renew_s if row.verdict.settled else SOON_S if row.verdict in _SOON else SLOW_S
-        ended = row.verdict is GroupVerdict.HAS_MEMBERS and not has_members
-        if ended or row.verdict in _AT_ONCE or row.verdict is GroupVerdict.UNSTABLE or "ahead" in row.notes:
-            pause_s = 0.0
-        it.next_s[row.at] = now_s + pause_s
+    def _differs(self, it: _Followed, values: GroupValues) -> bool:
+        return it.whole or it.looked is not values or it.listed is not self._partitions
 
-    def row(self, group: str, at: Partition) -> GroupRow | None:
-        """Return what became of a partition last."""
-        return self._groups[group].rows.get(at)
+    @staticmethod
+    def _due(it: _Followed, topic: str, reads: dict[int, SourceRead], now_s: float) -> Mapping[int, SourceRead]:
+        columns, later_s = it.topics.get(topic), it.later_s.get(topic)
+        if it.whole or columns is None:
+            return reads
+        due = columns.differing(reads)
+        if later_s:
+            due |= {at: reads[at] for at, next_s in later_s.items() if next_s <= now_s and at in reads}
+        return due
+
+    def hold(self, snapshot: Snapshot, target_topic: Callable[[str], str], detail: str, now_s: float) -> None:
+        """Say of each partition that would be looked at that it waits, and for what."""
+        for name, values in snapshot.items():
+            it = self._groups.get(name)
+            if it is None or not self._differs(it, values):
+                continue
+            for topic, reads in _reads(values, self._partitions):
+                columns = it.topics.get(topic) or RowColumns(topic, target_topic(topic))
+                held = {
+                    at: PartitionSeen(read, GroupVerdict.HELD, columns.target(at), detail=detail)
+                    for at, read in columns.differing(reads).items()
+                }
+                self._put(it, topic, columns, held, now_s)
+            it.next_s = now_s
+
+    def put(
+        self,
+        due: DueGroup,
+        rows: SeenRows,
+        target_topic: Callable[[str], str],
+        now_s: float,
+        *,
+        has_members: bool = False,
+    ) -> None:
+        """Take what became of partitions that were due. `has_members`: whether the group was seen to have some at the
+        target."""
+        it = self._groups[due.group]
+        for topic, of_topic in rows.items():
+            columns = it.topics.get(topic) or RowColumns(topic, target_topic(topic))
+            self._put(it, topic, columns, of_topic, now_s, has_members=has_members)
+        it.next_s = min((min(each.values(), default=_NEVER) for each in it.later_s.values()), default=_NEVER)
+        if sum(map(len, rows.values())) < due.partitions:  # nothing is known of the others
+            it.whole = True
+
+    def _put(
+        self,
+        it: _Followed,
+        topic: str,
+        columns: RowColumns,
+        rows: Mapping[int, PartitionSeen],
+        now_s: float,
+        *,
+        has_members: bool = False,
+    ) -> None:
+        it.topics[topic] = columns.with_rows(rows)
+        later_s = it.later_s.setdefault(topic, {})
+        for at, row in rows.items():
+            ahead = "ahead" in row.notes
+            if row.verdict in _SETTLED and not ahead:
+                later_s.pop(at, None)
+                continue
+            ended = row.verdict is GroupVerdict.HAS_MEMBERS and not has_members
+            at_once = ahead or ended or row.verdict in _AT_ONCE
+            later_s[at] = now_s + (0.0 if at_once else SOON_S if row.verdict in _SOON else SLOW_S)
 
     def changed(self) -> None:
         """Have the next round look at what differs from what was looked at, whatever changes at the source."""
@@ -140,7 +213,7 @@ class FollowedGroups:
         """Have all looked at again: nothing is known any more of what stands at the target."""
         self.changed()
         for it in self._groups.values():
-            it.next_s.clear()
+            it.whole = True
 
     def target_group(self, group: str) -> str:
         """The group's name at the target."""
@@ -149,7 +222,7 @@ class FollowedGroups:
     def shown(self) -> list[GroupShown]:
         """Where each group stands, by name."""
         return [
-            GroupShown(name, self.target_group(name), tuple(it.rows[at] for at in sorted(it.rows)), it.detail)
+            GroupShown(name, self.target_group(name), tuple(it.topics[topic] for topic in sorted(it.topics)), it.detail)
             for name, it in sorted(self._groups.items())
         ]
 
@@ -157,21 +230,18 @@ class FollowedGroups:
         return len(self._groups)
 
 
-def source_offset(read: Read) -> int | None:
-    """The offset, if there is one."""
-    return read.offset if isinstance(read, GroupOffset) else None
-
-
-def _read(values: GroupValues, partitions: Mapping[str, Collection[Partition]]) -> Iterator[tuple[Partition, Read]]:
+def _reads(
+    values: GroupValues, partitions: Mapping[str, Sequence[Partition]]
+) -> Iterator[tuple[str, dict[int, SourceRead]]]:
     """What a group has committed in each partition of the topics in which it has committed anything."""
-    for topic in {at.topic for at, (_, value) in values.by_partition.items() if value.offset >= 0}:
-        for at in partitions.get(topic, ()):
-            code, value = values.by_partition.get(at, (0, None))
-            if code == UNSTABLE:
-                yield at, GroupVerdict.UNSTABLE
-            elif code:
-                yield at, GroupVerdict.REFUSED
-            elif value is None or value.offset < 0:
-                yield at, GroupVerdict.NO_OFFSET
+    for topic, found in values.topics().items():
+        if GroupOffset not in map(type, found.values()) or topic not in partitions:
+            continue
+        reads: dict[int, SourceRead] = {}
+        for at in range(len(partitions[topic])):
+            value = found.get(at)
+            if isinstance(value, int):
+                reads[at] = GroupVerdict.UNSTABLE if value == UNSTABLE else GroupVerdict.REFUSED
             else:
-                yield at, GroupOffset(value.offset, value.metadata)
+                reads[at] = GroupVerdict.NO_OFFSET if value is None else value
+        yield topic, reads

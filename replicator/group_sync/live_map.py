@@ -21,7 +21,7 @@ class KafkaLiveMap:
         self._flow, self._clusters = flow, ControlPlane(flow, connect_timeout_ms=connect_timeout_ms)
         self._translator: Translator | None = None
         self._partitions: dict[str, list[Partition]] = {}
-        self._routes: dict[Partition, Partition] = {}
+        self._target_topics: dict[str, str] = {}
 
     def close(self) -> None:
         """Let go of both clusters."""
@@ -44,7 +44,7 @@ class KafkaLiveMap:
     def _mapped(self) -> Iterable[MappedPartition]:
         return () if self._translator is None else self._translator.mapped_partitions()
 
-    def partitions(self) -> Mapping[str, Collection[Partition]]:
+    def partitions(self) -> Mapping[str, Sequence[Partition]]:
         """See `LiveMap`."""
         return self._partitions
 
@@ -61,14 +61,14 @@ class KafkaLiveMap:
         ats = [
             Partition(name, number)
             for name, info in sources.items()
-            for number in range(info.partitions)
-            if (to := self.route(Partition(name, number))).topic in targets and number < targets[to.topic].partitions
+            if (to := targets.get(self.target_topic(name))) is not None
+            for number in range(min(info.partitions, to.partitions))
         ]
         return {Partition(*at): end for at, end in self._clusters.source.offsets(ats, end=True).items()}
 
-    def route(self, at: Partition) -> Partition:
+    def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""
-        found = self._routes.get(at)
+        found = self._target_topics.get(topic)
         if found is None:
-            found = self._routes[at] = Partition(routing.target_topic(self._flow, at.topic), at.partition)
+            found = self._target_topics[topic] = routing.target_topic(self._flow, topic)
         return found

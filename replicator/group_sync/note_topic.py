@@ -12,9 +12,11 @@ from replicator.flow.topics import reading_topics, topics_of
 from replicator.kafka import properties
 from replicator.kafka.admin import ClusterAdmin, TopicSpec
 from replicator.kafka.producer import TransactionalProducer
-from replicator.kafka.topic_reader import Record
+from replicator.kafka.topic_questions import raised
+from replicator.kafka.topic_reader import Record, TopicReader
 from replicator.model import names
 from replicator.model.errors import Incident, ReplicatorError, Retriable
+from replicator.model.partition import Partition
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.group_notes import GroupNotes
 
@@ -25,16 +27,29 @@ def notes_topic(flow: Flow) -> TopicSpec:
     return TopicSpec(names.groups_topic(flow.name), 1, flow.topic_configs.replication_factor, configs)
 
 
-def read_notes(flow: Flow, records: Sequence[Record]) -> GroupNotes:
-    """Return the notes in records of the topic. Raises Incident `newer_format`; what isn't ours says nothing."""
-    found = GroupNotes()
-    for record in records:
+def read_notes(flow: Flow, reader: TopicReader) -> GroupNotes:
+    """Read the notes; none where there is no such topic. What isn't ours says nothing.
+
+    Raises Incident `newer_format`; Unreachable, NotAllowed, Retriable, TopicMissing.
+    """
+    topic, found = names.groups_topic(flow.name), GroupNotes()
+    if not reader.partition_count(topic):
+        return found
+    at, last = Partition(topic, 0), dict[bytes | None, bytes | None]()  # of many that aren't compacted yet
+
+    def take(_: Partition, __: int, record: Record) -> None:
+        key, value = record
+        last[key] = value
+
+    for error in reader.each({at: raised(reader.bounds([at])[at])}, take).values():
+        raise error
+    for record in last.items():
         try:
             found.read([record])
         except NotOurs:
             continue
         except NewerFormat as error:
-            raise Incident("newer_format", str(error), topic=names.groups_topic(flow.name), partition=0) from error
+            raise Incident("newer_format", str(error), topic=topic, partition=0) from error
     return found
 
 
@@ -55,7 +70,7 @@ class NoteTopic:
         )
         self._producer.fence()
         with reading_topics(self._flow, self._flow.target) as reader:
-            return read_notes(self._flow, reader.whole(self._spec.name, (0,)))
+            return read_notes(self._flow, reader)
 
     def _make_sure(self) -> None:
         flow, name = self._flow, self._spec.name

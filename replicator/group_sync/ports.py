@@ -7,13 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from replicator.groups.decision import OffsetToCommit
-from replicator.groups.ownership import OwnershipNote
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
-from replicator.state.group_notes import GroupNotes, GroupPartition
+from replicator.state.group_notes import GroupNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.wire.group_questions import GroupListing
-from replicator.wire.group_requests import GroupValues
+from replicator.wire.group_questions import GroupListing, PartitionCodes
+from replicator.wire.offset_fetch_groups import GroupValues, Wanted
 
 
 class SourceGroups(Protocol):
@@ -23,7 +22,7 @@ class SourceGroups(Protocol):
         """List all groups."""
 
     def offsets(
-        self, groups: Mapping[str, Collection[Partition] | None], timeout_s: float, *, stable: bool
+        self, groups: Mapping[str, Wanted], timeout_s: float, *, stable: bool
     ) -> dict[str, GroupValues | ReplicatorError]:
         """Return what groups have committed."""
 
@@ -32,9 +31,9 @@ class TargetGroups(SourceGroups, Protocol):
     """See `GroupQuestions`."""
 
     def commit(
-        self, offsets: Mapping[str, Mapping[Partition, OffsetToCommit]], timeout_s: float
-    ) -> dict[str, dict[Partition, int] | ReplicatorError]:
-        """Commit for groups without members."""
+        self, offsets: Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]], timeout_s: float
+    ) -> dict[str, PartitionCodes | ReplicatorError]:
+        """Commit for groups without members, by topic and partition."""
 
 
 class LiveMap(Protocol):
@@ -46,8 +45,9 @@ class LiveMap(Protocol):
     def positions(self) -> Mapping[Partition, int]:
         """Up to where each source partition is copied, of those of which the map tells."""
 
-    def partitions(self) -> Mapping[str, Collection[Partition]]:
-        """The source partitions that the flow copies, by topic; another object when there are others."""
+    def partitions(self) -> Mapping[str, Sequence[Partition]]:
+        """The source partitions that the flow copies, by topic and in their order, from 0 on; another object when there
+        are others."""
 
     def answers(self, asked: Collection[OffsetToTranslate]) -> Sequence[OffsetAnswer]:
         """Translate offsets of partitions that are copied, in their order. Raises ReplicatorError."""
@@ -55,8 +55,8 @@ class LiveMap(Protocol):
     def source_ends(self) -> Mapping[Partition, int]:
         """Ask for the high watermarks of all source partitions that the flow copies. Raises ReplicatorError."""
 
-    def route(self, at: Partition) -> Partition:
-        """The target partition of a source partition."""
+    def target_topic(self, topic: str) -> str:
+        """The target topic of a source topic: its partitions have the same numbers."""
 
 
 class HoldTopics(Protocol):
@@ -81,6 +81,3 @@ class Notes(Protocol):
 
     def forget(self) -> None:
         """Let go of the writer: `begin` comes next."""
-
-
-NoteChanges = dict[GroupPartition, OwnershipNote]

@@ -12,21 +12,25 @@ Invariants (design: each was shown to be needed by a model, see tests/model/grou
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from replicator.config import Flow
 from replicator.group_sync.commits import ASK_S, CommitRound
-from replicator.group_sync.followed import FollowedGroups, Snapshot, source_offset
+from replicator.group_sync.followed import FollowedGroups, Snapshot
 from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceGroups, TargetGroups
-from replicator.groups.decision import COMMIT_DEADLINE_MS, GroupVerdict, OffsetToCommit
+from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.hold import Hold
-from replicator.groups.rows import GroupRow, GroupShown
+from replicator.groups.shown_groups import GroupShown
 from replicator.lane.ports import Clock
 from replicator.model import names
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
+
+GROUPS_AT_ONCE = 2_000
+"""Of which the source is asked at once: as many answers are held besides what is kept of them."""
 
 
 class RoundDone(NamedTuple):
@@ -87,9 +91,8 @@ class GroupSync:
             self._map.read()
             self._hold_topics.look({at.topic for at in ends})
             released = self._released(ends)
-            due = list(self._followed.due(released, self._clock.now_s()))
-            if due:
-                committed = self._commits.run(due, self._known, unanswered)
+            due = self._followed.due(released, self._clock.now_s())
+            committed = self._commits.run(due, self._known, unanswered)
         self._commit_ends(ends)
         return RoundDone(len(self._followed), committed, tuple(unanswered))
 
@@ -97,8 +100,9 @@ class GroupSync:
         listing = self._source.listing(ASK_S)
         unanswered += listing.unanswered
         selected = self._followed.select(listing.groups, all_of_them=not listing.unanswered)
-        answers = self._source.offsets(dict.fromkeys(selected), ASK_S, stable=True)
-        unanswered += self._followed.take(answers)
+        for at in range(0, len(selected), GROUPS_AT_ONCE):
+            wanted = dict.fromkeys(selected[at : at + GROUPS_AT_ONCE])
+            unanswered += self._followed.take(self._source.offsets(wanted, ASK_S, stable=True))
 
     def _released(self, ends: Mapping[Partition, int]) -> Snapshot:
         """What groups had committed when what they had written is copied; nothing while it isn't."""
@@ -111,13 +115,7 @@ class GroupSync:
                 self._followed.changed()  # what was read since is looked at in the next round
             return released
         behind = f"{min(self._hold.behind(positions))} is not copied yet to where it ended"
-        for name, partitions in snapshot.items():
-            for at, read in partitions.items():
-                source, row = source_offset(read), self._followed.row(name, at)
-                if row is None or row.source != source:
-                    stands = None if row is None else row.target
-                    held = GroupRow(at, self._map.route(at), source, stands, GroupVerdict.HELD, detail=behind)
-                    self._followed.put(name, held, read, self._clock.now_s())
+        self._followed.hold(snapshot, self._map.target_topic, behind, self._clock.now_s())
         return {}
 
     def _commit_ends(self, ends: Mapping[Partition, int]) -> None:
@@ -127,8 +125,10 @@ class GroupSync:
             return
         changed = {at for at, end in ends.items() if self._ends.get(at) != end} | {min(ends)}
         said = str(self._clock.now_ms())
-        offsets = {self._map.route(at): OffsetToCommit(ends[at], said) for at in changed}
+        offsets = defaultdict[str, dict[int, OffsetToCommit]](dict)
+        for at in changed:
+            offsets[self._map.target_topic(at.topic)][at.partition] = OffsetToCommit(ends[at], said)
         answers = self._target.commit({names.ends_group(self._flow.name): offsets}, COMMIT_DEADLINE_MS / 1000)
-        for codes in answers.values():
-            if not isinstance(codes, ReplicatorError) and not any(codes.values()):
+        for topics in answers.values():
+            if not isinstance(topics, ReplicatorError) and not any(any(codes.values()) for codes in topics.values()):
                 self._ends = dict(ends)

@@ -12,8 +12,8 @@ from replicator.flow.topics import reading_topics
 from replicator.group_sync.commits import ASK_S, CommitRound
 from replicator.group_sync.followed import FollowedGroups
 from replicator.group_sync.live_map import KafkaLiveMap
-from replicator.group_sync.note_topic import notes_topic, read_notes
-from replicator.groups.rows import GroupShown
+from replicator.group_sync.note_topic import read_notes
+from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.proof.map_place import refuse_delivery
 from replicator.state.group_notes import GroupNotes
@@ -68,9 +68,7 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
         selected = followed.select(listed, all_of_them=True)
         unanswered += followed.take(source.offsets(dict.fromkeys(selected), ASK_S, stable=True))
         live_map.read()
-        topic = notes_topic(flow).name
-        known = read_notes(flow, reader.whole(topic, (0,)) if reader.partition_count(topic) else ())
-        due = [one._replace(renew=False) for one in followed.due(followed.snapshot(live_map.partitions()), 0.0)]
-        if due:
-            CommitRound(followed, target, live_map, _NoNotes(), clock).look(due, known, unanswered)
+        known = read_notes(flow, reader)
+        due = (one._replace(renew=False) for one in followed.due(followed.snapshot(live_map.partitions()), 0.0))
+        CommitRound(followed, target, live_map, _NoNotes(), clock).look(due, known, unanswered)
     return GroupsSeen(followed.shown(), tuple(unanswered))

@@ -19,7 +19,7 @@ from replicator.group_sync.live_map import KafkaLiveMap
 from replicator.group_sync.note_topic import NoteTopic
 from replicator.group_sync.sync import GroupSync, RoundDone
 from replicator.groups.decision import VERDICTS_SAID, GroupVerdict
-from replicator.groups.rows import GroupShown
+from replicator.groups.shown_groups import GroupShown
 from replicator.incidents import tell_incident
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.wire.group_questions import GroupQuestions

@@ -30,6 +30,8 @@ class GroupVerdict(Enum):
     SHARE_GROUP = "share_group"
     REFUSED = "refused"
 
+    __hash__ = object.__hash__  # Enum's own is made in Python, and asked for with each partition
+
     @property
     def settled(self) -> bool:
         """Whether the group stands where it should, until something changes at the source."""

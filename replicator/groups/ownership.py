@@ -15,7 +15,6 @@ Invariants
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 LATE_MS = 60_000
@@ -37,8 +36,7 @@ class UnansweredCommit(NamedTuple):
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class OwnershipNote:
+class OwnershipNote(NamedTuple):
     """What the flow has committed in one partition of one group at the target.
 
     Attributes:
@@ -51,12 +49,16 @@ class OwnershipNote:
 
     def owns(self, there: GroupOffset | None) -> bool:
         """Whether what stands at the target was committed by the flow, or nothing stands there."""
-        return there is None or there == self.last or any(there == one.value for one in self.unanswered)
+        if there is None or there == self.last:
+            return True
+        return bool(self.unanswered) and any(there == one.value for one in self.unanswered)
 
     def observed(self, there: GroupOffset | None, now_ms: int) -> OwnershipNote:
         """Return the note after a look at the target, which was made after this note was read or written."""
         if not self.owns(there):
             return OwnershipNote()
+        if there == self.last and not self.unanswered:
+            return self
         return OwnershipNote(there, tuple(one for one in self.unanswered if one.until_ms > now_ms))
 
     def before_commit(self, value: GroupOffset, until_ms: int) -> OwnershipNote | None:
@@ -67,7 +69,7 @@ class OwnershipNote:
         """
         if len(self.unanswered) >= UNANSWERED_MAX:
             return None
-        return replace(self, unanswered=(*self.unanswered, UnansweredCommit(value, until_ms)))
+        return OwnershipNote(self.last, (*self.unanswered, UnansweredCommit(value, until_ms)))
 
     def committed(self, value: GroupOffset) -> OwnershipNote:
         """Return the note after the coordinator has said that `value` is committed."""
@@ -75,7 +77,7 @@ class OwnershipNote:
 
     def refused(self, value: GroupOffset) -> OwnershipNote:
         """Return the note after the coordinator has said that `value` is not committed, and won't be."""
-        return replace(self, unanswered=self._without(value))
+        return OwnershipNote(self.last, self._without(value))
 
     def _without(self, value: GroupOffset) -> tuple[UnansweredCommit, ...]:
         """Without the newest of this value: an older one is still without an answer."""

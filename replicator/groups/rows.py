@@ -1,9 +1,7 @@
-"""Where each partition of each group stands on both sides, as `run`, `status` and the page show it. Pure values."""
+"""Where a partition of a group stands on both sides, as `groups` shows it. Pure values."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from replicator.groups.decision import VERDICTS_SAID, GroupVerdict
@@ -59,49 +57,3 @@ class GroupRow(NamedTuple):
             "notes": list(self.notes),
             **({"detail": self.detail} if self.detail else {}),
         }
-
-
-class GroupShown(NamedTuple):
-    """A group, by its names on both sides. `detail`: why nothing is known of its partitions."""
-
-    group: str
-    target_group: str
-    rows: tuple[GroupRow, ...] = ()
-    detail: str = ""
-
-    @property
-    def counts(self) -> dict[GroupVerdict, int]:
-        """How many partitions have each verdict, the most frequent first."""
-        return dict(Counter(row.verdict for row in self.rows).most_common())
-
-    @property
-    def in_sync(self) -> int:
-        """How many partitions are."""
-        return sum(row.in_sync for row in self.rows)
-
-    @property
-    def again(self) -> int:
-        """How many records are read again, as far as that is known."""
-        return sum(row.again or 0 for row in self.rows if row.in_sync)
-
-    @property
-    def said(self) -> str:
-        """The group in a few words."""
-        if self.detail:
-            return self.detail
-        why = [f"{number} {verdict.value}" for verdict, number in self.counts.items() if not verdict.settled]
-        return ", ".join(why) or "in sync"
-
-    def as_json(self) -> dict[str, Any]:
-        """For machines."""
-        return {
-            "group": self.group,
-            "target_group": self.target_group,
-            "partitions": [row.as_json() for row in self.rows],
-            **({"detail": self.detail} if self.detail else {}),
-        }
-
-
-def in_sync(groups: Iterable[GroupShown]) -> int:
-    """How many groups have all partitions in sync."""
-    return sum(not it.detail and it.in_sync == len(it.rows) for it in groups)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replicator.config import Flow
-from replicator.groups.rows import GroupShown
+from replicator.groups.shown_groups import GroupShown
 from replicator.lane.driver import QueuedBytes, States
 from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 
-from replicator.groups.rows import in_sync
+from replicator.groups.shown_groups import in_sync
 from replicator.observe.figures import SECONDS, GroupFigures, LaneFigures
 from replicator.observe.view import Doing, FlowView, PartitionView
 from replicator.observe.worker_figures import WorkerFigures

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from replicator.groups.rows import GroupShown, in_sync
+from replicator.groups.shown_groups import GroupShown, in_sync
 from replicator.observe.figures import LaneFigures
 from replicator.observe.history import CopyRate, Sample, rate_now, rates
 from replicator.observe.plot import Plot, plot

@@ -103,11 +103,12 @@ class RunIndex(Sequence[MappedRun]):
         That of the first one is not enough: a record that was repaired stands behind later ones.
         """
         at = bisect_right(self._firsts, offset) - 1
-        inside = self.place(offset)
-        found = [] if inside is None else [inside]
-        if at + 1 < len(self._smallest):
-            found.append(self._smallest[at + 1])
-        return min(found, default=None)
+        found = None
+        if at >= 0 and offset < self._firsts[at] + self._lengths[at]:
+            found = self._places[at] + offset - self._firsts[at]
+        if at + 1 < len(self._smallest) and (found is None or self._smallest[at + 1] < found):
+            found = self._smallest[at + 1]
+        return found
 
     def below_at_or_behind(self, offset: int, place: int) -> int:
         """Count the offsets below `offset` that stand at or behind `place`, which is the smallest of those above.
@@ -115,6 +116,8 @@ class RunIndex(Sequence[MappedRun]):
         Only runs that stand behind higher offsets can have some: those that do not are ascending in both logs, and
         what stands at `place` is one of them.
         """
+        if not self._behind:
+            return 0
         return sum(max(0, min(run.end, offset) - run.first - max(0, place - run.place)) for run in self._behind)
 
 

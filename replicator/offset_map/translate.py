@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from replicator.offset_map.mapped import PartitionMap
+from replicator.offset_map.mapped import ExpiredRange, PartitionMap
 
 Note = Literal["ahead", "another_topic", "before_map", "before_start", "expired", "unmapped"]
 
@@ -76,8 +76,10 @@ def to_target(
     smallest = mapped.by_source.smallest_place(offset)
     found = mapped.next_target if smallest is None else smallest
     start = max(target_start, mapped.pruned_to)
-    guess = min((one.target_first for one in mapped.unmapped if one.end > offset), default=found)
-    pruned = [one for one in mapped.expired if one.end > offset]
+    guess, pruned = found, list[ExpiredRange]()
+    if mapped.unmapped or mapped.expired:
+        guess = min((one.target_first for one in mapped.unmapped if one.end > offset), default=found)
+        pruned = [one for one in mapped.expired if one.end > offset]
     if guess < found and not pruned:
         return TranslatedOffset(max(guess, start), None, (*notes, "unmapped"))
     if found < start or pruned:

@@ -17,6 +17,7 @@ from replicator.model.errors import ConfigError, ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.offset_map.looked_up import page_of_source, page_of_target, with_page
 from replicator.offset_map.mapped import PartitionMap
+from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.page import MapPage
 from replicator.offset_map.topic import index_partition
 from replicator.offset_map.translate import TranslatedOffset, to_source, to_target
@@ -34,6 +35,8 @@ from replicator.wire.map_index import IndexMoved
 
 PageKey = tuple[int, int]
 """Partition of the index and offset of a page."""
+PAGES_KEPT_MAX = 1_000
+"""From one question to the next."""
 _NOTHING = TranslatedOffset(None)
 
 
@@ -70,7 +73,7 @@ class Translator:
             if isinstance(bound, ReplicatorError):
                 raise bound
             self._empty_to[at] = first[at][0] if at in first else bound[1]
-        return [self._answer(one) for one in asked]
+        return [self._answer(it.asked) if it.asked.at in ends else it for it in found]
 
     def partitions(self) -> list[Partition]:
         """The partitions of the side that is asked about, in their order."""
@@ -84,9 +87,12 @@ class Translator:
         self._flow_read = read
         self._found = dict(read.partitions) if self._side == "source" else by_target(read.partitions)
         self._pages: dict[PageKey, MapPage] = {}
+        self._paged: dict[SectionKey, tuple[PageKey, PartitionMap]] = {}  # the last one with a page
 
     def _read_pages(self, asked: Collection[OffsetToTranslate]) -> None:
         """Read the pages that answers need; all of it again where they are gone."""
+        if len(self._pages) > PAGES_KEPT_MAX:
+            self._pages.clear()
         for _ in range(TRIES_MAX):
             wanted = {one for each in asked if (one := self._page_of(each)) is not None} - self._pages.keys()
             if not wanted:
@@ -101,7 +107,7 @@ class Translator:
 
     def _page_of(self, asked: OffsetToTranslate) -> PageKey | None:
         it = self._found.get(asked.at)
-        if not isinstance(it, MappedPartition):
+        if not isinstance(it, MappedPartition) or not it.pages:
             return None
         find = page_of_source if self._side == "source" else page_of_target
         ref = find(it.pages, asked.offset)
@@ -109,7 +115,12 @@ class Translator:
 
     def _map_for(self, it: MappedPartition, asked: OffsetToTranslate) -> PartitionMap:
         page = self._page_of(asked)
-        return it.mapped if page is None else with_page(it.mapped, self._pages[page])
+        if page is None:
+            return it.mapped
+        last = self._paged.get(it.key)
+        if last is None or last[0] != page:
+            last = self._paged[it.key] = page, with_page(it.mapped, self._pages[page])
+        return last[1]
 
     def _mapped(self, ats: Iterable[Partition]) -> Iterator[tuple[Partition, MappedPartition]]:
         for at in ats:
@@ -130,7 +141,7 @@ class Translator:
         other = it.target if self._side == "source" else it.source
         if isinstance(it, Untold):
             return OffsetAnswer(asked, other, _NOTHING, it.problem, it.said)
-        offset, mapped = asked.offset, self._map_for(it, asked)
+        offset, mapped = asked.offset, self._map_for(it, asked) if it.pages else it.mapped
         if self._end(it) < offset <= self._empty_to.get(asked.at, 0):
             offset = self._end(it)
         if self._side == "source":

@@ -26,20 +26,16 @@ ALLOWANCE_S = 4.0
 
 
 class AskedOnce:
-    """One request, and what it is about. Its answer is read in the version in which it was written: brokers of a
+    """One request in kio's codecs. Its answer is read in the version in which it was written: brokers of a
     cluster may speak different ones."""
 
-    def __init__(
-        self, client_id: str, api: str, fields: Fields, groups: tuple[str, ...] = (), highest: int | None = None
-    ) -> None:
-        """`groups`: about which it is. `highest`: version of the request at most."""
-        self._client_id, self._api, self._fields, self.groups = client_id, api, fields, groups
-        self._highest = highest
+    def __init__(self, client_id: str, api: str, fields: Fields) -> None:
+        self._client_id, self._api, self._fields = client_id, api, fields
         self._exchange: Exchange | None = None
 
     def write(self, connection: Connection) -> bytes:
         """The request for this connection. Raises Unsupported."""
-        made = self._exchange = protocol.exchange(self._api, connection.version(self._api, self._highest))
+        made = self._exchange = protocol.exchange(self._api, connection.version(self._api))
         return made.write(0, self._client_id, self._fields(made))
 
     def read(self, data: bytes) -> Any:
@@ -65,9 +61,9 @@ class BrokerQuestions:
         self._brokers.close()
         self._leaders.close()
 
-    def asked(self, api: str, fields: Fields, highest: int | None = None) -> AskedOnce:
+    def asked(self, api: str, fields: Fields) -> AskedOnce:
         """A request, for `ask_each`."""
-        return AskedOnce(self._client_id, api, fields, highest=highest)
+        return AskedOnce(self._client_id, api, fields)
 
     def ask_each(
         self, asked: Mapping[Address, Sequence[AskedOnce]]

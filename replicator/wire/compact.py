@@ -1,11 +1,15 @@
 """The flexible versions' way to write lengths, strings and tagged fields (KIP-482). Pure.
 
-Used by `list_offsets` and `metadata_response`.
+Used by `list_offsets`, `metadata_response`, `offset_fetch_groups` and `offset_commit`.
 """
 
 from __future__ import annotations
 
+from struct import Struct
+
 from replicator.wire.response_limits import BadResponse
+
+_HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client's id
 
 
 def uvarint(value: int) -> bytes:
@@ -16,6 +20,18 @@ def uvarint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def written(text: str) -> bytes:
+    """A string."""
+    data = text.encode()
+    return uvarint(len(data) + 1) + data
+
+
+def header(key: int, version: int, client_id: str) -> bytes:
+    """The header of a request; `Connection.send` puts in its correlation id."""
+    client = client_id.encode()
+    return _HEADER.pack(key, version, 0, len(client)) + client + b"\0"
 
 
 def read_uvarint(data: bytes | bytearray, at: int) -> tuple[int, int]:

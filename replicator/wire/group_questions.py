@@ -3,13 +3,16 @@ and commits for those without members. Used by `group_sync` and by what shows it
 
 Coordinators are asked at the same time, each for all of its groups: one that is dead or slow holds up no other's, and
 what it would have said is missing in the answer. Nothing is asked a second time within one call: whoever syncs groups
-comes back soon. An answer that is, byte by byte, the last one to the same question isn't decoded again.
+comes back soon. Of an answer that is, byte by byte, the last one to the same question the last values are returned.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode as E
@@ -17,21 +20,23 @@ from kio.schema.errors import ErrorCode as E
 from replicator.config import Cluster
 from replicator.groups.decision import OffsetToCommit
 from replicator.kafka import failures
-from replicator.model.errors import ReplicatorError, Unreachable
-from replicator.model.partition import Partition
-from replicator.wire import group_requests
+from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
+from replicator.wire import group_requests, offset_commit, offset_fetch_groups
 from replicator.wire.any_broker import body_at
-from replicator.wire.broker_questions import ALLOWANCE_S, AskedOnce, BrokerQuestions, answered
-from replicator.wire.connection import Address, Fields
-from replicator.wire.group_requests import GroupValues, ListedGroup
+from replicator.wire.broker_questions import ALLOWANCE_S, BrokerQuestions, answered
+from replicator.wire.connection import Address, Connection
+from replicator.wire.group_requests import ListedGroup
+from replicator.wire.offset_fetch_groups import GroupValues, Wanted
+from replicator.wire.response_limits import BadResponse
 
 FETCHED_AT_ONCE, FOUND_AT_ONCE = 20, 500
-"""Groups in one request. A response must stay below `response_limits.ITEMS_MAX`."""
+"""Groups in one request."""
 MOVED = frozenset({int(E.not_coordinator), int(E.coordinator_not_available), int(E.coordinator_load_in_progress)})
 """The coordinator is looked up anew."""
-HIGHEST = {group_requests.FETCH: group_requests.FETCH_VERSION, group_requests.FIND: group_requests.FIND_VERSION}
-_KEPT_MAX = 1_000
+_KEPT_MAX = 100_000
 T = TypeVar("T")
+PartitionCodes = dict[str, dict[int, int]]
+"""The error code of each partition of a commit, by topic; 0: it is committed."""
 
 
 class GroupListing(NamedTuple):
@@ -41,6 +46,34 @@ class GroupListing(NamedTuple):
     unanswered: tuple[ReplicatorError, ...] = ()
 
 
+class _OfGroups(NamedTuple):
+    """A request to a coordinator, without its size, and of which groups it is. `made` makes it when it is sent;
+    `kept`: its answer is compared with the next one."""
+
+    api: str
+    version: int
+    groups: tuple[str, ...]
+    made: Callable[[], bytes]
+    kept: bool = False
+
+    def write(self, connection: Connection) -> bytes:
+        found = connection.version(self.api, self.version)
+        if found != self.version:
+            raise Unsupported(
+                f"{connection.where}: it speaks {self.api} up to version {found}; version {self.version} is needed to "
+                "ask about consumer groups (Kafka 3.0)"
+            )
+        return self.made()
+
+
+@contextmanager
+def _read(api: str) -> Iterator[None]:
+    try:
+        yield
+    except BadResponse as error:
+        raise Unreachable(f"cannot read the answer to {api}: {error}") from error
+
+
 class GroupQuestions(BrokerQuestions):
     """Of one cluster. Used by one thread."""
 
@@ -48,13 +81,13 @@ class GroupQuestions(BrokerQuestions):
         """See `BrokerQuestions`."""
         super().__init__(cluster, client_id)
         self._coordinators: dict[str, Address] = {}
-        self._last: dict[tuple[str, ...], tuple[bytes, dict[str, GroupValues]]] = {}
+        self._last: dict[tuple[str, ...], tuple[bytes, dict[str, GroupValues]]] = {}  # digest of the answer, and it
 
     def listing(self, timeout_s: float) -> GroupListing:
         """List the groups of all brokers. Raises Unreachable, NotAllowed, Retriable, Unsupported where none answers."""
         asked = []
         for address in self._addresses(timeout_s).values():
-            one = self._asked(group_requests.LIST, group_requests.list_fields)
+            one = self.asked(group_requests.LIST, group_requests.list_fields)
             asked.append((one, self._leaders.ask(address, [(one.write, ALLOWANCE_S)])))
         found, failed = dict[str, ListedGroup](), list[ReplicatorError]()
         for one, future in asked:
@@ -71,38 +104,44 @@ class GroupQuestions(BrokerQuestions):
         return GroupListing(found, tuple(failed))
 
     def offsets(
-        self, groups: Mapping[str, Collection[Partition] | None], timeout_s: float, *, stable: bool
+        self, groups: Mapping[str, Wanted], timeout_s: float, *, stable: bool
     ) -> dict[str, GroupValues | ReplicatorError]:
-        """Return what groups have committed; or why that isn't known, by group. Arguments as of `fetch_fields`.
+        """Return what groups have committed; or why that isn't known, by group. Arguments as of
+        `offset_fetch_groups.request`.
 
         Raises Unreachable, NotAllowed, Unsupported where nobody says who coordinates them.
         """
+        api, version = offset_fetch_groups.API, offset_fetch_groups.VERSION
 
-        def asked(names: Sequence[str]) -> Iterator[AskedOnce]:
+        def asked(names: Sequence[str]) -> Iterator[_OfGroups]:
             for at in range(0, len(names), FETCHED_AT_ONCE):
-                part = tuple(names[at : at + FETCHED_AT_ONCE])
-                fields = group_requests.fetch_fields({name: groups[name] for name in part}, stable=stable)
-                yield self._asked(group_requests.FETCH, fields, part)
+                part = {name: groups[name] for name in names[at : at + FETCHED_AT_ONCE]}
+                made = partial(offset_fetch_groups.request, self._client_id, part, stable=stable)
+                yield _OfGroups(api, version, tuple(part), made, all(it is None for it in part.values()))
 
         return self._of_coordinators(list(groups), timeout_s, asked, self._fetched)
 
     def commit(
-        self, offsets: Mapping[str, Mapping[Partition, OffsetToCommit]], timeout_s: float
-    ) -> dict[str, dict[Partition, int] | ReplicatorError]:
-        """Commit for groups without members: the code of each partition; or an error, after which nothing is known of
-        what this group's coordinator has done."""
+        self, offsets: Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]], timeout_s: float
+    ) -> dict[str, PartitionCodes | ReplicatorError]:
+        """Commit for groups without members, by topic and partition: the code of each partition; or an error, after
+        which nothing is known of what this group's coordinator has done."""
+        api, version = offset_commit.API, offset_commit.VERSION
 
-        def asked(names: Sequence[str]) -> Iterator[AskedOnce]:
+        def asked(names: Sequence[str]) -> Iterator[_OfGroups]:
             for name in names:
-                fields = group_requests.commit_fields(name, offsets[name])
-                yield self._asked(group_requests.COMMIT, fields, (name,))
+                made = partial(offset_commit.request, self._client_id, name, offsets[name])
+                yield _OfGroups(api, version, (name,), made)
 
-        def read(one: AskedOnce, data: bytes) -> dict[str, dict[Partition, int] | ReplicatorError]:
-            return {one.groups[0]: group_requests.committed(one.read(data))}
+        def read(one: _OfGroups, data: bytes) -> dict[str, PartitionCodes | ReplicatorError]:
+            with _read(api):
+                return {one.groups[0]: offset_commit.read(data, body_at(data))}
 
         found = self._of_coordinators(list(offsets), timeout_s, asked, read)
-        for name, codes in found.items():
-            if not isinstance(codes, ReplicatorError) and MOVED.intersection(codes.values()):
+        for name, topics in found.items():
+            if not isinstance(topics, ReplicatorError) and any(
+                MOVED.intersection(it.values()) for it in topics.values()
+            ):
                 self._coordinators.pop(name, None)
         return found
 
@@ -110,8 +149,8 @@ class GroupQuestions(BrokerQuestions):
         self,
         groups: Sequence[str],
         timeout_s: float,
-        asked: Callable[[Sequence[str]], Iterator[AskedOnce]],
-        read: Callable[[AskedOnce, bytes], Mapping[str, T | ReplicatorError]],
+        asked: Callable[[Sequence[str]], Iterator[_OfGroups]],
+        read: Callable[[_OfGroups, bytes], Mapping[str, T | ReplicatorError]],
     ) -> dict[str, T | ReplicatorError]:
         found: dict[str, T | ReplicatorError] = dict(self._find(groups, timeout_s))
         by_address: defaultdict[Address, list[str]] = defaultdict(list)
@@ -139,12 +178,14 @@ class GroupQuestions(BrokerQuestions):
                     found |= dict.fromkeys(one.groups, error)
         return found
 
-    def _fetched(self, one: AskedOnce, data: bytes) -> Mapping[str, GroupValues | ReplicatorError]:
-        body = data[body_at(data) :]  # behind how long this client is throttled
+    def _fetched(self, one: _OfGroups, data: bytes) -> Mapping[str, GroupValues | ReplicatorError]:
+        begin = body_at(data)  # behind how long this client is throttled
+        digest = blake2b(memoryview(data)[begin:], digest_size=16).digest()
         last = self._last.get(one.groups)
-        if last is not None and last[0] == body:
+        if last is not None and last[0] == digest:
             return last[1]
-        values = group_requests.fetched(one.read(data))
+        with _read(one.api):
+            values = offset_fetch_groups.read(data, begin)
         found: dict[str, GroupValues | ReplicatorError] = {}
         for name, of_group in values.items():
             if of_group.code in MOVED:
@@ -158,8 +199,8 @@ class GroupQuestions(BrokerQuestions):
             raise Unreachable(f"cluster {self._cluster!r}: answers for other groups than those that were asked about")
         if len(self._last) >= _KEPT_MAX:
             self._last.clear()
-        if not any(isinstance(it, ReplicatorError) for it in found.values()):
-            self._last[one.groups] = body, values
+        if one.kept and not any(isinstance(it, ReplicatorError) for it in found.values()):
+            self._last[one.groups] = digest, values
         return found
 
     def _find(self, groups: Collection[str], timeout_s: float) -> dict[str, ReplicatorError]:
@@ -168,7 +209,7 @@ class GroupQuestions(BrokerQuestions):
         failed: dict[str, ReplicatorError] = {}
         for at in range(0, len(unknown), FOUND_AT_ONCE):
             part = unknown[at : at + FOUND_AT_ONCE]
-            asked = self._asked(group_requests.FIND, group_requests.find_fields(part))
+            asked = self.asked(group_requests.FIND, group_requests.find_fields(part))
             answers = group_requests.coordinators(self._ask_any(asked, timeout_s))
             for name in part:
                 answer = answers.get(name)
@@ -180,6 +221,3 @@ class GroupQuestions(BrokerQuestions):
                 else:
                     self._coordinators[name] = answer.address
         return failed
-
-    def _asked(self, api: str, fields: Fields, groups: tuple[str, ...] = ()) -> AskedOnce:
-        return AskedOnce(self._client_id, api, fields, groups, HIGHEST.get(api))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from struct import Struct
 from struct import error as StructError
 
-from replicator.wire.compact import count, skip_tagged, string, uvarint
+from replicator.wire.compact import count, header, skip_tagged, string, uvarint, written
 from replicator.wire.response_limits import BadResponse
 
 API, _KEY = "list_offsets", 2
@@ -24,7 +24,7 @@ VERSIONS = (6, 10)
 MAX_TIMESTAMP_SINCE = 7
 _TIMEOUT_SINCE, _TIMEOUT_MS = 10, 5_000
 _CONSUMER = -1
-_HEADER, _HEAD = Struct(">hhih"), Struct(">ib")
+_HEAD = Struct(">ib")
 _ASKED, _ANSWERED = Struct(">iiqx"), Struct(">ihqqi")
 _INT32 = Struct(">i")
 
@@ -36,13 +36,10 @@ Answer = tuple[str, int, int, int, int]
 
 def request(client_id: str, version: int, asked: Asked, timestamp: int, *, stable: bool) -> bytes:
     """A request without its size, as `Connection.send` takes it."""
-    client = client_id.encode()
-    header = _HEADER.pack(_KEY, version, 0, len(client)) + client + b"\0"
-    parts = [header, _HEAD.pack(_CONSUMER, int(stable)), uvarint(len(asked) + 1)]
+    parts = [header(_KEY, version, client_id), _HEAD.pack(_CONSUMER, int(stable)), uvarint(len(asked) + 1)]
     for topic, partitions in asked.items():
-        name = topic.encode()
         rows = [_ASKED.pack(index, epoch, timestamp) for index, epoch in partitions]
-        parts += (uvarint(len(name) + 1), name, uvarint(len(rows) + 1), *rows, b"\0")
+        parts += (written(topic), uvarint(len(rows) + 1), *rows, b"\0")
     if version >= _TIMEOUT_SINCE:
         parts.append(_INT32.pack(_TIMEOUT_MS))
     parts.append(b"\0")

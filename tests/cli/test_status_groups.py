@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cli.commands.status_groups import GROUPS_SHOWN, FlowGroups
 from replicator.groups.decision import GroupVerdict
-from replicator.groups.rows import GroupRow, GroupShown
-from replicator.model.partition import Partition
+from replicator.groups.ownership import GroupOffset
+from replicator.groups.row_columns import PartitionSeen, RowColumns
+from replicator.groups.shown_groups import GroupShown
 
 
 def group(name: str, *verdicts: GroupVerdict) -> GroupShown:

@@ -16,11 +16,22 @@ from replicator.model.partition import Partition
 from replicator.offset_map.translate import TranslatedOffset
 from replicator.state.group_notes import GroupNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.wire.group_questions import GroupListing
-from replicator.wire.group_requests import GroupValue, GroupValues, ListedGroup
+from replicator.wire.group_questions import GroupListing, PartitionCodes
+from replicator.wire.group_requests import ListedGroup
+from replicator.wire.offset_fetch_groups import GroupValues, PartitionValue, Wanted
 
 LATE_S = (COMMIT_DEADLINE_MS + LATE_MS) / 1000
-NOWHERE = GroupValue(-1, "", -1)
+
+
+class FakeValues(GroupValues):
+    """What a group has committed, as it is."""
+
+    def __init__(self, values: dict[str, dict[int, PartitionValue]]) -> None:
+        super().__init__(0, b"")
+        self.values = values
+
+    def topics(self) -> dict[str, dict[int, PartitionValue]]:
+        return self.values
 
 
 def copy_of(at: Partition) -> Partition:
@@ -45,7 +56,7 @@ class FakeGroups:
     late: list[tuple[float, list[tuple[str, Partition, GroupOffset]]]] = field(default_factory=list)
     now_s: Callable[[], float] = lambda: 0.0
     commits: list[tuple[str, Partition, int]] = field(default_factory=list)
-    _last: dict[str, GroupValues] = field(default_factory=dict)
+    _last: dict[str, FakeValues] = field(default_factory=dict)
 
     def _draw(self, chance: float) -> bool:
         return self.faults is not None and self.faults.random() < chance
@@ -59,7 +70,7 @@ class FakeGroups:
         return GroupListing({it: ListedGroup("consumer", state[it], self.kinds.get(it, "classic")) for it in names})
 
     def offsets(
-        self, groups: Mapping[str, Collection[Partition] | None], timeout_s: float, *, stable: bool
+        self, groups: Mapping[str, Wanted], timeout_s: float, *, stable: bool
     ) -> dict[str, GroupValues | ReplicatorError]:
         """See `GroupQuestions`: what is as it was is the same object."""
         found: dict[str, GroupValues | ReplicatorError] = {}
@@ -67,29 +78,41 @@ class FakeGroups:
             if self._draw(0.05):
                 found[name] = Unreachable("its coordinator doesn't answer")
                 continue
-            ats = wanted if wanted is not None else [at for group, at in self.values if group == name]
-            values = GroupValues(0, {at: self._value(name, at) for at in ats})
-            last = self._last.get(name)
-            found[name] = self._last[name] = last if wanted is None and last == values else values
+            asked = {Partition(topic, number) for topic, of_topic in (wanted or {}).items() for number in of_topic}
+            ats = {at for group, at in self.values if group == name} if wanted is None else asked
+            topics: dict[str, dict[int, PartitionValue]] = {}
+            for at in ats:
+                topics.setdefault(at.topic, {})[at.partition] = self._value(name, at)
+            last, values = self._last.get(name), FakeValues(topics)
+            if wanted is None:
+                values = self._last[name] = last if last is not None and last.values == topics else values
+            found[name] = values
         return found
 
-    def _value(self, group: str, at: Partition) -> tuple[int, GroupValue]:
+    def _value(self, group: str, at: Partition) -> PartitionValue:
         if (group, at) in self.unstable:
-            return int(E.unstable_offset_commit), NOWHERE
-        value = self.values.get((group, at))
-        return 0, NOWHERE if value is None else GroupValue(value.offset, value.metadata, 50)
+            return int(E.unstable_offset_commit)
+        return self.values.get((group, at))
 
     def commit(
-        self, offsets: Mapping[str, Mapping[Partition, OffsetToCommit]], timeout_s: float
-    ) -> dict[str, dict[Partition, int] | ReplicatorError]:
+        self, offsets: Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]], timeout_s: float
+    ) -> dict[str, PartitionCodes | ReplicatorError]:
         """See `GroupQuestions`."""
-        found: dict[str, dict[Partition, int] | ReplicatorError] = {}
-        for group, values in offsets.items():
+        found: dict[str, PartitionCodes | ReplicatorError] = {}
+        for group, topics in offsets.items():
+
+            def all_of(code: int, topics: Mapping[str, Mapping[int, OffsetToCommit]] = topics) -> PartitionCodes:
+                return {topic: dict.fromkeys(values, code) for topic, values in topics.items()}
+
             if group in self.members:
-                found[group] = dict.fromkeys(values, int(E.unknown_member_id))
+                found[group] = all_of(int(E.unknown_member_id))
                 continue
-            wanted = [(group, at, GroupOffset(it.offset, it.metadata)) for at, it in values.items()]
-            assert all(it.leader_epoch == -1 for it in values.values())
+            wanted = [
+                (group, Partition(topic, number), GroupOffset(it.offset, it.metadata))
+                for topic, values in topics.items()
+                for number, it in values.items()
+            ]
+            assert all(it.leader_epoch == -1 for values in topics.values() for it in values.values())
             if self._draw(0.1):
                 found[group] = Unreachable("no answer")
                 if self._draw(0.5):
@@ -98,10 +121,10 @@ class FakeGroups:
                     self.late.append((self.now_s(), wanted))
                 continue
             if self._draw(0.05):
-                found[group] = dict.fromkeys(values, int(E.not_coordinator))
+                found[group] = all_of(int(E.not_coordinator))
                 continue
             self._apply(wanted)
-            found[group] = dict.fromkeys(values, 0)
+            found[group] = all_of(0)
         return found
 
     def _apply(self, wanted: Sequence[tuple[str, Partition, GroupOffset]]) -> None:
@@ -125,7 +148,7 @@ class FakeMap:
     ends: dict[Partition, int]
     faults: Random | None = None
     reads: int = 0
-    _listed: dict[str, Collection[Partition]] = field(default_factory=dict)
+    _listed: dict[str, Sequence[Partition]] = field(default_factory=dict)
     _copied: dict[Partition, int] = field(default_factory=dict)
 
     def read(self) -> None:
@@ -134,7 +157,7 @@ class FakeMap:
             raise Unreachable("the target doesn't answer")
         self.reads += 1
         self._copied = dict(self.copied)
-        listed: dict[str, Collection[Partition]] = {}
+        listed: dict[str, Sequence[Partition]] = {}
         for at in sorted(self.copied):
             listed[at.topic] = [*listed.get(at.topic, ()), at]
         if listed != self._listed:
@@ -144,7 +167,7 @@ class FakeMap:
         """See `LiveMap`."""
         return self._copied
 
-    def partitions(self) -> Mapping[str, Collection[Partition]]:
+    def partitions(self) -> Mapping[str, Sequence[Partition]]:
         """See `LiveMap`."""
         return self._listed
 
@@ -163,9 +186,9 @@ class FakeMap:
         """See `LiveMap`."""
         return dict(self.ends)
 
-    def route(self, at: Partition) -> Partition:
+    def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""
-        return copy_of(at)
+        return copy_of(Partition(topic, 0)).topic
 
 
 class NotesTopic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -10,14 +11,17 @@ import pytest
 import yaml
 
 from replicator.config import Flow, load_text
+from replicator.group_sync import commits
 from replicator.group_sync import followed as following
 from replicator.group_sync.hold_topics import NamedHoldTopics
 from replicator.group_sync.sync import GroupSync
-from replicator.groups.decision import GroupVerdict
+from replicator.groups.decision import GroupVerdict, OffsetToCommit
 from replicator.groups.ownership import LATE_MS, GroupOffset
-from replicator.model.errors import ReplicatorError
+from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.names import ends_group
 from replicator.model.partition import Partition
+from replicator.state.group_notes import GroupNotes
+from replicator.wire.group_questions import PartitionCodes
 from tests.budget import budget
 from tests.replicator.group_sync.fakes import FakeClock, FakeGroups, FakeMap, FakeNotes, NotesTopic, copy_of, place
 
@@ -194,9 +198,50 @@ def test_where_the_source_ends_is_noted() -> None:
     assert int(rig.target.values[group, copy_of(OUT)].metadata) == first
 
 
+def test_groups_are_moved_some_at_a_time_and_none_before_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails, fails for those that come after it: they follow in the next round."""
+    monkeypatch.setattr(commits, "PARTITIONS_AT_ONCE", 3)
+    rig = Rig()
+    names = [f"g{number}" for number in range(8)]
+    for name in names:
+        rig.at_source(10, group=name)
+        rig.at_source(20, B, name)
+    commit, write, written = rig.target.commit, FakeNotes.write, list[int]()
+
+    def judged(
+        offsets: Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]], timeout_s: float
+    ) -> dict[str, PartitionCodes | ReplicatorError]:
+        known = GroupNotes()
+        known.read(rig.topic.records)
+        for group, topics in offsets.items():
+            for topic, values in topics.items() if group in names else ():
+                for at, value in values.items():
+                    assert known.of(group, topic)[at].unanswered[-1].value == value[:2]
+        return commit(offsets, timeout_s)
+
+    def fails(notes: FakeNotes, records: Sequence[tuple[bytes, bytes]]) -> None:
+        written.append(len(records))
+        if len(written) == 5:
+            raise Unreachable("the target doesn't answer")
+        write(notes, records)
+
+    monkeypatch.setattr(rig.target, "commit", judged)
+    monkeypatch.setattr(FakeNotes, "write", fails)
+    with pytest.raises(Unreachable):
+        rig.sync.round()
+    assert written == [2] * 5
+    assert sorted(rig.commits(name) for name in names) == [0] * 4 + [2] * 4
+    rig.rounds()
+    assert [rig.commits(name) for name in names] == [2] * 8
+    assert all(rig.verdict(at, name) is GroupVerdict.IN_SYNC for name in names for at in (A, B))
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_schedule_of_faults_ends_in_sync_and_never_overwrites_somebody_else(seed: int) -> None:
+def test_any_schedule_of_faults_ends_in_sync_and_never_overwrites_somebody_else(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two workers that take over from each other, lost answers, late commits, consumers and operators at the target."""
+    monkeypatch.setattr(commits, "PARTITIONS_AT_ONCE", Random(seed + 2).choice((1, 3, 10_000)))
     draw = Random(seed)
     rig = Rig(Random(seed + 1))
     workers = [rig.sync]
