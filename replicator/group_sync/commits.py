@@ -1,11 +1,13 @@
 """One round at the target: what stands there → decide → note → commit → note. Used by `sync`.
 
-It goes from some groups to the next ones: what is held of them as objects doesn't grow with the number of groups.
+It goes from some groups to the next ones: what is held of them as objects doesn't grow with the number of groups. While
+the commits of some are answered, the next ones are looked at; one transaction notes what has become of the former and
+what is about to be committed of the latter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode as E
@@ -26,11 +28,12 @@ from replicator.lane.ports import Clock
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.state.group_notes import NO_NOTE, GroupNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.wire.group_questions import PartitionCodes
 from replicator.wire.offset_fetch_groups import PartitionValue
 
 ASK_S = 5.0
 PARTITIONS_AT_ONCE = 10_000
-"""Of groups that are looked at and moved together: in two transactions of the notes."""
+"""Of groups that are looked at and moved together."""
 _MEMBERS = {E.unknown_member_id, E.rebalance_in_progress, E.illegal_generation, E.stale_member_epoch}
 _MEMBERS |= {E.fenced_member_epoch, E.fenced_instance_id}
 _REFUSED = {E.group_authorization_failed, E.topic_authorization_failed, E.unknown_topic_or_partition}
@@ -39,6 +42,8 @@ _LATER = {E.not_coordinator, E.coordinator_not_available, E.coordinator_load_in_
 HAS_MEMBERS, REFUSED = (frozenset(map(int, codes)) for codes in (_MEMBERS, _REFUSED))
 NOT_DONE = HAS_MEMBERS | REFUSED | frozenset(map(int, _LATER))
 """After these codes the coordinator certainly hasn't committed the offset, and won't."""
+Answers = Mapping[str, PartitionCodes | ReplicatorError]
+"""To commits, by target group."""
 _MISSING = -1  # instead of an error code: the answer doesn't have the partition
 
 
@@ -81,20 +86,21 @@ class CommitRound:
 
         Raises ReplicatorError.
         """
-        committed = 0
-        for groups in self._looked_at(due, known, unanswered):
-            self._note(known, groups)
-            committed += self._commit(groups, unanswered)
-            self._note(known, groups)
-            for one in groups:
-                self._put(one)
+        committed, before, answers = 0, list[_GroupInWork](), _nobody_answers
+        for groups in self._looked_at(due, known, unanswered):  # while the commits of those before are answered
+            committed += _taken(before, answers(), unanswered)
+            self._note(known, [*before, *groups])
+            self._put(before)
+            before, answers = groups, self._sent(groups)
+        committed += _taken(before, answers(), unanswered)
+        self._note(known, before)
+        self._put(before)
         return committed
 
     def look(self, due: Iterable[DueGroup], known: GroupNotes, unanswered: list[ReplicatorError]) -> None:
         """Take down what would become of these groups; nothing is changed. Else as `run`."""
         for groups in self._looked_at(due, known, unanswered):
-            for one in groups:
-                self._put(one)
+            self._put(groups)
 
     def _looked_at(
         self, due: Iterable[DueGroup], known: GroupNotes, unanswered: list[ReplicatorError]
@@ -166,28 +172,35 @@ class CommitRound:
         if records:
             self._notes.write(records)
 
-    def _commit(self, groups: Iterable[_GroupInWork], unanswered: list[ReplicatorError]) -> int:
+    def _sent(self, groups: Iterable[_GroupInWork]) -> Callable[[], Answers]:
         wanted = {
             one.due.target_group: {it.target_topic: it.commits for it in one.topics.values() if it.commits}
             for one in groups
             if any(it.commits for it in one.topics.values())
         }
-        if not wanted:
-            return 0
-        answers = self._target.commit(wanted, COMMIT_DEADLINE_MS / 1000)
-        committed = 0
-        for one in groups:
-            codes = answers.get(one.due.target_group)
-            if isinstance(codes, ReplicatorError):
-                unanswered.append(codes)  # it may have been committed, or be still
-            elif codes is not None:
-                committed += sum(_answered(it, codes.get(it.target_topic, {})) for it in one.topics.values())
-        return committed
+        return self._target.send_commits(wanted, COMMIT_DEADLINE_MS / 1000) if wanted else _nobody_answers
 
-    def _put(self, one: _GroupInWork) -> None:
-        rows = {name: topic.rows for name, topic in one.topics.items()}
+    def _put(self, groups: Iterable[_GroupInWork]) -> None:
         now_s = self._clock.now_s()
-        self._followed.put(one.due, rows, self._map.target_topic, now_s, has_members=one.has_members)
+        for one in groups:
+            rows = {name: topic.rows for name, topic in one.topics.items()}
+            self._followed.put(one.due, rows, self._map.target_topic, now_s, has_members=one.has_members)
+
+
+def _nobody_answers() -> Answers:
+    return {}
+
+
+def _taken(groups: Iterable[_GroupInWork], answers: Answers, unanswered: list[ReplicatorError]) -> int:
+    """Take down what coordinators have said of commits; how many are done."""
+    committed = 0
+    for one in groups:
+        codes = answers.get(one.due.target_group)
+        if isinstance(codes, ReplicatorError):
+            unanswered.append(codes)  # it may have been committed, or be still
+        elif codes is not None:
+            committed += sum(_answered(it, codes.get(it.target_topic, {})) for it in one.topics.values())
+    return committed
 
 
 def _some(due: Iterable[DueGroup]) -> Iterator[list[DueGroup]]:
@@ -234,7 +247,7 @@ def _source_of(read: SourceRead, answer: OffsetAnswer | None) -> SourceOffset | 
 
 
 def _answered(topic: _TopicInWork, codes: Mapping[int, int]) -> int:
-    """Take down what the coordinator has said of commits; how many are done."""
+    """The same of one topic of a group."""
     committed, rows, notes = 0, topic.rows, topic.notes
     for at, (offset, metadata, _) in topic.commits.items():
         code, value = codes.get(at, _MISSING), GroupOffset(offset, metadata)

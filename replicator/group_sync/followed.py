@@ -118,7 +118,7 @@ class FollowedGroups:
         return now_s >= it.renewed_s + self._renew_s
 
     def due(self, snapshot: Snapshot, now_s: float) -> Iterator[DueGroup]:
-        """Yield what is to be looked at of a snapshot, group by group; `put` what has become of one before the next."""
+        """Yield what is to be looked at of a snapshot, group by group; `put` says what has become of each."""
         for name, values in snapshot.items():
             it = self._groups.get(name)
             if it is None:

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from replicator.groups.decision import OffsetToCommit
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.wire.group_questions import GroupListing, PartitionCodes
+from replicator.wire.group_questions import GroupListing, OffsetsToCommit, PartitionCodes
 from replicator.wire.offset_fetch_groups import GroupValues, Wanted
 
 
@@ -30,10 +29,13 @@ class SourceGroups(Protocol):
 class TargetGroups(SourceGroups, Protocol):
     """See `GroupQuestions`."""
 
-    def commit(
-        self, offsets: Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]], timeout_s: float
-    ) -> dict[str, PartitionCodes | ReplicatorError]:
-        """Commit for groups without members, by topic and partition."""
+    def commit(self, offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
+        """Commit for groups without members."""
+
+    def send_commits(
+        self, offsets: OffsetsToCommit, timeout_s: float
+    ) -> Callable[[], dict[str, PartitionCodes | ReplicatorError]]:
+        """The same; what is returned waits for the answers."""
 
 
 class LiveMap(Protocol):

@@ -214,6 +214,10 @@ def reader(cluster: Cluster, flow: Flow, *, committed: bool) -> Properties:
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 5,  # each partition is read to its end and would wait there that long
         "fetch.error.backoff.ms": 50,
+        # Notes of groups are compressed to a twentieth: the client holds all of what a response has.
+        "fetch.message.max.bytes": 128 * 1024,
+        "queued.max.messages.kbytes": 8 * 1024,
+        "fetch.queue.backoff.ms": 5,
     }
 
 
@@ -227,7 +231,6 @@ def scanning_reader(cluster: Cluster, flow: Flow) -> Properties:
         "fetch.message.max.bytes": FETCH_BULK_BYTES,
         "fetch.max.bytes": fetched,
         "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES,
-        "fetch.queue.backoff.ms": 5,
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
@@ -37,6 +38,8 @@ _KEPT_MAX = 100_000
 T = TypeVar("T")
 PartitionCodes = dict[str, dict[int, int]]
 """The error code of each partition of a commit, by topic; 0: it is committed."""
+OffsetsToCommit = Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]]
+"""By group, topic and partition."""
 
 
 class GroupListing(NamedTuple):
@@ -119,13 +122,17 @@ class GroupQuestions(BrokerQuestions):
                 made = partial(offset_fetch_groups.request, self._client_id, part, stable=stable)
                 yield _OfGroups(api, version, tuple(part), made, all(it is None for it in part.values()))
 
-        return self._of_coordinators(list(groups), timeout_s, asked, self._fetched)
+        return self._of_coordinators(list(groups), timeout_s, asked, self._fetched)()
 
-    def commit(
-        self, offsets: Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]], timeout_s: float
-    ) -> dict[str, PartitionCodes | ReplicatorError]:
+    def commit(self, offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
         """Commit for groups without members, by topic and partition: the code of each partition; or an error, after
         which nothing is known of what this group's coordinator has done."""
+        return self.send_commits(offsets, timeout_s)()
+
+    def send_commits(
+        self, offsets: OffsetsToCommit, timeout_s: float
+    ) -> Callable[[], dict[str, PartitionCodes | ReplicatorError]]:
+        """Send commits, and return what waits for their answers, see `commit`. Others may be asked meanwhile."""
         api, version = offset_commit.API, offset_commit.VERSION
 
         def asked(names: Sequence[str]) -> Iterator[_OfGroups]:
@@ -137,13 +144,18 @@ class GroupQuestions(BrokerQuestions):
             with _read(api):
                 return {one.groups[0]: offset_commit.read(data, body_at(data))}
 
-        found = self._of_coordinators(list(offsets), timeout_s, asked, read)
-        for name, topics in found.items():
-            if not isinstance(topics, ReplicatorError) and any(
-                MOVED.intersection(it.values()) for it in topics.values()
-            ):
-                self._coordinators.pop(name, None)
-        return found
+        answers = self._of_coordinators(list(offsets), timeout_s, asked, read)
+
+        def codes() -> dict[str, PartitionCodes | ReplicatorError]:
+            found = answers()
+            for name, topics in found.items():
+                if isinstance(topics, ReplicatorError):
+                    continue
+                if any(MOVED.intersection(of_topic.values()) for of_topic in topics.values()):
+                    self._coordinators.pop(name, None)
+            return found
+
+        return codes
 
     def _of_coordinators(
         self,
@@ -151,31 +163,47 @@ class GroupQuestions(BrokerQuestions):
         timeout_s: float,
         asked: Callable[[Sequence[str]], Iterator[_OfGroups]],
         read: Callable[[_OfGroups, bytes], Mapping[str, T | ReplicatorError]],
-    ) -> dict[str, T | ReplicatorError]:
-        found: dict[str, T | ReplicatorError] = dict(self._find(groups, timeout_s))
+    ) -> Callable[[], dict[str, T | ReplicatorError]]:
+        """Send to each coordinator what is asked of its groups; what is returned waits for the answers, by group."""
+        failed = self._find(groups, timeout_s)
         by_address: defaultdict[Address, list[str]] = defaultdict(list)
         for name in groups:
-            if name not in found:
+            if name not in failed:
                 by_address[self._coordinators[name]].append(name)
         waiting = []
         for address, names in by_address.items():
             parts = list(asked(names))
             requests = [(one.write, ALLOWANCE_S) for one in parts]
             waiting.append((parts, self._leaders.ask(address, requests)))
-        for parts, future in waiting:
+
+        def answers() -> dict[str, T | ReplicatorError]:
+            found: dict[str, T | ReplicatorError] = dict(failed)
+            for parts, future in waiting:
+                found |= self._answers_of(parts, future, read)
+            return found
+
+        return answers
+
+    def _answers_of(
+        self,
+        parts: Sequence[_OfGroups],
+        future: Future[list[bytes]],
+        read: Callable[[_OfGroups, bytes], Mapping[str, T | ReplicatorError]],
+    ) -> dict[str, T | ReplicatorError]:
+        """Of one coordinator."""
+        found: dict[str, T | ReplicatorError] = {}
+        try:
+            answers = answered(future)
+        except ReplicatorError as error:
+            for name in (name for one in parts for name in one.groups):
+                found[name] = error
+                self._coordinators.pop(name, None)
+            return found
+        for one, data in zip(parts, answers, strict=True):
             try:
-                answers = answered(future)
+                found |= read(one, data)
             except ReplicatorError as error:
-                for one in parts:
-                    for name in one.groups:
-                        found[name] = error
-                        self._coordinators.pop(name, None)
-                continue
-            for one, data in zip(parts, answers, strict=True):
-                try:
-                    found |= read(one, data)
-                except ReplicatorError as error:
-                    found |= dict.fromkeys(one.groups, error)
+                found |= dict.fromkeys(one.groups, error)
         return found
 
     def _fetched(self, one: _OfGroups, data: bytes) -> Mapping[str, GroupValues | ReplicatorError]:

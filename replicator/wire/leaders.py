@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
@@ -22,6 +23,8 @@ _TIMES_LONGER = 4.0
 _SLICE_S = 0.25
 _UNANSWERED_BYTES_MAX = 32 * 1024
 """Sent ahead at most: a broker takes no more requests while its answer isn't taken, and both sides would wait."""
+IDLE_MAX = 2
+"""Connections to one broker that are kept: `group_questions` asks while other answers are waited for."""
 RESPONSE_BYTES_MAX = 2**26
 
 Request = tuple[Callable[[Connection], bytes], float]
@@ -34,7 +37,7 @@ class Leaders:
     def __init__(self, access: Access, client_id: str) -> None:
         self._access, self._client_id = access, client_id
         self._lock = threading.Lock()
-        self._idle: dict[Address, Connection] = {}
+        self._idle = defaultdict[Address, list[Connection]](list)
         self._used = set[Connection]()
         self._epoch = 0  # of `close`: connections made before it aren't kept
         self.attempt_s = ATTEMPT_S
@@ -55,7 +58,8 @@ class Leaders:
 
     def _answers(self, address: Address, requests: Sequence[Request]) -> list[bytes]:
         with self._lock:
-            kept, epoch = self._idle.pop(address, None), self._epoch
+            idle, epoch = self._idle[address], self._epoch
+            kept = idle.pop() if idle else None
         began_s = time.monotonic()
         if kept is not None and not kept.expired:
             try:
@@ -83,8 +87,8 @@ class Leaders:
             with self._lock:
                 self._used.discard(connection)
         with self._lock:
-            if epoch == self._epoch and address not in self._idle:
-                self._idle[address] = connection
+            if epoch == self._epoch and len(self._idle[address]) < IDLE_MAX:
+                self._idle[address].append(connection)
                 return found
         connection.close()
         return found
@@ -131,10 +135,11 @@ class Leaders:
         """Let go of all connections; who waits for an answer is told that there will be none."""
         with self._lock:
             self._epoch += 1
-            idle, self._idle = self._idle, {}
+            idle = [connection for each in self._idle.values() for connection in each]
+            self._idle.clear()
             for connection in self._used:
                 connection.interrupt()
-        for connection in idle.values():
+        for connection in idle:
             connection.close()
 
 

@@ -10,9 +10,11 @@ from replicator.groups.shown_groups import GroupShown
 
 
 def group(name: str, *verdicts: GroupVerdict) -> GroupShown:
-    at = [Partition("orders", number) for number in range(len(verdicts))]
-    rows = tuple(GroupRow(it, it, 5, 4, verdict, again=2, exact=True) for it, verdict in zip(at, verdicts, strict=True))
-    return GroupShown(name, f"{name}.copy", rows)
+    rows = {
+        number: PartitionSeen(GroupOffset(5), verdict, 4, again=2, exact=True)
+        for number, verdict in enumerate(verdicts)
+    }
+    return GroupShown(name, f"{name}.copy", (RowColumns("orders", "orders.copy").with_rows(rows),))
 
 
 def test_those_that_wait_are_named_with_the_reason() -> None:

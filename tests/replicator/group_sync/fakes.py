@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from kio.schema.errors import ErrorCode as E
@@ -16,7 +17,7 @@ from replicator.model.partition import Partition
 from replicator.offset_map.translate import TranslatedOffset
 from replicator.state.group_notes import GroupNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.wire.group_questions import GroupListing, PartitionCodes
+from replicator.wire.group_questions import GroupListing, OffsetsToCommit, PartitionCodes
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues, PartitionValue, Wanted
 
@@ -94,9 +95,7 @@ class FakeGroups:
             return int(E.unstable_offset_commit)
         return self.values.get((group, at))
 
-    def commit(
-        self, offsets: Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]], timeout_s: float
-    ) -> dict[str, PartitionCodes | ReplicatorError]:
+    def commit(self, offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
         """See `GroupQuestions`."""
         found: dict[str, PartitionCodes | ReplicatorError] = {}
         for group, topics in offsets.items():
@@ -126,6 +125,15 @@ class FakeGroups:
             self._apply(wanted)
             found[group] = all_of(0)
         return found
+
+    def send_commits(
+        self, offsets: OffsetsToCommit, timeout_s: float
+    ) -> Callable[[], dict[str, PartitionCodes | ReplicatorError]]:
+        """See `GroupQuestions`: they are done at once, or when their answers are waited for."""
+        if self._draw(0.5):
+            return partial(self.commit, offsets, timeout_s)
+        answers = self.commit(offsets, timeout_s)
+        return lambda: answers
 
     def _apply(self, wanted: Sequence[tuple[str, Partition, GroupOffset]]) -> None:
         for group, at, value in wanted:
