@@ -176,7 +176,7 @@ def test_a_time_a_file_a_single_offset_and_a_program_get_the_same(make_copying: 
     assert (code, "group nobody has no offset in the flow's topics" in said) == (2, True), said
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("full", kafka="long")
 def test_what_was_not_copied_or_is_another_topic_has_no_translation(make_copying: MakeCopying) -> None:
     copying = make_copying()
     copying.load.mixed(60)

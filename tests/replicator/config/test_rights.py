@@ -59,7 +59,14 @@ def test_what_all_matches_begin_with(pattern: str, prefix: str) -> None:
 
 def test_names_and_prefixes_of_both_sides() -> None:
     rights = rights_of(flow("[orders, events.x, '^events.*', '^events-eu.*']", "x.{topic}.copy"))
-    assert named(rights, Resource.TOPIC, GrantedBy.SOURCE) == {("orders", False), ("events", True), ("__eos.", True)}
+    assert named(rights, Resource.TOPIC, GrantedBy.SOURCE) == {
+        ("orders", False),
+        ("events", True),
+        ("__eos.", True),
+        ("__consumer_offsets", False),
+        ("__transaction_state", False),
+    }
+    assert named(rights, Resource.TRANSACTIONAL_ID, GrantedBy.SOURCE) == {("", True)}
     assert named(rights, Resource.TOPIC, GrantedBy.TARGET) == {
         ("x.orders.copy", False),
         ("x.events", True),
