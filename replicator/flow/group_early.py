@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from replicator.config import Flow
 from replicator.model.errors import ReplicatorError
 from replicator.workers.early import WorkerClientId, may_open_early
 
@@ -22,12 +21,12 @@ def own_client_id() -> WorkerClientId:
 
 
 def is_alone(
-    flow: Flow, own: WorkerClientId, members: Callable[[Flow], list[str]], log: structlog.stdlib.BoundLogger
+    own: WorkerClientId, members: Callable[[], list[str]], log: structlog.stdlib.BoundLogger
 ) -> bool | None:
     """Tell whether the group has no other members than dead processes of this host; None where it can't be asked.
     `members` asks the target for the client.id of each."""
     try:
-        found = members(flow)
+        found = members()
     except ReplicatorError as error:
         log.info("members_unknown", reason=str(error))
         return None

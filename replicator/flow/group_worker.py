@@ -32,6 +32,7 @@ from replicator.flow.listing import Routing
 from replicator.flow.parts import Group, Lane, Parts
 from replicator.flow.setup import Setup
 from replicator.flow.shown_lanes import ShownLanes
+from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import code_of, lane_plan, no_clean_stop, stop_by_s, with_routes, worse
 from replicator.kafka.group_events import (
     GroupEnded,
@@ -68,6 +69,7 @@ class GroupWorker:
         events: queue.SimpleQueue[Any],
         ended: threading.Event,
         watch: GroupWatch,
+        plane: ControlPlane,
         notes: FlowNotes,
         log: structlog.stdlib.BoundLogger,
         *,
@@ -80,6 +82,7 @@ class GroupWorker:
             events: the flow's queue: None in it is a request to stop.
             ended: is set when discovery shall end.
             watch: is told what changes in the group.
+            plane: is asked who is in the group.
             early: open all lanes before the group has assigned them, if nobody else can be running one.
         """
         assert parts.group is not None, "these parts are for a lone process"
@@ -101,16 +104,24 @@ class GroupWorker:
         self._assigned_s: dict[int, float] = {}
         self._stages: dict[int, LaneStage] = {}
         self._shown_lanes = ShownLanes()
-        self._name = own_client_id()
-        self._early = early and is_alone(flow, self._name, parts.members, log) is True
+        self._name, self._early = own_client_id(), early
+        self._members = partial(parts.members, plane)
         self._group: Group = parts.group(flow, generation.lanes, self._name.encode(), events.put)
 
+    def join(self) -> None:
+        """Begin to be a member of the group. Lanes that it gives meanwhile are started by `run`."""
+        self._do(self._membership.subscribe(time.monotonic()))
+
+    def close(self) -> None:
+        """Leave the group, and end its thread."""
+        self._group.close(CLOSE_S)
+
     def run(self, routing: Routing) -> bool:
-        """Run until the end. Return whether another generation is to be looked for. Raises what ended the flow."""
+        """Run until the end, after `join`. Return whether another generation is to be looked for. Raises what ended the
+        flow."""
         self._routing = routing
         try:
-            self._do(self._membership.subscribe(time.monotonic()))
-            if self._early:
+            if self._early and is_alone(self._name, self._members, self._log) is True:
                 self._log.info("lanes_opened_early", lanes=self._generation.lanes)
                 self._do(self._membership.open_early(time.monotonic()))
             while not self._finished:
@@ -122,7 +133,7 @@ class GroupWorker:
             self._end_duties()
             self._observer.stages({})
             self._ended.set()
-            self._group.close(CLOSE_S)
+            self.close()
         if self._error is not None:
             raise self._error
         return self._over
@@ -331,7 +342,7 @@ class GroupWorker:
 
     def _is_alone(self) -> bool:
         """Whether nobody waits for the lanes: then they are stopped at once, else when their successors have them."""
-        alone = is_alone(self._flow, self._name, self._parts.members, self._log)
+        alone = is_alone(self._name, self._members, self._log)
         if alone is None:  # a successor would be told by its fencing
             return all(self._group.holds(lane) for lane in range(self._generation.lanes))
         return alone

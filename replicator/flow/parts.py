@@ -131,7 +131,7 @@ class Parts:
     duties: Duties = lambda flow, ended, failed: None
     note: Callable[[Flow, Note], None] = lambda flow, note: None
     group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None
-    members: Callable[[Flow], list[str]] = lambda flow: []
+    members: Callable[[ControlPlane], list[str]] = lambda plane: []
     frozen: WhileFrozen = lambda flow, asked, log: False
     observe: Callable[[Flow], WorkerObserver] = lambda flow: Unwatched()
     version: str = ""

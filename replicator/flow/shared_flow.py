@@ -136,16 +136,12 @@ class SharedFlow:
         plane.make_lanes_topic(generation.lanes)
         listing = setup.wanted(listing, generation.partitions)
         self._notes.note_listing(listing)
-        routing = setup.first_routes(listing)
         ended = threading.Event()
         with self._lock:
             events = self._events = queue.SimpleQueue()
             if self._asked.is_set():
                 events.put(None)
         watch = GroupWatch(flow, plane, generation, self._parts.observe(flow).members)
-        discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log, watch)
-        discovery.start()
-        self._parts.watch(flow, generation, ended, lambda error: events.put(DiscoveryEnded(error)))
         worker = GroupWorker(
             flow,
             self._parts,
@@ -155,11 +151,21 @@ class SharedFlow:
             events,
             ended,
             watch,
+            plane,
             self._notes,
             self._log,
             early=early,
             exit_on_incident=self._exit_on_incident,
         )
+        worker.join()  # first of all: the group takes its time, and lanes that it takes from others go on there
+        try:
+            routing = setup.first_routes(listing)
+        except BaseException:
+            worker.close()
+            raise
+        discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log, watch)
+        discovery.start()
+        self._parts.watch(flow, generation, ended, lambda error: events.put(DiscoveryEnded(error)))
         return worker, partial(worker.run, routing)
 
     def _with(self, flow: Flow) -> Config:

@@ -29,7 +29,6 @@ from replicator.flow.parts import Note, Parts, Unwatched, WorkerObserver
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
-from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.group_consumer import GroupConsumer
@@ -60,7 +59,7 @@ FETCHED_BYTES_MAX = 128 * 1024 * 1024
 """Of all lanes of a process, with the engine `batches`; librdkafka's queues are bounded for each lane."""
 JITTER_MIN = 0.5
 NOTE_S_MAX = 5.0
-MEMBERS_MS_MAX = 2_000
+MEMBERS_S_MAX = 2.0
 T = TypeVar("T")
 MoreDuties = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger, Callable[[BaseException], None]], None]
 """Starts a thread for a flow, which ends when the event is set; the last argument is told of a bug."""
@@ -235,17 +234,12 @@ def rate_of(flow: Flow) -> RateLimit:
     return RateLimit(records_per_s=flow.rate.records_per_s or None, bytes_per_s=flow.rate.bytes_per_s or None)
 
 
-def member_clients(flow: Flow) -> list[str]:
-    """List the client.id of each member of the group that shares the flow's lanes. Raises ReplicatorError."""
-    limits = flow.limits
-    topics = topics_of(flow, flow.target, "members")
-    asked_ms = min(limits.request_timeout_ms, MEMBERS_MS_MAX)
-    admin = ClusterAdmin(flow.target, topics, request_timeout_ms=asked_ms, connect_timeout_ms=asked_ms)
-    try:
-        admin.connect()
-        return [member.client_id for member in admin.members(names.workers_group(flow.name))]
-    finally:
-        admin.close()
+def member_clients(plane: ControlPlane) -> list[str]:
+    """List the client.id of each member of the group that shares the flow's lanes, by the connection that `plane` has.
+    From any thread. Raises ReplicatorError."""
+    flow = plane.flow
+    limit_s = min(MEMBERS_S_MAX, flow.limits.request_timeout_ms / 1000)
+    return [member.client_id for member in plane.target.members(names.workers_group(flow.name), limit_s)]
 
 
 def write_flow_note(flow: Flow, note: Note) -> None:

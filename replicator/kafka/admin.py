@@ -260,10 +260,11 @@ class ClusterAdmin:
             return None
         return operations(answer.authorized_operations)
 
-    def members(self, group: str) -> list[GroupMember]:
-        """List the members of a group of any protocol, such as Kafka Connect's; none where there is no such group."""
+    def members(self, group: str, timeout_s: float | None = None) -> list[GroupMember]:
+        """List the members of a group of any protocol, such as Kafka Connect's; none where there is no such group. From
+        any thread. `timeout_s`: instead of the request timeout."""
         try:
-            found = self._client.list_groups(group, self._request_s)
+            found = self._client.list_groups(group, self._request_s if timeout_s is None else timeout_s)
         except KafkaException as error:
             raise failures.classify(
                 error.args[0], self.cluster.name, f"describe group {group!r}", f"Describe on group {group!r}"

@@ -43,7 +43,7 @@ class Run:
             lane=self._lane,
             duties=lambda flow, ended, failed: self.duties.put(ended),
             group=self._group,
-            members=lambda flow: members(),
+            members=lambda plane: members(),
         )
         self.worker = SharedFlow(self.flow, whole, parts, structlog.get_logger())
         self.result: int | BaseException | None = None
