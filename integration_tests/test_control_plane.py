@@ -112,9 +112,9 @@ def test_internal_topics_are_made_once_and_the_claims_topic_grows(world: World) 
             setup.begin()
             assert world.mine() == {control: 1, claims: partitions, offsets: 16}
     with ControlPlane(world.flow()) as plane:
-        configs = plane.target.topic_configs([control, claims])
-        assert {found["cleanup.policy"] for found in configs.values()} == {"compact"}
-        assert plane.target.topic_configs([offsets])[offsets].items() >= CONFIGS.items()
+        found = plane.target.topics([control, claims, offsets], configs=True)
+        assert {found[name].configs["cleanup.policy"] for name in (control, claims)} == {"compact"}
+        assert found[offsets].configs.items() >= CONFIGS.items()
 
 
 def test_a_control_topic_made_by_somebody_else_is_refused(world: World) -> None:

@@ -140,8 +140,8 @@ class Discovery:
         self._thread.start()
 
     def _main(self) -> None:
-        try:
-            with closing(self._plane):
+        with closing(self._plane):
+            try:
                 due_s = time.monotonic() + self._interval_s
                 while not self._asked.wait(min(LOOK_S, self._interval_s)):
                     if time.monotonic() >= due_s:
@@ -149,8 +149,9 @@ class Discovery:
                         due_s = time.monotonic() + self._interval_s
                     elif self._group is not None and self._group.due:
                         self._look_at(self._group)
-        except BaseException as error:  # noqa: BLE001 - the flow classifies it, bugs too
-            self._events.put(DiscoveryEnded(error))
+            except BaseException as error:  # noqa: BLE001 - the flow classifies it, bugs too
+                self._events.put(DiscoveryEnded(error))
+                self._asked.wait()  # until then the flow may ask by the plane who else is in the group
 
     @staticmethod
     def _look_at(group: GroupWatch) -> None:

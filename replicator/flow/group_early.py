@@ -20,9 +20,7 @@ def own_client_id() -> WorkerClientId:
     return WorkerClientId(socket.gethostname(), os.getpid(), uuid.uuid4().hex[:12])
 
 
-def is_alone(
-    own: WorkerClientId, members: Callable[[], list[str]], log: structlog.stdlib.BoundLogger
-) -> bool | None:
+def is_alone(own: WorkerClientId, members: Callable[[], list[str]], log: structlog.stdlib.BoundLogger) -> bool | None:
     """Tell whether the group has no other members than dead processes of this host; None where it can't be asked.
     `members` asks the target for the client.id of each."""
     try:

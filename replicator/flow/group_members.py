@@ -6,6 +6,7 @@ given; what a worker has proved of a lane last says who runs it (`workers.proofs
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,9 +15,12 @@ from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.admin import GroupMember
 from replicator.kafka.group_offsets import GroupOffsets
+from replicator.kafka.offset_reader import metadata_of
 from replicator.model import names
+from replicator.model.errors import Unsupported
 from replicator.model.partition import Partition
 from replicator.state.generation import Generation
+from replicator.wire.committed_offsets import CommittedOffsets
 from replicator.wire.lane_assignment import assigned_lanes
 from replicator.workers import early, proofs
 from replicator.workers.proofs import BadProof, ProofMetadata
@@ -75,13 +79,23 @@ def _proofs(flow: Flow, plane: ControlPlane, generation: Generation) -> dict[int
         return {}
     asked = [Partition(topic, lane) for lane in range(min(info.partitions, generation.lanes))]
     found: dict[int, ProofMetadata] = {}
-    with closing(GroupOffsets(flow, flow.target, group, f"read group {group!r}")) as offsets:
-        for answer in offsets.ask(asked):
-            try:
-                found[answer.partition] = proofs.decode(answer.metadata or "")
-            except (BadProof, UnicodeDecodeError):
-                continue  # nobody has run it yet, or another program has committed there
+    for lane, metadata in _committed(flow, group, asked):
+        try:
+            found[lane] = proofs.decode(metadata)
+        except BadProof:
+            continue  # nobody has run it yet, or another program has committed there
     return found
+
+
+def _committed(flow: Flow, group: str, asked: Sequence[Partition]) -> list[tuple[int, str]]:
+    """What stands beside the offsets that a group has committed, by partition."""
+    with closing(CommittedOffsets(flow, flow.target, group, threading.Event(), "members")) as offsets:
+        try:
+            return [(at.partition, it.metadata) for at, it in offsets.committed(asked).items()]
+        except Unsupported:
+            pass
+    with closing(GroupOffsets(flow, flow.target, group, f"read group {group!r}")) as answers:
+        return [(it.partition, metadata_of(it)) for it in answers.ask(asked)]
 
 
 def shown(

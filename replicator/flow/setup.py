@@ -76,6 +76,7 @@ class Setup:
         self.claim_partitions = 1  # of the claims topic, as many as there are lanes or more
         self._first = False  # the flow has never run: its control topic may be empty
         self._control: Control | None = None  # as it was read at the beginning, until it is changed
+        self._looked: tuple[Control, Callable[[], Claims | None]] | None = None  # just now, until it is used
         self._known: set[str] = set()  # source topics that were seen or claimed: asked for by name
         self._claims = Claims({}, ())
         self._unread: dict[str, str] = {}  # other flows' claims topics on the source, and why they can't be read
@@ -166,7 +167,10 @@ class Setup:
         return listing
 
     def _state(self) -> tuple[Control | None, Claims | None]:
-        return self._plane.state.control_if_any(), self._plane.state.claims_if_any()
+        """As `look` has just read it, if the flow has run: what else it says of a flow is read again."""
+        looked, self._looked = self._looked, None
+        control, claims = looked or self._plane.state.both_if_any()
+        return control, claims()
 
     def _before_first_start(self, listing: Listing, claims: Claims | None) -> Control | None:
         """Set `_first`; the control topic as it was read last. Raises Incident, see `first_start`."""
@@ -242,10 +246,17 @@ class Setup:
         """Whether running lanes of this generation may go on. Raises TakenOver, Incident (`FlowState.control`)."""
         check_generation(self._plane.state.control(), generation, assignment, running=True)
 
-    def look(self) -> Control:
-        """Read the control topic; `change` begins with what was read. Empty where there is no such topic."""
-        self._control = self._patiently(self._plane.state.control_if_any)
-        return self._control or Control()
+    def look(self, *, ahead: bool = False) -> Control:
+        """Read the control topic; `change` begins with what was read. Empty where there is no such topic. `ahead`: read
+        the claims at the same time, and let `begin` go on with both."""
+        state, claims = self._plane.state, None
+        if ahead:
+            self._control, claims = self._patiently(state.both_if_any)
+        else:
+            self._control = self._patiently(state.control_if_any)
+        found = self._control or Control()
+        self._looked = (found, claims) if claims is not None and found.begun else None
+        return found
 
     @property
     def seen(self) -> Control | None:

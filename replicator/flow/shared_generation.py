@@ -66,7 +66,7 @@ class SharedGeneration:
         names another source cluster than the flow is copied from stands by."""
         self._own = replace(self._own, source_cluster=setup.source_cluster)
         while not self._asked.is_set():
-            control = setup.look()
+            control = setup.look(ahead=True)
             other = other_cluster(self._flow, control, setup.source_cluster)
             if not other:
                 return control

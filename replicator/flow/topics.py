@@ -116,15 +116,21 @@ class ControlPlane:
 
     def connect(self) -> tuple[ClusterInfo, ClusterInfo]:
         """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time."""
-        return both(self.source.connect, self._connect_target)
+        return both(self._connect_source, self._connect_target)
+
+    def _connect_source(self) -> ClusterInfo:
+        found = self.source.connect()
+        self._own_topics[self.flow.source.name].connect()
+        return found
 
     def _connect_target(self) -> ClusterInfo:
         """The reader's clients follow when the target has answered: without an answer closing them takes seconds."""
         found = self.target.connect()
-        control = names.control_topic(self.flow.name)
-        with ThreadPoolExecutor(2) as pool:
-            for committed in (True, False):
-                pool.submit(self.target_reader.connect, control, committed=committed)
+        topics = names.control_topic(self.flow.name), names.claims_topic(self.flow.name)
+        with ThreadPoolExecutor(3) as pool:
+            for topic in topics:
+                pool.submit(self.target_reader.connect, topic, committed=True)
+            pool.submit(self._own_topics[self.flow.target.name].connect, topics)
         return found
 
     def selected(self) -> set[str]:
@@ -286,11 +292,9 @@ def aside_topic(flow: Flow) -> TopicSpec:
 
 
 def listed(admin: ClusterAdmin, wanted: Iterable[str], *, rights: bool = False) -> dict[str, ListedTopic]:
-    """Topics with their configs in two requests; what may not be seen of one topic hides no other."""
+    """Topics with their configs in two requests at the same time; what may not be seen of one topic hides no other."""
     asked = sorted(set(wanted))
-    described = admin.describe(asked, rights=rights)
-    infos = {name: info for name, info in described.items() if isinstance(info, TopicInfo)}
-    configs = admin.describe_configs(infos)
+    described, configs = admin.describe_with_configs(asked, rights=rights)
     return {name: _listed(described.get(name), configs.get(name)) for name in asked}
 
 

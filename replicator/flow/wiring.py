@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -43,6 +43,8 @@ from replicator.lane.policy import LivePolicy, Policy
 from replicator.lane.throttle import FlowThrottle
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, TopicMissing
+from replicator.model.partition import Partition
+from replicator.offset_map.topic import map_partition
 from replicator.planes.batches_io.budget import FetchBudget
 from replicator.planes.batches_io.plane import BatchesPlane
 from replicator.planes.records.losses import LostRecords
@@ -52,6 +54,7 @@ from replicator.planes.settings import PlaneSettings
 from replicator.state.flow_state import FlowState
 from replicator.state.generation import Generation
 from replicator.state.run_settings import RateLimit
+from replicator.wire.last_positions import LastPositions
 from replicator.wire.map_log import WireMapLog
 from replicator.wire.open_transactions import WireOpenTransactions
 
@@ -60,6 +63,8 @@ FETCHED_BYTES_MAX = 128 * 1024 * 1024
 JITTER_MIN = 0.5
 NOTE_S_MAX = 5.0
 MEMBERS_S_MAX = 2.0
+TOLD_ONE_BY_ONE = 4
+"""Of more target topics a lane's reader is told when they are read, of all topics of the cluster in one request."""
 T = TypeVar("T")
 MoreDuties = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger, Callable[[BaseException], None]], None]
 """Starts a thread for a flow, which ends when the event is set; the last argument is told of a bug."""
@@ -97,18 +102,33 @@ class KafkaConnections:
             self.target_records = LogReader(flow, flow.target, asked)
             stack.callback(self.target_records.close)
             self.map_log = WireMapLog(flow)
+            stack.callback(self.map_log.close)
+            owners = LastPositions(flow, asked)
+            stack.callback(owners.close)
+            self.last_positions = owners.positions
             self.state = FlowState(flow, reader, claim_partitions=plan.claim_partitions)
-            control = names.control_topic(flow.name)
             connections = [
                 *self.plane.connections(),
-                self.source.connect,
-                self.target.connect,
-                partial(reader.connect, control, committed=True),
-                partial(reader.connect, control, committed=False),
+                partial(self.transactions.connect, plan.transactional_id),
+                owners.connect,
+                *self._to_topics(plan, reader),
             ]
             with ThreadPoolExecutor(len(connections)) as pool:
                 list(pool.map(lambda connect: connect(), connections))
             self._open = stack.pop_all()
+
+    def _to_topics(self, plan: LanePlan, reader: TopicReader) -> Iterator[Callable[[], None]]:
+        """What connects to the leaders of all that is read before the lane copies."""
+        name, targets = plan.flow.name, {route.target.topic for route in plan.routes}
+        own = {names.control_topic(name), names.claims_topic(name)}
+        yield partial(self.source.connect, {route.source.topic for route in plan.routes})
+        for topic in own | (targets if len(targets) <= TOLD_ONE_BY_ONE else set()):
+            yield partial(reader.connect, topic, committed=True)
+        if plan.writes_map and plan.map_topic_id:
+            own_map = Partition(names.offsets_topic(name), map_partition(plan.lane))
+            targets.add(own_map.topic)
+            yield partial(self.map_log.connect, own_map, plan.map_topic_id)
+        yield partial(self.target.connect, own | targets)
 
     def close(self) -> None:
         """Close all of them, whatever one of them raises."""

@@ -119,21 +119,22 @@ class ClusterAdmin:
     def topics(self, names: Iterable[str], *, configs: bool = False, rights: bool = False) -> dict[str, TopicInfo]:
         """Describe topics as `describe` does, but raise the first error. `configs`: with effective configs (needs
         DescribeConfigs)."""
-        found = {name: raised(answer) for name, answer in self.describe(names, rights=rights).items()}
         if not configs:
-            return found
-        values = self.topic_configs(found)
-        return {name: replace(info, configs=values[name]) for name, info in found.items()}
+            return {name: raised(answer) for name, answer in self.describe(names, rights=rights).items()}
+        described, values = self.describe_with_configs(names, rights=rights)
+        found = {name: raised(answer) for name, answer in described.items()}
+        return {name: replace(info, configs=raised(values[name])) for name, info in found.items()}
 
-    def describe_configs(self, names: Iterable[str]) -> dict[str, Mapping[str, str] | ReplicatorError]:
-        """Return effective configs of existing topics, in one request: what is set on the topic, else the broker's
-        default. A topic's own error is its value."""
-        answers = within(self._topics.configs(list(names)), self._request_s)
-        return {name: _own(answer) for name, answer in answers.items()}
-
-    def topic_configs(self, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """Describe configs as `describe_configs` does, but raise the first error."""
-        return {name: raised(answer) for name, answer in self.describe_configs(names).items()}
+    def describe_with_configs(
+        self, names: Iterable[str], *, rights: bool = False
+    ) -> tuple[dict[str, TopicInfo | ReplicatorError], dict[str, Mapping[str, str] | ReplicatorError]]:
+        """Return what `describe` does and, asked for at the same time, the effective configs of those topics: what is
+        set on the topic, else the broker's default. A topic's own error is its value."""
+        asked = list(names)
+        configs = self._topics.configs(asked)
+        described = self.describe(asked, rights=rights)
+        answers = within(configs, self._request_s)
+        return described, {name: _own(answers[name]) for name, it in described.items() if isinstance(it, TopicInfo)}
 
     def broker_configs(self) -> dict[str, str]:
         """Return configs of one of the brokers."""

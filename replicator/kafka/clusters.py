@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from replicator import config
@@ -71,9 +73,10 @@ class KafkaClusterQuestions:
         self._topics, self._reader = topics, reader or TopicReader(flow, cluster, topics)
         self._readiness = Readiness(self._topics, self._answers, min(self._request_s, IDS_S_MAX))
 
-    def connect(self) -> None:
-        """Connect, and return within some seconds: the first question finds a connection."""
-        self._topics.connect()
+    def connect(self, topics: Collection[str]) -> None:
+        """Connect, also to the leaders of these topics, and return within some seconds: the first questions find
+        connections."""
+        self._topics.connect(topics)
 
     def topic_ids(self, topics: Collection[str]) -> TopicIds:
         """Ask for the ids of topics as the cluster has them now. Returns at once."""
@@ -82,16 +85,22 @@ class KafkaClusterQuestions:
     def log_ends(self, partitions: Collection[Partition]) -> Ends:
         """Ask for topic ids and both ends of logs; a partition's error is its value. All is asked for at the same
         time."""
-        return self.ask_log_ends(partitions)()
-
-    def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], Ends]:
-        """Ask as `log_ends`, but return at once; the function that it returns waits for the answers."""
         if not partitions:
-            return dict
+            return {}
         described = self._topics.describe({at.topic for at in partitions})
         ids = TopicIds(described, self._request_s, self._answers)
-        asked = self._topics.list_offsets(partitions, (EARLIEST, STABLE, LATEST))
-        return lambda: self._log_ends(partitions, ids, asked)
+        return self._log_ends(partitions, ids, self._topics.list_offsets(partitions, (EARLIEST, STABLE, LATEST)))
+
+    def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], Ends]:
+        """Ask as `log_ends`, but return at once; the function that it returns waits for the answers. Nothing else is
+        asked of this cluster before.
+
+        In a thread: who leads what is asked first, and what follows that answer must not wait for another cluster's.
+        """
+        with_answer: Future[Ends] = Future()
+        thread = threading.Thread(target=_run, args=(with_answer, partial(self.log_ends, partitions)), daemon=True)
+        thread.start()
+        return with_answer.result
 
     def _log_ends(self, partitions: Collection[Partition], ids: TopicIds, asked: OffsetAnswers) -> Ends:
         starts, stables, ends = self._offsets(asked)
@@ -207,6 +216,13 @@ class KafkaClusterQuestions:
         """Let go of connections; a later question connects again."""
         self._topics.close()
         self._reader.close()
+
+
+def _run(answer: Future[Ends], ask: Callable[[], Ends]) -> None:
+    try:
+        answer.set_result(ask())
+    except BaseException as error:  # noqa: BLE001 - raised where the answer is taken
+        answer.set_exception(error)
 
 
 def _raise_common(found: dict[Any, Any]) -> dict[Any, Any]:

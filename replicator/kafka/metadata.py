@@ -8,9 +8,8 @@ other: without this each of them waits for that timer.
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from replicator.kafka import failures
@@ -18,14 +17,16 @@ from replicator.kafka import failures
 HINT_S_MAX = 1.0  # as long as librdkafka would take without the hint
 
 
-def connect(client: Consumer | AdminClient, topic: str) -> None:
-    """Make a client's connection by asking for `topic`, which need not be there.
+def connect(client: Consumer | Producer | AdminClient, topic: str) -> bool:
+    """Make a client's connection by asking for `topic`, which need not be there; whether it is, as far as is known.
 
     Done for several clients at once before they are used one after the other: far away each would cost some round
     trips. A hint as `learn` is: a cluster that doesn't answer is told by what is asked afterwards.
     """
-    with suppress(KafkaException):
-        client.list_topics(topic, timeout=HINT_S_MAX)
+    try:
+        return client.list_topics(topic, timeout=HINT_S_MAX).topics[topic].error is None
+    except (KafkaException, KeyError):
+        return False
 
 
 def learn(consumer: Consumer, topics: Collection[str]) -> dict[str, Collection[int] | KafkaError]:

@@ -27,7 +27,7 @@ _ONE_RECORD = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
 _NOT_TEXT = "\N{REPLACEMENT CHARACTER}"
 
 
-def _metadata(answer: TopicPartition) -> str:
+def metadata_of(answer: TopicPartition) -> str:
     """Return the metadata of a committed offset, or what isn't the metadata of any position where it is no text.
 
     confluent-kafka reads metadata up to a zero byte, which its own commits have behind them. Those of other clients
@@ -73,7 +73,7 @@ class OffsetReader:
                 right = f"Describe on topic {at.topic!r}"
                 found[at] = self._offsets.error(answer.error, f"read the position of {at}", right)
             else:
-                raw = Committed(answer.offset, _metadata(answer))
+                raw = Committed(answer.offset, metadata_of(answer))
                 found[at] = checkpoint.read(raw) if answer.offset >= 0 else None
         if found.keys() != set(partitions):
             raise Fatal(f"{self._doing}: asked for {len(partitions)} partitions, {len(found)} answered")

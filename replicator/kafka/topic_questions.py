@@ -97,8 +97,8 @@ class TopicQuestions(Protocol):
         """Who answers for the cluster. It is asked until somebody does; wrong credentials are an answer. Until then the
         value is why nobody does."""
 
-    def connect(self) -> None:
-        """Begin to connect: the first question finds a connection."""
+    def connect(self, topics: Collection[str] = ()) -> None:
+        """Begin to connect, also to the leaders of these topics: the first question finds a connection."""
 
     def close(self) -> None:
         """Let go of connections; a later question connects again."""
@@ -269,7 +269,7 @@ class AdminTopicQuestions:
         """See `TopicQuestions`."""
         return AdminClusterInfo(self._cluster.name, lambda: self._client, self._errors, _cluster_info, self.close)
 
-    def connect(self) -> None:
+    def connect(self, topics: Collection[str] = ()) -> None:
         """See `TopicQuestions`."""
         self._client.poll(0)
 

@@ -6,6 +6,7 @@ Used by `kafka.clusters`, `state`, `flow`, `jobs`, `inspect` and `spark`. All wa
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ LogBounds = tuple[int, int]
 Polled = Callable[[Collection[Partition], float], Iterator[tuple[Partition, Message, KafkaError | None]]]
 """Polls for partitions, a collection that may shrink meanwhile, until a time on the monotonic clock."""
 T = TypeVar("T")
+LEARNED_S = 10.0
+"""So long a consumer isn't told of a topic again."""
 
 
 class TopicReader:
@@ -42,17 +45,29 @@ class TopicReader:
         self._flow, self._cluster, self._topics = flow, cluster, topics
         self._timeout_s = flow.limits.request_timeout_ms / 1000
         self._patience_s = (flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms) / 1000
-        self._open: dict[bool, Consumer] = {}
+        self._open, self._opening = dict[bool, Consumer](), threading.Lock()
+        self._learned_s: dict[tuple[bool, str], float] = {}  # when a consumer was told of a topic, see `metadata`
 
     def _consumer(self, *, committed: bool) -> Consumer:
-        if committed not in self._open:
-            settings = properties.reader(self._cluster, self._flow, committed=committed)
-            self._open[committed] = Consumer({**settings, **properties.SILENT})  # errors come with what is asked
-        return self._open[committed]
+        with self._opening:
+            if committed not in self._open:
+                settings = properties.reader(self._cluster, self._flow, committed=committed)
+                self._open[committed] = Consumer({**settings, **properties.SILENT})  # errors come with what is asked
+            return self._open[committed]
 
     def connect(self, topic: str, *, committed: bool) -> None:
-        """Connect before the first question, see `metadata.connect`."""
-        metadata.connect(self._consumer(committed=committed), topic)
+        """Connect before the first question, see `metadata.connect`. Several topics may be asked for at the same
+        time, each from a thread of its own."""
+        if metadata.connect(self._consumer(committed=committed), topic):
+            self._learned_s[committed, topic] = time.monotonic()
+
+    def _learn(self, topics: Collection[str], *, committed: bool) -> None:
+        """Tell a consumer of topics that it was not told of lately: later it finds out by itself what has changed."""
+        now_s, consumer = time.monotonic(), self._consumer(committed=committed)
+        unknown = {it for it in topics if now_s >= self._learned_s.get((committed, it), -LEARNED_S) + LEARNED_S}
+        for name, found in metadata.learn(consumer, unknown).items():
+            if not isinstance(found, KafkaError):
+                self._learned_s[committed, name] = now_s
 
     def names(self) -> frozenset[str]:
         """Return all topics that the user may see."""
@@ -131,7 +146,7 @@ class TopicReader:
         until none is waited for or the time is over. An error of a connection that is made again is left out."""
         consumer = self._consumer(committed=committed)
         if starts:
-            metadata.learn(consumer, {at.topic for at in starts})
+            self._learn({at.topic for at in starts}, committed=committed)
             consumer.assign([TopicPartition(at.topic, at.partition, offset) for at, offset in starts.items()])
         try:
             yield partial(_polled, consumer)
@@ -153,9 +168,18 @@ class TopicReader:
         An open transaction hides what follows it, so this waits for it to end, at most as long as one may stay
         open; then raises Retriable.
         """
-        bounds = self.bounds([Partition(topic, number) for number in partitions])
-        records = self.records({at: raised(found) for at, found in bounds.items()})
-        return [record for at in bounds for record in raised(records[at])]
+        return [
+            record
+            for records in self.whole_partitions(Partition(topic, it) for it in partitions).values()
+            for record in raised(records)
+        ]
+
+    def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[Record] | ReplicatorError]:
+        """Return what `whole` does, of partitions of any topics, which are read at the same time. A partition's error
+        is its value."""
+        bounds = self.bounds(list(partitions))
+        records = self.records({at: found for at, found in bounds.items() if not isinstance(found, ReplicatorError)})
+        return {at: found if isinstance(found, ReplicatorError) else records[at] for at, found in bounds.items()}
 
     def records(self, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[Record] | ReplicatorError]:
         """Return all committed records of each partition between its bounds, which are as of `bounds`. A partition's
@@ -233,6 +257,7 @@ class TopicReader:
 
     def close(self) -> None:
         """Close what is open; the next use opens it again."""
+        self._learned_s.clear()
         while self._open:
             self._open.popitem()[1].close()
 

@@ -258,7 +258,7 @@ class LaneDriver:
         """Run one session; return what a stop had to give up. Raises what ended it."""
         if not self._owners_read:  # once: an owner that is read later may be our successor
             targets = [route.target for route in plan.routes]
-            before = to.state.last_positions(targets)
+            before = to.last_positions(targets)
             read = {at: owner_of(found) for at, found in before.items()}
             self._memory.owners.update({at: owner for at, owner in read.items() if owner is not None})
             self._predecessors = Counter(owner for owner in read.values() if owner not in (None, NOBODY, plan.owner))

@@ -1,6 +1,6 @@
 """Reads what must be known of partitions before they are copied, in the one order that is safe. Decides nothing.
 
-After the fence: the control topic, claims, positions, the ends of both logs, the offset of a time. Called by
+After the fence: the control topic and claims, positions, the ends of both logs, the offset of a time. Called by
 `lane.start`, for all partitions of a lane at its start, and later for those that waited or failed.
 
 Invariants
@@ -65,9 +65,9 @@ class FactReader:
 
     def begin(self) -> Claims:
         """Read the control topic, and the claims that can concern this lane, if the control topic lets it run."""
-        self._control = self._to.state.control()
+        self._control, claims = self._to.state.control_and_claims(self._plan.lane)
         check_generation(self._control, self._plan.generation, self._plan.assignment)
-        return self._to.state.claims(self._control.claims_partition(self._plan.lane))
+        return claims()
 
     @property
     def decided(self) -> Mapping[str, OperatorDecision]:

@@ -38,11 +38,9 @@ class StateReader(Protocol):
         NotAllowed.
         """
 
-    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
-        """Read positions by target partition as they are, whatever transaction is open over them.
-
-        Tells who owned them; nothing is ever copied from these. Raises Retriable, Unreachable, NotAllowed.
-        """
+    def control_and_claims(self, lane: int) -> tuple[Control, Callable[[], Claims]]:
+        """Read the control topic and, at the same time, the claims that can concern a lane. What this returns second
+        returns those, or raises what is wrong with them."""
 
 
 class LaneObserver(Protocol):
@@ -258,6 +256,12 @@ class Connections(Protocol):
     @property
     def origins(self) -> OriginsReader:
         """Other flows' claims on the source."""
+
+    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
+        """Read positions by target partition as they are, whatever transaction is open over them.
+
+        Tells who owned them; nothing is ever copied from these. Raises Retriable, Unreachable, NotAllowed.
+        """
 
     def close(self) -> None:
         """Close all of them, whatever one of them raises."""

@@ -7,14 +7,13 @@ Used by `flow.setup`, by lanes (as `lane.ports.StateReader`), by jobs and by rec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from replicator.config import Flow
-from replicator.kafka import offset_reader
+from replicator.kafka.topic_questions import raised
 from replicator.kafka.topic_reader import Record, TopicReader
 from replicator.model import names
-from replicator.model.checkpoint import Stored
-from replicator.model.errors import Incident, Retriable
+from replicator.model.errors import Incident, ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims, read_claims
 from replicator.state.control_topic import Control, fold
@@ -38,7 +37,6 @@ class FlowState:
     ) -> None:
         """`reader` is of the target; `claim_partitions`: how many partitions the claims topic has at least."""
         self._reader, self._claim_partitions, self._pause = reader, claim_partitions, pause
-        self._flow = flow
         self._control, self._claims = names.control_topic(flow.name), names.claims_topic(flow.name)
 
     def control(self) -> Control:
@@ -66,8 +64,9 @@ class FlowState:
         """The control topic as it stands, perhaps without a generation; None where one answer says that there is no
         such topic. Else as `control`."""
         records = self._whole(self._control, 1)
-        if records is None:
-            return None
+        return None if records is None else self._folded(records)
+
+    def _folded(self, records: list[Record]) -> Control:
         try:
             return fold(records)
         except NewerFormat as error:
@@ -93,8 +92,9 @@ class FlowState:
         """The claims topic as it stands, or one `partition` of it; None where one answer says that there is no such
         topic. Else as `claims`."""
         records = self._whole(self._claims, self._claim_partitions, partition)
-        if records is None:
-            return None
+        return None if records is None else self._claimed(records)
+
+    def _claimed(self, records: list[Record]) -> Claims:
         try:
             return read_claims(records)
         except NewerFormat as error:
@@ -102,17 +102,51 @@ class FlowState:
         except NotOurs as error:
             raise Incident("claims_topic_unreadable", str(error), topic=self._claims) from error
 
-    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
-        """Read positions by target partition as they are, whatever transaction is open over them.
+    def both_if_any(self) -> tuple[Control | None, Callable[[], Claims | None]]:
+        """What `control_if_any` returns, and what returns or raises what `claims_if_any` does. Both are read at once,
+        but what the control topic says may forbid to go on, whatever is wrong with the claims."""
+        control, claims = self._whole_both(None)
+        return control, lambda: None if (records := raised(claims)) is None else self._claimed(records)
 
-        Tells who owned them; nothing is ever copied from these. Raises Retriable, Unreachable, NotAllowed.
-        """
-        return offset_reader.positions(self._flow, partitions, stable=False)
+    def control_and_claims(self, lane: int) -> tuple[Control, Callable[[], Claims]]:
+        """As `both_if_any`, but as `control` and `claims` return them, and those claims that can concern a lane."""
+        found, read = self._whole_both(lane)
+        control = found if found is not None and found.begun else self.control()
+
+        def claims() -> Claims:
+            wanted = control.claims_partition(lane)
+            return self._claimed(read) if wanted == lane and isinstance(read, list) else self.claims(wanted)
+
+        return control, claims
+
+    def _whole_both(self, lane: int | None) -> tuple[Control | None, list[Record] | ReplicatorError | None]:
+        """The control topic, and all records of the claims topic, or of a lane's partition; None where one answer says
+        that there is no such topic."""
+        counts = self._reader.partition_counts((self._control, self._claims))
+        control, claims = raised(counts[self._control]), counts[self._claims]
+        if isinstance(claims, int) and 0 < claims < self._claim_partitions:
+            claims = self._too_few(self._claims, claims, self._claim_partitions)
+        there = range(claims) if isinstance(claims, int) else range(0)
+        asked = [Partition(self._control, number) for number in range(control)]
+        asked += [Partition(self._claims, number) for number in there if lane in (None, number)]
+        read = self._reader.whole_partitions(asked) if asked else {}
+        folded = [record for at, found in read.items() if at.topic == self._control for record in raised(found)]
+        claimed = {at: found for at, found in read.items() if at.topic == self._claims}
+        wrong = next((it for it in claimed.values() if isinstance(it, ReplicatorError)), None)
+        records = wrong or [record for found in claimed.values() for record in raised(found)]
+        return (
+            self._folded(folded) if control else None,
+            claims if isinstance(claims, ReplicatorError) else records if claims else None,
+        )
 
     def _whole(self, topic: str, partitions_min: int, partition: int | None = None) -> list[Record] | None:
         count = self._reader.partition_count(topic)
         if not count:
             return None
-        if count < partitions_min:  # a claim that isn't seen would make a lost position look like a new partition
-            raise Retriable(f"{topic} has {count} partitions, not {partitions_min}")
+        if count < partitions_min:
+            raise self._too_few(topic, count, partitions_min)
         return self._reader.whole(topic, range(count) if partition is None else (partition,))
+
+    def _too_few(self, topic: str, count: int, partitions_min: int) -> Retriable:
+        """A claim that isn't seen would make a lost position look like a new partition."""
+        return Retriable(f"{topic} has {count} partitions, not {partitions_min}")

@@ -13,7 +13,7 @@ from kafka_records.control import marker_commits
 from kafka_records.fetched import FetchedBatch, OldMessage, read_batches
 from kafka_records.records import decode
 from replicator.config import Flow
-from replicator.model.errors import Retriable
+from replicator.model.errors import ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.offset_map.newest import MapItem, MapMarker, MapRecord, SectionKey
 from replicator.offset_map.varints import BadBlock
@@ -28,16 +28,33 @@ BLOCK_BYTES_MAX = 16 * 1024 * 1024  # of one batch, decompressed
 
 
 class WireMapLog:
-    """Of one flow's target. Used by one thread; connects anew for each partition."""
+    """Of one flow's target. Used by one thread; connects anew for each partition, but for the one that it was connected
+    for. Close it."""
 
     def __init__(self, flow: Flow) -> None:
         limits = flow.limits
         waits = {name: min(WAIT_MS_MAX, getattr(limits, name)) for name in ("request_timeout_ms", "connect_timeout_ms")}
         self._flow = flow.model_copy(update={"limits": limits.model_copy(update=waits)})
+        self._ready: tuple[Partition, str, PartitionLog] | None = None
+
+    def connect(self, at: Partition, topic_id: str) -> None:
+        """Connect to a partition's leader, for the first `items` of it. What is wrong with that, it meets again."""
+        log = PartitionLog(self._flow, self._flow.target, at, topic_id)
+        try:
+            log.connect()
+        except ReplicatorError:
+            return
+        self._ready = at, topic_id, log
+
+    def close(self) -> None:
+        """Let go of the connection; a later question connects again."""
+        if self._ready is not None:
+            self._ready[2].close()
+            self._ready = None
 
     def items(self, at: Partition, topic_id: str, first: int, end: int) -> Iterator[MapItem]:
         """See `lane.ports.MapLog`."""
-        with PartitionLog(self._flow, self._flow.target, at, topic_id) as log:
+        with self._log(at, topic_id) as log:
             offset = first
             while offset < end:
                 try:
@@ -52,6 +69,14 @@ class WireMapLog:
                 for batch in batches:
                     yield from items_of(at, batch, offset)
                 offset = batches[-1].last_offset + 1
+
+    def _log(self, at: Partition, topic_id: str) -> PartitionLog:
+        """The one that is connected, where it is this partition's."""
+        ready = self._ready
+        if ready is None or ready[:2] != (at, topic_id):
+            return PartitionLog(self._flow, self._flow.target, at, topic_id)
+        self._ready = None
+        return ready[2]
 
     def indexed_ends(self, topic_id: str, keys: Collection[SectionKey]) -> dict[SectionKey, int]:
         """See `lane.ports.MapLog`."""

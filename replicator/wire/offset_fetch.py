@@ -22,9 +22,9 @@ class FetchedOffsets(NamedTuple):
     throttled_s: float
 
 
-def request(client_id: str, group: str, partitions: Iterable[Partition]) -> bytes:
-    """A request without its size, as `Connection.send` takes it. An offset that an open transaction may replace isn't
-    told, but an error."""
+def request(client_id: str, group: str, partitions: Iterable[Partition], *, stable: bool = True) -> bytes:
+    """A request without its size, as `Connection.send` takes it. `stable`: an offset that an open transaction may
+    replace isn't told, but an error."""
     exchange = protocol.exchange(API, VERSION)
     topics: dict[str, list[int]] = {}
     for at in partitions:
@@ -33,7 +33,7 @@ def request(client_id: str, group: str, partitions: Iterable[Partition]) -> byte
         made(exchange.types.OffsetFetchRequestTopic, name=topic, partition_indexes=tuple(numbers))
         for topic, numbers in topics.items()
     )
-    return exchange.write(0, client_id, {"group_id": group, "topics": rows, "require_stable": True})
+    return exchange.write(0, client_id, {"group_id": group, "topics": rows, "require_stable": stable})
 
 
 def read(data: bytes) -> FetchedOffsets:

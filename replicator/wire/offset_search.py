@@ -46,14 +46,18 @@ class OffsetSearch:
         """Topics of which metadata is needed: some of their partitions are open, and are not being asked for."""
         return {at.topic for at in self._open if at not in self._asked}
 
-    def assign(self, metadata: Metadata) -> dict[Address, Led]:
-        """Whom to ask for what, as a broker describes the topics; from now on these partitions are being asked for."""
+    def assign(self, metadata: Metadata, *, just_told: bool = False) -> dict[Address, Led]:
+        """Whom to ask for what, as a broker describes the topics; from now on these partitions are being asked for.
+
+        `just_told`: to another question, so that it says nothing of those that have no leader.
+        """
         topics = {topic.name: topic for topic in metadata.topics}
         by_leader = dict[Address, Led]()
         for at in [at for at in self._open if at not in self._asked]:
             leader = self._leader(at, topics.get(at.topic), metadata.brokers)
             if isinstance(leader, ReplicatorError):
-                self._failed(at, leader, known=True)
+                if not just_told:
+                    self._failed(at, leader, known=True)
             else:
                 address, epoch = leader
                 by_leader.setdefault(address, {})[at] = epoch

@@ -1,14 +1,14 @@
 """Asks the leaders of partitions for offsets of their logs: implements `kafka.offset_questions.OffsetAnswers`.
 
-Any living broker tells who leads what; then all leaders are asked at the same time. A leader that doesn't answer, or
-isn't one any more, delays its own partitions alone: they are asked for again with fresh metadata, while the others'
-answers are kept. Used by `topics`.
+Any living broker tells who leads what, unless one has told just now; then all leaders are asked at the same time. A
+leader that doesn't answer, or isn't one any more, delays its own partitions alone: they are asked for again with fresh
+metadata, while the others' answers are kept. Used by `topics`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from itertools import islice
 
@@ -18,7 +18,8 @@ from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
 from replicator.model.partition import Partition
 from replicator.wire import list_offsets, metadata_response
 from replicator.wire.any_broker import AnyBroker, Question, body_at
-from replicator.wire.connection import Connection
+from replicator.wire.connection import Address, Connection
+from replicator.wire.known_leaders import KnownLeaders
 from replicator.wire.leaders import Leaders, Request, reason
 from replicator.wire.metadata_request import metadata_request
 from replicator.wire.offset_search import Led, OffsetSearch
@@ -34,15 +35,15 @@ _EACH_S, _EACH_SEARCHED_S = 0.0005, 0.005
 """What a broker may take longer for each partition; for a time it reads indexes and batches."""
 
 Otherwise = Callable[[], OffsetAnswers]
+Asked = tuple[AnyBroker, Leaders, KnownLeaders, str]
+"""Any broker, leaders, who is known to lead, and the client's id."""
 
 
 class OffsetListing:
     """One question. `otherwise` asks it with librdkafka, where a broker doesn't speak what is needed."""
 
-    def __init__(
-        self, brokers: AnyBroker, leaders: Leaders, client_id: str, search: OffsetSearch, wanted: Sequence[Wanted]
-    ) -> None:
-        self._brokers, self._leaders, self._client_id = brokers, leaders, client_id
+    def __init__(self, asked: Asked, search: OffsetSearch, wanted: Sequence[Wanted]) -> None:
+        self._brokers, self._leaders, known, self._client_id = asked
         self._search, self._wanted = search, wanted
         self._question: Question | None = None
         self._asked: dict[Future[list[bytes]], list[Led]] = {}
@@ -51,6 +52,8 @@ class OffsetListing:
         self._described_s: float | None = None  # when metadata came first
         self._refused: ReplicatorError | None = None  # no broker will answer, now or later
         self.unsupported: Unsupported | None = None
+        if (metadata := known.metadata(search.topics())) is not None:
+            self._ask_leaders(self._search.assign(metadata, just_told=True))
         self._look_up()
 
     def poll(self, timeout_s: float, *, moving_s: float) -> bool:
@@ -115,7 +118,10 @@ class OffsetListing:
         self._brokers.learn(list(metadata.brokers.values()))
         if self._described_s is None:
             self._described_s = time.monotonic()
-        for address, led in self._search.assign(metadata).items():
+        self._ask_leaders(self._search.assign(metadata))
+
+    def _ask_leaders(self, by_address: Mapping[Address, Led]) -> None:
+        for address, led in by_address.items():
             items = iter(led.items())
             chunks = list(iter(lambda items=items: dict(islice(items, PARTITIONS_MAX)), {}))  # type: ignore[misc]
             requests = [self._request(chunk, wanted) for chunk in chunks for wanted in self._wanted]
@@ -196,14 +202,13 @@ class LeaderAnswers:
 
 def listing(
     cluster: str,
-    asked: tuple[AnyBroker, Leaders, str],
+    asked: Asked,
     partitions: Collection[Partition],
     wanted: Sequence[Wanted],
     otherwise: Otherwise,
     *,
     patient: bool,
 ) -> OffsetAnswers:
-    """A question to the leaders of `partitions`; `asked`: any broker, leaders, and the client's id."""
-    brokers, leaders, client_id = asked
+    """A question to the leaders of `partitions`."""
     search = OffsetSearch(cluster, partitions, wanted, patient=patient)
-    return LeaderAnswers(OffsetListing(brokers, leaders, client_id, search, wanted), otherwise, patient=patient)
+    return LeaderAnswers(OffsetListing(asked, search, wanted), otherwise, patient=patient)

@@ -15,12 +15,12 @@ from datetime import timedelta
 from typing import Any
 
 from replicator.config import Cluster, Flow
-from replicator.model.errors import Retriable, Unreachable
+from replicator.model.errors import ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.wire import describe_transactions, protocol
 from replicator.wire.any_broker import body_at
-from replicator.wire.connection import Address, ConnectionLost
+from replicator.wire.connection import Address, Connection, ConnectionLost
 from replicator.wire.leader_questions import ATTEMPT_S, LeaderQuestions
 from replicator.wire.protocol import Exchange, made
 from replicator.wire.response_limits import BadResponse
@@ -39,6 +39,22 @@ class WireOpenTransactions(LeaderQuestions):
     def __init__(self, flow: Flow, cluster: Cluster, stop: threading.Event) -> None:
         """See `LeaderQuestions`."""
         super().__init__(flow, cluster, stop, "transactions")
+        self._ready: tuple[str, Connection] | None = None  # to the coordinator of an id, for its first question
+
+    def connect(self, transactional_id: str) -> None:
+        """Connect to the coordinator of an id that will be fenced. What is wrong with that, `fence` meets again."""
+        doing, right = _fencing(transactional_id)
+        try:
+            self._ready = transactional_id, self._connect(self._coordinator(transactional_id, doing, right))
+        except ReplicatorError:
+            return
+
+    def close(self) -> None:
+        """See `LeaderQuestions`."""
+        super().close()
+        if self._ready is not None:
+            self._ready[1].close()
+            self._ready = None
 
     def open_in(self, at: Partition) -> Sequence[OpenTransaction]:
         """See `OpenTransactions`."""
@@ -111,7 +127,7 @@ class WireOpenTransactions(LeaderQuestions):
 
     def fence(self, transactional_id: str, timeout_ms: int) -> None:
         """See `OpenTransactions`."""
-        doing, right = f"fence {transactional_id!r}", f"Write on transactional id {transactional_id!r}"
+        doing, right = _fencing(transactional_id)
 
         def fields(_: Exchange) -> dict[str, Any]:
             return {
@@ -122,8 +138,11 @@ class WireOpenTransactions(LeaderQuestions):
             }
 
         def ask() -> None:
-            coordinator, deadline_s = self._coordinator(transactional_id, doing, right), time.monotonic() + ATTEMPT_S
-            with closing(self._connect(coordinator)) as connection:
+            ready, self._ready = self._ready, None
+            if ready is None or ready[0] != transactional_id:
+                ready = transactional_id, self._connect(self._coordinator(transactional_id, doing, right))
+            deadline_s = time.monotonic() + ATTEMPT_S
+            with closing(ready[1]) as connection:
                 code = _CONCURRENT
                 while code == _CONCURRENT and time.monotonic() < deadline_s:
                     code = int(connection.ask("init_producer_id", fields, deadline_s).error_code)
@@ -138,6 +157,11 @@ class WireOpenTransactions(LeaderQuestions):
         answer = self._ask_any("find_coordinator", lambda _: fields, highest=_ONE_KEY)
         self._check(answer.error_code, doing, right)
         return answer.host, int(answer.port)
+
+
+def _fencing(transactional_id: str) -> tuple[str, str]:
+    """What is done, and the right that it takes."""
+    return f"fence {transactional_id!r}", f"Write on transactional id {transactional_id!r}"
 
 
 def _opened(one: Any) -> OpenTransaction:

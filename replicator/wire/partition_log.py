@@ -90,6 +90,10 @@ class PartitionLog:
     ) -> None:
         self.close()
 
+    def connect(self) -> None:
+        """Connect to the leader, once, before the first question. Raises as that."""
+        self._leader()
+
     def close(self) -> None:
         """Close the connection; a later question connects again."""
         if self._current is not None:

@@ -12,6 +12,7 @@ import base64
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -29,15 +30,17 @@ from replicator.kafka.topic_questions import (
     TopicInfo,
     TopicQuestions,
     operations_of_bits,
+    within,
 )
 from replicator.model.errors import ReplicatorError, TopicMissing, Unreachable, Unsupported
 from replicator.model.partition import Partition
 from replicator.wire import metadata_response, offsets, protocol
 from replicator.wire.access import access
-from replicator.wire.any_broker import AnyBroker, Question, body_at
+from replicator.wire.any_broker import ATTEMPT_S, AnyBroker, Question, body_at
 from replicator.wire.broker_configs import BrokerConfigs
 from replicator.wire.cluster_answer import ClusterAnswer
 from replicator.wire.connection import Connection
+from replicator.wire.known_leaders import KnownLeaders
 from replicator.wire.leaders import Leaders
 from replicator.wire.metadata_request import metadata_request
 from replicator.wire.protocol import Exchange, made
@@ -75,6 +78,8 @@ class _Asked(Generic[T]):
     write: Callable[[Connection], bytes]
     read: Callable[[bytes, int, Connection], Values[T]]
     """(response, where its brokers or results begin, connection); raises BadResponse."""
+    came: Callable[[bytes, int, Connection], None] = lambda data, at, connection: None
+    """Is told of each response that was read, or that is as the last one, with the same arguments."""
 
 
 class AnyBrokerTopics:
@@ -85,7 +90,7 @@ class AnyBrokerTopics:
         Unsupported, ConfigError as `AnyBroker`."""
         self.cluster, self._client_id, self._otherwise = cluster.name, client_id, otherwise
         self._brokers = AnyBroker(cluster, client_id, kept_s)
-        self._leaders = Leaders(access(cluster), client_id)
+        self._leaders, self._led = Leaders(access(cluster), client_id), KnownLeaders()
         self._supported = True
         self._asked: dict[tuple[str, ...], _Asked[Any]] = {}
         self._last: dict[tuple[str, ...], tuple[bytes, Any]] = {}
@@ -119,7 +124,7 @@ class AnyBrokerTopics:
 
         if not self._supported:
             return otherwise()
-        asked = self._brokers, self._leaders, self._client_id
+        asked = self._brokers, self._leaders, self._led, self._client_id
         return offsets.listing(self.cluster, asked, partitions, wanted, otherwise, patient=patient)
 
     def names(self) -> Answers[frozenset[str] | ReplicatorError]:
@@ -144,17 +149,24 @@ class AnyBrokerTopics:
         self.unsupported()
         return self._otherwise.cluster_info()
 
-    def connect(self) -> None:
-        """See `TopicQuestions`: here it has happened on return, or a second is over."""
+    def connect(self, topics: Collection[str] = ()) -> None:
+        """See `TopicQuestions`: here it has happened on return, or some seconds are over."""
         try:
             self._brokers.connection()
         except (Unreachable, Unsupported) as error:
             self._brokers.last = error
+            return
+        within(self.describe(topics), ATTEMPT_S)
+        if topics and (metadata := self._led.metadata(topics)) is not None:
+            leaders = {leader for topic in metadata.topics for _, leader, _ in topic.leaders.values()}
+            addresses = [metadata.brokers[leader] for leader in leaders if leader in metadata.brokers]
+            wait([self._leaders.ask(address, ()) for address in addresses], ATTEMPT_S)
 
     def close(self) -> None:
         """See `TopicQuestions`."""
         self._brokers.close()
         self._leaders.close()
+        self._led.forget()
         self._otherwise.close()
 
     def _ask(self, key: tuple[str, ...], make: Callable[[], _Asked[T]]) -> TopicAnswers[T]:
@@ -176,8 +188,10 @@ class AnyBrokerTopics:
         body = data[begin:]
         last = self._last.get(key)
         if last is not None and last[0] == body:
+            asked.came(data, begin, connection)
             return last[1]  # type: ignore[no-any-return]
         found = asked.read(data, begin, connection)
+        asked.came(data, begin, connection)
         if len(body) <= _KEPT_BYTES_MAX:
             self._last[key] = body, found
         return found
@@ -188,7 +202,8 @@ class AnyBrokerTopics:
 
     def _describing(self, names: tuple[str, ...], *, rights: bool) -> _Asked[TopicInfo]:
         def read(data: bytes, at: int, connection: Connection) -> Values[TopicInfo]:
-            answer = metadata_response.read(data, at, connection.version("metadata", metadata_response.VERSIONS[1]))
+            version = connection.version("metadata", metadata_response.VERSIONS[1])
+            answer = metadata_response.read(data, at, version)
             self._brokers.learn(list(answer.brokers.values()))
             found = {topic.name: self._info(topic) for topic in answer.topics}
             return {name: found.get(name) or self._unknown(name) for name in names}
@@ -196,7 +211,10 @@ class AnyBrokerTopics:
         def write(connection: Connection) -> bytes:
             return metadata_request(connection, self._client_id, names, rights=rights)
 
-        return _Asked(names, DESCRIBING, write, read)
+        def came(data: bytes, at: int, connection: Connection) -> None:
+            self._led.take(names, data, at, connection.version("metadata", metadata_response.VERSIONS[1]))
+
+        return _Asked(names, DESCRIBING, write, read, came)
 
     def _info(self, topic: metadata_response.TopicMetadata) -> TopicInfo | ReplicatorError:
         if topic.error:

@@ -88,6 +88,7 @@ class RecordsPlane:
     def connections(self) -> Iterator[Callable[[], None]]:
         """Return functions that make the connections of its clients, each from a thread of its own if need be."""
         yield self._positions.connect
+        yield self._transactions.connect
         for at in self._routes:
             yield partial(self._source.connect, at.topic)
             return

@@ -88,7 +88,8 @@ class Source:
 
     def connect(self, topic: str) -> None:
         """Connect before the first record is read, see `metadata.connect`."""
-        metadata.connect(self._consumer, topic)
+        if metadata.connect(self._consumer, topic):
+            self._known.add(topic)
 
     def _fail(self, at: Partition, error: ReplicatorError | None) -> None:
         """Report `at` with the next poll, once."""

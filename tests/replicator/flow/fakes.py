@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
@@ -102,6 +102,10 @@ class FakeState:
     def control_if_any(self) -> Control | None:
         self.asked.append("control")
         return self.control_topic
+
+    def both_if_any(self) -> tuple[Control | None, Callable[[], Claims | None]]:
+        control, claims = self.control_if_any(), self.claims_if_any()
+        return control, lambda: claims
 
     def claims(self) -> Claims:
         found = self.claims_if_any()

@@ -148,13 +148,17 @@ def test_what_no_lane_can_tell_is_told_once() -> None:
     assert (told["topic"], told["detail"]) == ("t2", "needs Describe on topic 't2'")
 
 
-def test_the_thread_ends_the_flow_with_what_it_met_and_closes_its_connections() -> None:
+def test_the_thread_ends_the_flow_with_what_it_met_and_then_closes_its_connections() -> None:
+    """Not before the flow has ended, which may ask by them who else is in the group."""
     made = started("limits: {discovery_interval_ms: 100}")
     made.plane.state.control_topic = None
     made.discovery.start()
     ended = made.events.get(timeout=10)
     assert isinstance(ended, DiscoveryEnded)
     assert isinstance(ended.error, Incident)
+    assert not made.plane.closed
+    made.asked.set()
+    made.discovery._thread.join(10)
     assert made.plane.closed
 
 

@@ -106,7 +106,7 @@ def test_a_file_that_names_another_source_cluster_is_not_run(monkeypatch: pytest
         while not (found := [line["reason"] for line in logs if line["event"] == "standing_by"]):
             threading.Event().wait(0.01)
         assert "copied from another-id" in found[0]
-        assert set(run.plane.state.asked) == {"control"}
+        assert set(run.plane.state.asked) == {"control", "claims"}
         assert changes.proposed == []
         own = own_file(run.flow, source_cluster="ca")
         run.plane.state.control_topic = opened(3, {}, own, run.plane.state.control_topic)

@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 
 from replicator.kafka.topic_reader import Record, TopicReader
-from replicator.model.errors import Incident, NotAllowed, Retriable
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim
-from replicator.state.control_topic import Control
+from replicator.state.control_topic import Control, fold
 from replicator.state.flow_state import CONFIRM_S, FlowState
 from replicator.state.generation import WITH_FROZEN, LaneAssignment
 from tests.replicator.flow.fakes import flow
@@ -30,6 +30,8 @@ class Topics:
         self.records = {f"__eos.f.{name}": partitions for name, partitions in topics.items()}
         self.counts: dict[str, list[int]] = {}
         self.denied: set[str] = set()
+        self.unread: dict[Partition, ReplicatorError] = {}
+        self.asked = 0  # about both topics at a time
 
     def partition_count(self, topic: str) -> int:
         if topic in self.denied:
@@ -37,6 +39,15 @@ class Topics:
         if self.counts.get(topic):
             return self.counts[topic].pop(0)
         return len(self.records.get(topic, ()))
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int | ReplicatorError]:
+        self.asked += 1
+        denied = {name: NotAllowed(f"the user needs Describe on topic {name!r}") for name in self.denied}
+        return {name: denied.get(name) or len(self.records.get(name, ())) for name in topics}
+
+    def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[Record] | ReplicatorError]:
+        self.asked += 1
+        return {at: self.unread.get(at) or self.records[at.topic][at.partition] for at in partitions}
 
     def whole(self, topic: str, partitions: Iterable[int]) -> list[Record]:
         return [record for number in partitions for record in self.records[topic][number]]
@@ -123,3 +134,67 @@ def test_what_a_newer_program_wrote_stops_the_flow() -> None:
         with pytest.raises(Incident, match="newer_format") as caught:
             read()
         assert caught.value.topic == topic
+
+
+BEGUN: list[Record] = [(it.key, it.encode()) for it in (PREPARING, OPENED)]
+OTHER = Claim(Partition("a.t", 1), Partition("t", 1), "s", "t", 0, 0, 1, "me", 1)
+
+
+def test_both_topics_are_read_by_two_questions() -> None:
+    topics = Topics(control=[BEGUN], claims=[[CLAIM.encode()], [OTHER.encode()]])
+    control, claims = state(topics)[0].both_if_any()
+    assert control is not None
+    assert control.open == OPENED
+    assert claims() == state(topics)[0].claims()
+    assert topics.asked == 2
+
+
+def test_of_both_topics_neither_need_be_there() -> None:
+    control, claims = state(Topics())[0].both_if_any()
+    assert (control, claims()) == (None, None)
+    control, claims = state(Topics(control=[[]]))[0].both_if_any()
+    assert (control, claims()) == (Control(), None)
+
+
+def test_a_lane_reads_its_own_claims_with_the_control_topic() -> None:
+    topics = Topics(control=[BEGUN], claims=[[CLAIM.encode()], [OTHER.encode()]])
+    control, claims = state(topics, 2)[0].control_and_claims(0)
+    assert control.open == OPENED
+    assert claims().claims == {CLAIM.target: CLAIM}
+    assert topics.asked == 2
+
+
+def test_a_lane_reads_all_claims_where_others_can_concern_it() -> None:
+    """A generation with another number of lanes came before."""
+    before = fold(BEGUN)
+    again = before.prepare(LaneAssignment(2), {"t": 1}, 2)
+    records: list[Record] = [*BEGUN, *((it.key, it.encode()) for it in (again, *before.apply(again).finish(3)))]
+    topics = Topics(control=[records], claims=[[CLAIM.encode()], [OTHER.encode()]])
+    control, claims = state(topics, 2)[0].control_and_claims(0)
+    assert control.claims_partition(0) is None
+    assert claims().claims == {CLAIM.target: CLAIM, OTHER.target: OTHER}
+
+
+def test_what_the_control_topic_says_is_known_whatever_is_wrong_with_the_claims() -> None:
+    unread = Topics(control=[BEGUN], claims=[[CLAIM.encode()]])
+    unread.unread[Partition(CLAIMS, 0)] = Retriable("a transaction is open")
+    denied = Topics(control=[BEGUN], claims=[[]])
+    denied.denied.add(CLAIMS)
+    foreign = Topics(control=[BEGUN], claims=[[(b"x", b"y")]])
+    for topics, kind in ((unread, Retriable), (denied, NotAllowed), (foreign, Incident)):
+        control, claims = state(topics)[0].both_if_any()
+        assert control is not None
+        assert control.open == OPENED
+        with pytest.raises(kind):
+            claims()
+    few = state(Topics(control=[BEGUN], claims=[[]]), 3)[0]
+    assert few.control_and_claims(0)[0].open == OPENED
+    with pytest.raises(Retriable, match="has 1 partitions, not 3"):
+        few.control_and_claims(0)[1]()
+
+
+def test_a_lane_whose_control_topic_is_lost_is_told() -> None:
+    found, pauses = state(Topics(claims=[[]]))
+    with pytest.raises(Incident, match="control_topic_lost"):
+        found.control_and_claims(0)
+    assert pauses == [CONFIRM_S]

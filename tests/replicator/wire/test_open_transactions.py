@@ -184,6 +184,26 @@ def test_the_predecessor_is_fenced_as_soon_as_its_transaction_is_aborted() -> No
         assert asked.count("find_coordinator") == 1, "it isn't looked up anew for that"
 
 
+def test_who_has_connected_beforehand_only_fences() -> None:
+    with asking() as (answers, transactions):
+        assert answers.broker is not None
+        transactions.connect(ID)
+        before = len(answers.broker.asked)
+        transactions.fence(ID, 60_000)
+        assert [api for api, _, _ in answers.broker.asked[before:]] == ["init_producer_id"]
+        before = len(answers.broker.asked)
+        transactions.fence(ID, 60_000)
+        assert "find_coordinator" in [api for api, _, _ in answers.broker.asked[before:]], "it was used up"
+
+
+def test_a_coordinator_that_has_moved_meanwhile_is_looked_up() -> None:
+    with asking() as (answers, transactions):
+        transactions.connect(ID)
+        answers.errors = [NOT_COORDINATOR]
+        transactions.fence(ID, 60_000)
+        assert not answers.errors
+
+
 def test_nobody_who_listens_is_unreachable() -> None:
     with FakeBroker(lambda *_: b"") as gone:
         port = gone.port

@@ -89,9 +89,10 @@ class FakeState:
         records = zip_longest(self.target.claims, self.target.claims_partitions)
         return read_claims(record for record, at in records if None in (at, partition) or at == partition)
 
-    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
-        """Positions as they are."""
-        return {at: self.target.position(at) for at in partitions}
+    def control_and_claims(self, lane: int) -> tuple[Control, Callable[[], Claims]]:
+        """Both topics."""
+        control = self.control()
+        return control, lambda: self.claims(control.claims_partition(lane))
 
 
 @dataclass
@@ -159,6 +160,10 @@ class FakeConnections:
     def target_records(self) -> FakeReader:
         """Reads the target."""
         return FakeReader(self.target)
+
+    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
+        """Positions as they are."""
+        return {at: self.target.position(at) for at in partitions}
 
     def close(self) -> None:
         """Close the plane."""
