@@ -108,6 +108,7 @@ class Proxy:
         self._lock = threading.Lock()  # guards _rules and _counts: tests add, the loop reads
         self._rules: list[Rule] = []
         self._counts: Counter[tuple[int, Side]] = Counter()
+        self._asked: Counter[tuple[str, str]] = Counter()
         self._pairs: set[_Pair] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -148,6 +149,11 @@ class Proxy:
         """How many messages of an API have come by."""
         with self._lock:
             return self._counts[frames.api_key(api), side]
+
+    def asked(self) -> Counter[tuple[str, str]]:
+        """How many requests have come by, by client.id and the name of the API."""
+        with self._lock:
+            return self._asked.copy()
 
     def slow_down(self, bytes_per_s: float | None) -> None:
         """All requests together pass at this rate from now on; None: as fast as they come. Connections take turns, as
@@ -221,6 +227,8 @@ class Proxy:
         while (frame := await _frame(reader)) is not None:
             request = frames.request(frame)
             waiting[request.correlation] = request
+            with self._lock:
+                self._asked[request.client, frames.api_name(request.api)] += 1
             if await self._passes(Side.REQUEST, request, pair):
                 await self._take_line(len(frame))
                 await _send(pair.broker, frame)

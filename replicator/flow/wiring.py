@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
 
@@ -24,7 +24,6 @@ from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.frozen import while_frozen
 from replicator.flow.heartbeats import HeartbeatObserver, watch_heartbeats
-from replicator.flow.map_index_writer import watch_map_index
 from replicator.flow.parts import Note, Parts, Unwatched, WorkerObserver
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
@@ -46,7 +45,6 @@ from replicator.model.errors import ReplicatorError, TopicMissing
 from replicator.model.partition import Partition
 from replicator.offset_map.topic import map_partition
 from replicator.planes.batches_io.budget import FetchBudget
-from replicator.planes.batches_io.plane import BatchesPlane
 from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import RecordsPlane
 from replicator.planes.records.record_reader import LogReader
@@ -65,6 +63,9 @@ NOTE_S_MAX = 5.0
 MEMBERS_S_MAX = 2.0
 TOLD_ONE_BY_ONE = 4
 """Of more target topics a lane's reader is told when they are read, of all topics of the cluster in one request."""
+if TYPE_CHECKING:
+    from replicator.planes.batches_io.plane import BatchesPlane
+
 T = TypeVar("T")
 MoreDuties = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger, Callable[[BaseException], None]], None]
 """Starts a thread for a flow, which ends when the event is set; the last argument is told of a bug."""
@@ -156,6 +157,8 @@ def _plane(
         timestamps={route.source: route.timestamps for route in plan.routes},
     )
     if chosen_engine(plan.flow).name == BATCHES:
+        from replicator.planes.batches_io.plane import BatchesPlane  # which takes a while, and not every flow needs
+
         return BatchesPlane(settings, budget, partial(_client_error, log))
     return RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log))
 
@@ -228,6 +231,8 @@ def parts(
             watch_settings(flow, generation, asks, throttle(flow), ended, log, failed)
 
         def duties(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
+            from replicator.flow.map_index_writer import watch_map_index  # not before a worker joins: it takes a while
+
             watch_map_index(flow, ended, log, failed)
             clients = partial(KafkaHeartbeats, flow)
             watch_heartbeats(flow, clients, heartbeats(flow), ended, log, failed, RealClock())
