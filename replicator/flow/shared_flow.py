@@ -133,7 +133,6 @@ class SharedFlow:
         early: bool,
     ) -> tuple[GroupWorker, Callable[[], bool]]:
         """Start what goes beside the lanes."""
-        plane.make_lanes_topic(generation.lanes)
         listing = setup.wanted(listing, generation.partitions)
         self._notes.note_listing(listing)
         ended = threading.Event()
@@ -157,8 +156,9 @@ class SharedFlow:
             early=early,
             exit_on_incident=self._exit_on_incident,
         )
-        worker.join()  # first of all: the group takes its time, and lanes that it takes from others go on there
         try:
+            plane.make_lanes_topic(generation.lanes)
+            worker.join()  # before the rest: the group takes its time, and lanes that it takes from others go on there
             routing = setup.first_routes(listing)
         except BaseException:
             worker.close()
