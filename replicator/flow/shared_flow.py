@@ -107,9 +107,10 @@ class SharedFlow:
                     if _same_but_lanes(wanted, flow):
                         self._runs = wanted
                         return self._worker(wanted, setup, plane, listing, generation, owner, early=first)
-            except (FlowFrozen, Unreachable):
+            except (FlowFrozen, Unreachable) as error:
                 plane.close()
-                if not self._parts.frozen(flow, self._asked, self._log):
+                undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
+                if not self._parts.frozen(flow, self._asked, self._log) and not undone:
                     raise
                 wanted = flow
             except BaseException:

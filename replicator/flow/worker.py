@@ -127,9 +127,10 @@ class FlowWorker:
             setup = self._setup = Setup(self._flow, self._config, plane, self._owner, self._log, self._ended)
             setup.take(self._config)  # one that came meanwhile
             return plane, setup, *self._open(setup)
-        except (FlowFrozen, Unreachable):
+        except (FlowFrozen, Unreachable) as error:
             plane.close()
-            if not self._parts.frozen(self._flow, self._ended, self._log):
+            undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
+            if not self._parts.frozen(self._flow, self._ended, self._log) and not undone:
                 raise
             return None
         except BaseException:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from replicator.model.errors import TakenOver
 from replicator.state.control import Changer, Proposal, Propose
 from replicator.state.control_topic import Control
-from replicator.state.generation import Generation, LaneAssignment
+from replicator.state.generation import Generation, Kind, LaneAssignment
 from replicator.state.own_file import own_file
 from replicator.workers.settings import OwnFile
 from tests.replicator.flow.fakes import config, opened
@@ -129,4 +129,24 @@ def test_settings_of_a_newer_version_are_not_run() -> None:
         run.plane.state.control_topic = opened(2, {}, own, run.plane.state.control_topic)
         run.group().assign(0)
         assert run.lane().plan.generation == 3
+    assert run.stop() == 0
+
+
+def test_a_failover_that_was_undone_at_once_does_not_end_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has seen that the flow is failed over; when it looks how to keep the positions, that is over."""
+    changes, run = Changes(monkeypatch), Run("lanes: 2")
+    changes.run = run
+    before = opened(2, {"t1": 8}, own_file(run.flow))
+    frozen = before.apply(before.prepare(LaneAssignment(1), {}, 3, Kind.FROZEN, "an operator"))
+    for record in frozen.finish(4):
+        frozen = frozen.apply(record)
+    run.plane.state.control_topic = frozen
+
+    def undone(*_: object) -> bool:
+        run.plane.state.control_topic = opened(2, {}, own_file(run.flow), frozen)
+        return False
+
+    run.worker._parts = replace(run.worker._parts, frozen=undone)
+    run.start().assign(0)
+    assert run.lane().plan.generation == 3
     assert run.stop() == 0
