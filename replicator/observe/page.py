@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from replicator.flow.restarts import Stage
 from replicator.lane.ports import Clock
-from replicator.model.counting import counted
 from replicator.model.incident_kinds import KINDS
-from replicator.model.printable import printable
 from replicator.observe.shown import GRAVITY, LANES_SHOWN, WORKERS_SHOWN, Process, ShownFlow
 from replicator.observe.view import Doing
+from replicator.pages.environment import pages_of
 
 REFRESH_S = 10
 STAGES = {
@@ -45,20 +42,12 @@ class StatusPage:
     def __init__(self, process: Process, flows: Callable[[], Sequence[ShownFlow]], clock: Clock) -> None:
         """`flows`: what is shown of them now."""
         self._process, self._flows, self._clock = process, flows, clock
-        environment = Environment(
-            loader=PackageLoader("replicator.observe", "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        environment = pages_of("replicator.observe")
         environment.filters |= {
             "number": _number,
             "bytes": size_text,
             "time": _time,
             "duration": duration_text,
-            "counted": counted,
-            "printable": printable,
         }
         self._template = environment.get_template("status.html.j2")
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from replicator.model.counting import counted
-from replicator.model.printable import printable
+from replicator.pages.environment import pages_of
 from replicator.proof import headline, verdicts
 from replicator.proof.excerpts import text_of
 from replicator.proof.headline import MEANINGS, TITLES, label
@@ -24,8 +20,6 @@ from replicator.proof.outcome import BUCKETS, DIFFERS, Outcome, PartitionOutcome
 
 ROWS_SHOWN, SECTIONS_SHOWN = 500, 100
 """Rows of the table of partitions, and partitions whose findings are shown."""
-TIME_MS_MAX = 253_402_300_800_000
-"""The year 10000, which Python's calendar doesn't know."""
 SYMBOLS = {
     verdicts.SAME: "=",
     verdicts.MISSING: "−",  # noqa: RUF001  a minus sign is as wide as a plus sign
@@ -74,20 +68,12 @@ class Section:
 
 def html(outcome: Outcome) -> str:
     """The page."""
-    loader = PackageLoader("replicator.proof", "templates")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = pages_of("replicator.proof")
     environment.filters |= {
-        "number": _number,
-        "time": time_text,
         "key": key,
         "label": label,
         "tone": tone,
         "symbol": lambda verdict: SYMBOLS.get(verdict, "≠"),
-        "printable": printable,
-        "name": name_text,
-        "counted": counted,
         "findings": headline.findings,
         "offsets": offsets,
     }
@@ -163,22 +149,6 @@ def offsets(span: tuple[int, int] | None) -> str:
     if span is None:
         return "–"  # noqa: RUF001
     return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"  # noqa: RUF001
-
-
-def _number(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"  # noqa: RUF001
-
-
-def time_text(milliseconds: int | None) -> str:
-    """A time in UTC; the number, where the calendar has no such time."""
-    if milliseconds is None or not 0 <= milliseconds < TIME_MS_MAX:
-        return "–" if milliseconds is None else str(milliseconds)  # noqa: RUF001
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
-
-
-def name_text(name: object) -> Markup:
-    """The name of a topic or partition, which may be broken behind a dot where a line is too short for it."""
-    return Markup(".<wbr>").join(printable(str(name)).split("."))
 
 
 def key(key: bytes | None) -> str:

@@ -1,0 +1,1 @@
+"""What pages for people share: how they are made, and how they look."""
