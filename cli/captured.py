@@ -1,4 +1,5 @@
-"""Captures file descriptor 2 while a live table is shown: C libraries and the JVM write there directly."""
+"""The console of what is shown while a command works, and the capture of file descriptor 2 while that is a live table:
+C libraries and the JVM write there directly."""
 
 from __future__ import annotations
 
@@ -7,6 +8,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 STDERR = 2
 _END_S_MAX = 1.0  # a child that has inherited the descriptor keeps the pipe open; don't wait for it
@@ -35,3 +40,12 @@ def stderr_lines(write: Callable[[str], object]) -> Iterator[None]:
         os.dup2(kept, STDERR)
         os.close(kept)
         forwarder.join(_END_S_MAX)
+
+
+def console_for_progress() -> Console:
+    """On stderr: stdout is for results. On a terminal with a descriptor of its own, see `stderr_lines`."""
+    from rich.console import Console
+
+    if not sys.stderr.isatty():
+        return Console(stderr=True, highlight=False, width=160)
+    return Console(file=os.fdopen(os.dup(STDERR), "w"), highlight=False)

@@ -71,6 +71,7 @@ Exit codes:
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision
   5   another process or generation has taken the flow over
+  6   failover: a hook failed
   70  a bug
   130 interrupted
 """

@@ -29,6 +29,16 @@ STEPS = (
     "before_position_set",
     "before_end_position_set",
     "after_position_set",
+    "failover_look",
+    "failover_freeze",
+    "failover_on_freeze",
+    "failover_keep",
+    "failover_verdict",
+    "failover_write",
+    "failover_on_verdict",
+    "failover_on_undo",
+    "failover_open",
+    "failover_done",
 )
 ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 

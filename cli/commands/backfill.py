@@ -139,8 +139,9 @@ def _run(
     """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
     import structlog
 
+    from cli.captured import console_for_progress
     from cli.commands import on_spark
-    from cli.commands.backfill_watch import Watch, console_for_progress
+    from cli.commands.backfill_watch import Watch
     from cli.stopping import Stopping
     from replicator import logs
     from replicator.jobs.backfill import Backfill

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from cli.captured import STDERR, stderr_lines
+from cli.captured import stderr_lines
 from cli.commands.backfill_progress import Progress, Row
 from cli.durations import time_text
 from replicator.config import Flow
@@ -188,10 +186,3 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:,.1f} {_SIZES[-1]}"
-
-
-def console_for_progress() -> Console:
-    """On stderr: stdout is for results. On a terminal with a descriptor of its own, see `stderr_lines`."""
-    if not sys.stderr.isatty():
-        return Console(stderr=True, highlight=False, width=160)
-    return Console(file=os.fdopen(os.dup(STDERR), "w"), highlight=False)

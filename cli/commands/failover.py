@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,34 +22,76 @@ from cli.options import (
     one,
     patience_ms,
     print_json,
-    print_wrapped,
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from replicator.config import Flow
+    from replicator.failover.failover import FailoverRun
+    from replicator.failover.hook_runner import HookCheck, HookRunner
+    from replicator.failover.steps import FailoverStep, Steps
     from replicator.failover.verdict import FailoverVerdict
+    from replicator.flow.topics import ControlPlane
+
+    MakeRun = Callable[[Steps], tuple[FailoverRun, HookRunner]]
 
 EPILOG = """\b
 Examples:
   eos-replicate failover -c flows.yaml --flow orders --rehearse
   eos-replicate failover -c flows.yaml --flow orders --out verdict.json
   eos-replicate failover -c flows.yaml --flow orders --yes-i-mean orders
+  eos-replicate failover -c flows.yaml --flow orders --show --html last.html
   eos-replicate failover -c flows.yaml --flow orders --undo
 
 \b
 Exit codes:
-  0    done, or rehearsed; all is there that the source had when its ends
-       were noted last
-  1    done, or rehearsed; the target lacks something, or that isn't known;
-       or it was not confirmed
-  2    the flow file or the command line is wrong; the flow has never run
+  0    done, or rehearsed or shown; all is there that the source had when
+       its ends were noted last
+  1    done, or rehearsed or shown; the target lacks something, or that
+       isn't known; or it was not confirmed
+  2    the flow file or the command line is wrong; the flow has never run;
+       --show: it has no verdict
   3    the target cannot be reached, or a right is missing
-  4    the flow's own topics are lost or unreadable
-  5    a backfill or repair has the flow
+  4    the flow's own topics are lost or unreadable, or the last verdict
+       can't be read back as it was written
+  5    a backfill or repair has the flow, or somebody has undone the
+       failover meanwhile
+  6    a hook of the flow file failed, or can't be started; the message says
+       what stands
   130  interrupted: the same command, or --undo, goes on from there
 """
-ROWS_SHOWN = 50
+HOOK_FAILED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverOutputs:
+    """Where the verdict goes. `out`, `page`: files, JSON and HTML."""
+
+    as_json: bool
+    out: Path | None
+    page: Path | None
+
+    def put(
+        self, verdict: FailoverVerdict, *, stands: bool | None = None, hooks: Sequence[HookCheck] | None = None
+    ) -> int:
+        """Put the verdict there; return the exit code. `stands`: of a verdict that was read back, whether the failover
+        was not undone since. `hooks`: what a rehearsal says of them."""
+        from cli.commands.failover_show import show, show_hooks, write_json, write_page
+
+        if self.out is not None:
+            write_json(self.out, verdict)
+        if self.page is not None:
+            write_page(self.page, verdict, stands=stands is not False)
+        if self.as_json:
+            known = {} if stands is None else {"stands": stands}
+            checked = {} if hooks is None else {"hooks": [it.as_json() for it in hooks]}
+            print_json({**verdict.as_json(), **known, **checked})
+        else:
+            console = console_for_people()
+            show(console, verdict, stands=stands is not False)
+            show_hooks(console, hooks or ())
+        if any(it.problem for it in hooks or ()):
+            return HOOK_FAILED
+        return 0 if verdict.complete else 1
 
 
 @click.command(epilog=EPILOG)
@@ -55,8 +99,13 @@ ROWS_SHOWN = 50
 @click.option("--flow", "name", default=None, metavar="NAME", help="The flow; needed where there are several.")
 @click.option("--rehearse", is_flag=True, help="Change nothing: say what the verdict would be now.")
 @click.option("--undo", is_flag=True, help="Have the flow run again from its positions.")
+@click.option("--show", "shown", is_flag=True, help="Change nothing: show the last verdict, as it was kept.")
+@click.option("--no-hooks", is_flag=True, help="Run none of the commands of failover in the flow file.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the verdict as JSON."
+)
+@click.option(
+    "--html", "page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it as a page."
 )
 @click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
 @click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
@@ -66,7 +115,10 @@ def failover(
     name: str | None,
     rehearse: bool,
     undo: bool,
+    shown: bool,
+    no_hooks: bool,
     out: Path | None,
+    page: Path | None,
     by: str | None,
     meant: str | None,
     as_json: bool,
@@ -76,94 +128,99 @@ def failover(
     All workers are fenced, and whoever starts the flow again copies nothing and keeps its positions, until --undo. The
     source is not asked for anything. The verdict says for each partition what is known not to be copied, and where
     consumer groups stand; it can't know what was written at the source after its ends were noted last.
+
+    Commands of the flow file (failover.on_freeze, on_verdict, on_undo) are run at their steps. They are run again with
+    each call.
     """
     from replicator import config
-    from replicator.failover.failover import FailoverRun
     from replicator.flow.topics import ControlPlane
 
     log_to_stderr()
     flow = one(config.load(path, os.environ), path, name)
-    if rehearse and undo:
-        raise click.UsageError("--rehearse changes nothing, --undo does: one of them")
+    if rehearse + undo + shown > 1:
+        raise click.UsageError("--rehearse and --show change nothing, --undo does: one of them")
+    if undo and (out is not None or page is not None):
+        raise click.UsageError("--undo has no verdict to write")
     if meant is not None and meant != flow.name:
         raise click.UsageError(f"--yes-i-mean {meant}: the flow is {flow.name}")
-    if not rehearse and meant is None and (as_json or not confirmed(flow.name)):
+    if not (rehearse or shown) and meant is None and (as_json or not confirmed(flow.name)):
         click.echo("not confirmed: nothing was changed (--yes-i-mean FLOW does without being asked)", err=True)
         return 1
+    outputs = FailoverOutputs(as_json, out, page)
     with ControlPlane(flow, connect_timeout_ms=patience_ms(flow)) as plane:
         plane.target.connect()
-        run = FailoverRun(flow, plane, decider(by), lambda text: click.echo(text, err=True))
-        if undo:
-            opened = run.undo()
-            said = {"flow": flow.name, "generation": opened.number if opened is not None else None}
-            text = "is not failed over" if opened is None else f"runs again, under generation {said['generation']}"
-            print_json(said) if as_json else click.echo(f"{flow.name} {text}")
-            return 0
-        verdict = run.rehearse() if rehearse else run.run()
-    if out is not None:
-        _write(out, verdict)
-    if as_json:
-        print_json(verdict.as_json())
-    else:
-        show(console_for_people(), verdict)
-    return 0 if verdict.complete else 1
+        if shown:
+            return _show(flow, plane, outputs)
+        make = partial(_made, flow, plane, decider(by), no_hooks=no_hooks)
+        if rehearse:
+            return _rehearse(make, outputs)
+        return _undo(flow.name, make, as_json=as_json) if undo else _run(flow.name, make, outputs)
 
 
-def _write(out: Path, verdict: FailoverVerdict) -> None:
-    """As a whole or not at all."""
-    draft = out.with_name(f".{out.name}.{os.getpid()}")
-    draft.write_text(json.dumps(verdict.as_json(), indent=2) + "\n")
-    draft.replace(out)
+def _made(flow: Flow, plane: ControlPlane, by: str, steps: Steps, *, no_hooks: bool) -> tuple[FailoverRun, HookRunner]:
+    from replicator.failover.failover import FailoverRun
+    from replicator.failover.hook_runner import HookRunner
+
+    hooks = HookRunner(flow.failover, steps, left_out=no_hooks)
+    return FailoverRun(flow, plane, by, steps, hooks), hooks
 
 
-def show(console: Console, verdict: FailoverVerdict) -> None:
-    """The verdict for people: first what is lacking."""
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Table
+def _show(flow: Flow, plane: ControlPlane, outputs: FailoverOutputs) -> int:
+    from replicator.failover.cutovers import last_verdict
 
-    from replicator.model.counting import counted
-
-    state = "rehearsed, nothing was changed" if verdict.generation is None else f"failed over ({verdict.generation})"
-    console.print(f"[bold]{escape(verdict.flow)}[/]: {escape(verdict.source)} → {escape(verdict.target)}, {state}")
-    lacking = [it for it in verdict.partitions if not it.complete]
-    print_wrapped(console, _headline(verdict))
-    if lacking:
-        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        table.add_column("source partition", overflow="fold")
-        for heading in ("copied up to", "source ended at", "not copied, at least"):
-            table.add_column(heading, justify="right")
-        for it in lacking[:ROWS_SHOWN]:
-            numbers = (it.position, it.end_seen, it.not_copied)
-            table.add_row(escape(str(it.source)), *("-" if each is None else f"{each:,}" for each in numbers))
-        console.print(table)
-        if len(lacking) > ROWS_SHOWN:
-            console.print(f"and {len(lacking) - ROWS_SHOWN:,} more; --json and --out have all of them")
-    for row in verdict.partitions:
-        if row.problem:
-            print_wrapped(console, f"  {row.source}: {row.problem}")
-    if verdict.groups:
-        console.print(f"{counted(len(verdict.groups), 'consumer group')} at the target:")
-    for group in verdict.groups[:ROWS_SHOWN]:
-        said = [f"{counted(group.synced, 'partition')} as synced last"]
-        said += [f"{group.others} committed by somebody else"] if group.others else []
-        said += [f"{group.unanswered} without an answer to the last commit"] if group.unanswered else []
-        said += ["it has members"] if group.has_members else []
-        print_wrapped(console, f"  {group.group}: {', '.join(said)}")
-    console.print(f"sha256 {verdict.digest}", soft_wrap=True)
+    kept = last_verdict(flow, plane)
+    return outputs.put(kept.verdict, stands=kept.stands)
 
 
-def _headline(verdict: FailoverVerdict) -> str:
-    from replicator.model.counting import counted
+def _rehearse(make: MakeRun, outputs: FailoverOutputs) -> int:
+    from replicator.failover.steps import Steps
 
-    if not verdict.ends_seen_ms:
-        return (
-            "Where the source ended was never noted, because the flow has no groups.include: what is not copied isn't "
-            "known."
-        )
-    seen = datetime.fromtimestamp(verdict.ends_seen_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    later = f"What was written at the source after {seen} isn't known."
-    if verdict.complete:
-        return f"All is copied that the source had at {seen}. {later}"
-    unknown = f", and of {counted(verdict.unknown, 'partition')} it isn't known" if verdict.unknown else ""
-    return f"At least {counted(verdict.not_copied, 'source offset')} are not copied{unknown}. {later}"
+    run, hooks = make(Steps())
+    return outputs.put(run.rehearse(), hooks=hooks.checked())
+
+
+def _run(flow: str, make: MakeRun, outputs: FailoverOutputs) -> int:
+    from replicator.failover.steps import RUN
+    from replicator.model.errors import HookFailed, ReplicatorError
+
+    failed: HookFailed | None = None
+    with _watched(flow, RUN) as steps:
+        run, _ = make(steps)
+        try:
+            run.run()
+        except HookFailed as error:
+            failed = error
+        except (ReplicatorError, KeyboardInterrupt):
+            if run.frozen is not None:
+                said = f"{flow} is failed over (generation {run.frozen.number}), and has no new verdict"
+                click.echo(f"{said}: the same command goes on from there, or --undo", err=True)
+            raise
+    code = HOOK_FAILED if run.verdict is None else outputs.put(run.verdict)
+    if failed is not None:  # what stands is shown before
+        raise failed
+    return code
+
+
+def _undo(flow: str, make: MakeRun, *, as_json: bool) -> int:
+    from replicator.failover.steps import UNDO
+
+    with _watched(flow, UNDO) as steps:
+        run, _ = make(steps)
+        opened = run.undo()
+    number = opened.number if opened is not None else None
+    text = "is not failed over" if opened is None else f"runs again, under generation {number}"
+    print_json({"flow": flow, "generation": number}) if as_json else click.echo(f"{flow} {text}")
+    return 0
+
+
+@contextmanager
+def _watched(flow: str, steps: Sequence[FailoverStep]) -> Iterator[Steps]:
+    """Show the steps while the block runs."""
+    from cli.captured import console_for_progress
+    from cli.commands.failover_watch import StepWatch
+    from replicator import failpoints
+    from replicator.failover.steps import Steps
+
+    failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+    with StepWatch(flow, steps, console_for_progress()) as watch:
+        yield Steps(watch, failpoint)

@@ -4,54 +4,21 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.groups.test_group_sync import EVERY, all_there, begun, wait_offsets
 from integration_tests.harness import clients
-from integration_tests.harness.copying import ASKED_S_MAX, PARTITIONS, Copying
+from integration_tests.harness.copying import PARTITIONS, Copying
+from integration_tests.harness.failing_over import command, failover, started, wait_ends_noted
 from integration_tests.harness.group_reading import consume
-from integration_tests.harness.processes import wait_until
 from tests.budget import budget
-from tests.running.users_packages import users_packages
 
 NOWHERE = "127.0.0.1:9"
-
-
-def failover(copying: Copying, *options: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and JSON of the command."""
-    command = [sys.executable, "-m", "cli.main", "failover", "-c", str(copying.file.path), "--json"]
-    meant = () if "--rehearse" in options else ("--yes-i-mean", copying.name)
-    done = subprocess.run(
-        [*command, *meant, *options], capture_output=True, text=True, check=False, timeout=ASKED_S_MAX,
-        env=users_packages(),
-    )  # fmt: skip
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
-
-
-def command(copying: Copying, *words: str) -> None:
-    """A command that must succeed."""
-    asked = [sys.executable, "-m", "cli.main", *words, "-c", str(copying.file.path)]
-    subprocess.run(asked, check=True, capture_output=True, timeout=ASKED_S_MAX, env=users_packages())
-
-
-def wait_ends_noted(copying: Copying, ends: list[int]) -> None:
-    """Until the flow has noted that the source ends there."""
-
-    def noted() -> bool:
-        (flow,) = [failover(copying, "--rehearse")[1]]
-        found = {row["partition"]: row["source_end_seen"] for row in flow["partitions"]}
-        return [found.get(number) for number in range(copying.partitions)] == ends
-
-    wait_until(noted, "the source's ends are noted", lambda: str(ends))
 
 
 @pytest.mark.tier("default", kafka="long")
@@ -128,14 +95,10 @@ def test_a_failover_under_load_that_is_killed_and_begun_again_skips_nothing(
         read = consume(copying.source, group, copying.topic, PARTITIONS, draw.randint(1, 300))
         assert read
         for _ in range(3):
-            killed = [sys.executable, "-m", "cli.main", "failover", "-c", str(copying.file.path)]
-            process = subprocess.Popen(
-                [*killed, "--yes-i-mean", copying.name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env=users_packages(),
-            )  # fmt: skip
+            process = started(copying)
             time.sleep(draw.uniform(0.3, 2.5))
             process.kill()
-            process.wait()
+            process.communicate()
         _, verdict = failover(copying)
     worker.wait_event("positions_kept")
     stands, copies = copying.wait_stable(), copying.target_ends()

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer
 
+from replicator.config.failover_settings import FailoverSettings
 from replicator.config.group_settings import GroupSettings
 from replicator.config.policies import DecisionPolicy
 from replicator.config.units import BYTES, MILLISECONDS
@@ -211,6 +212,9 @@ class FlowSettings(Frozen):
     )
     groups: GroupSettings = Field(
         default=GroupSettings(), description="Consumer groups whose offsets are kept at the target, translated."
+    )
+    failover: FailoverSettings = Field(
+        default=FailoverSettings(), description="Commands that `eos-replicate failover` runs at its steps."
     )
     rate: RateSettings = Field(
         default=RateSettings(), description="How fast `run` may copy, until an operator sets another rate."

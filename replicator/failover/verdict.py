@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -50,6 +50,18 @@ class FailedPartition(NamedTuple):
             **({"problem": self.problem} if self.problem else {}),
         }
 
+    @classmethod
+    def of_json(cls, row: Mapping[str, Any]) -> FailedPartition:
+        """Make it of what `as_json` gave. Raises KeyError, TypeError, ValueError."""
+        number = int(row["partition"])
+        return cls(
+            Partition(str(row["source_topic"]), number),
+            Partition(str(row["target_topic"]), number),
+            _number(row["position"]),
+            _number(row["source_end_seen"]),
+            str(row.get("problem", "")),
+        )
+
 
 class FailedGroup(NamedTuple):
     """A consumer group at the target: how many partitions stand where the flow has committed them last, how many
@@ -70,6 +82,17 @@ class FailedGroup(NamedTuple):
             "partitions_unanswered": self.unanswered,
             "has_members": self.has_members,
         }
+
+    @classmethod
+    def of_json(cls, row: Mapping[str, Any]) -> FailedGroup:
+        """Make it of what `as_json` gave. Raises KeyError, TypeError, ValueError."""
+        return cls(
+            str(row["group"]),
+            int(row["partitions_synced"]),
+            int(row["partitions_of_others"]),
+            int(row["partitions_unanswered"]),
+            bool(row["has_members"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,3 +160,7 @@ class FailoverVerdict:
             "sha256": self.digest,
             **self.rows(),
         }
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)

@@ -19,12 +19,13 @@ from replicator.config import Flow
 from replicator.flow.position_by_map import indexed_copy, position_by_map
 from replicator.flow.topics import ControlPlane, aside_topic
 from replicator.flow.truncation import from_the_cut_on
+from replicator.kafka.admin import TopicSpec
 from replicator.kafka.topic_questions import raised
 from replicator.model import names
 from replicator.model.commands import Command
-from replicator.model.errors import Fatal, Fenced, FlowFrozen, ReplicatorError, Retriable, TakenOver, UnknownOutcome
+from replicator.model.errors import ChangeRefused, Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
-from replicator.state.control import Changer, ControlRecord
+from replicator.state.control import Changer, ControlRecord, TopicRecord
 from replicator.state.control_topic import Control
 from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision, decide, restarted
 from replicator.state.occurrences import Occurrence
@@ -129,22 +130,23 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
     return taken[-1]
 
 
-def written(flow: Flow, plane: ControlPlane, take: Callable[[Control], Sequence[ControlRecord]]) -> None:
+def written(flow: Flow, plane: ControlPlane, take: Callable[[Control], Sequence[ControlRecord | TopicRecord]]) -> None:
     """Have what `take` returns written to the control topic, by the one who holds the control id; `take` is asked again
     after an answer was lost. Raises as `Changer.decide`, once others have kept the id for long."""
     changed(flow, plane, lambda changer: changer.decide(take))
 
 
-def changed(flow: Flow, plane: ControlPlane, ask: Callable[[Changer], T], *, thaw: bool = False) -> T:
+def changed(flow: Flow, plane: ControlPlane, ask: Callable[[Changer], T], *, thaw: bool = False, by: str = "") -> T:
     """What `ask` wants of a changer for a command, asked again while others write the control topic, or an answer was
-    lost. Raises as `Changer` does, once others have kept the control id for long. `thaw` as of `Changer`."""
+    lost. Raises as `Changer` does, once others have kept the control id for long. `thaw`, `by` as of `Changer`; without
+    `by` each changer has a name of its own."""
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
     while plane.state.control().preparing is not None and time.monotonic() < give_up_s:
         time.sleep(POLL_S)  # somebody is at it, or died; to initialise the control id would cut it short
     while True:
         try:
-            return ask(Changer(flow, plane.state, process_name(), _ignored, _no_starts, thaw=thaw))
-        except FlowFrozen:
+            return ask(Changer(flow, plane.state, by or process_name(), _ignored, _no_starts, thaw=thaw))
+        except ChangeRefused:
             raise
         except (Fenced, TakenOver, UnknownOutcome, Retriable):
             if time.monotonic() >= give_up_s:
@@ -212,7 +214,12 @@ def _of_other_partitions(
 
 def make_aside_topic(flow: Flow, plane: ControlPlane) -> None:
     """Make sure of it before a lane is told to write there. Raises what the target refuses."""
-    spec = aside_topic(flow)
+    make_own_topic(plane, aside_topic(flow))
+
+
+def make_own_topic(plane: ControlPlane, spec: TopicSpec) -> None:
+    """Make sure of one of the flow's own topics that is made when it is first needed. Raises what the target
+    refuses."""
     if spec.name in plane.target.topics([spec.name]):
         return
     answer = plane.create([spec])[spec.name]

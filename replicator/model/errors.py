@@ -110,8 +110,24 @@ class TakenOver(ReplicatorError):
         return error
 
 
-class FlowFrozen(TakenOver):
+class ChangeRefused(TakenOver):
+    """What the control topic says forbids the change: to ask again at once doesn't help."""
+
+
+class FlowFrozen(ChangeRefused):
     """The flow was failed over: nothing is copied until a command undoes that."""
+
+
+class HookFailed(ReplicatorError):
+    """A command that a flow file names for a step can't be started, ended with another code than 0, or not in time."""
+
+    exit_code = 6
+
+
+class VerdictUnreadable(ReplicatorError):
+    """The last verdict of a failover can't be read back as it was written."""
+
+    exit_code = 4
 
 
 class Incident(ReplicatorError):

@@ -126,6 +126,11 @@ def groups_id(flow: str) -> str:
     return f"{transactional_prefix(flow)}groups"
 
 
+def cutovers_topic(flow: str) -> str:
+    """Compacted topic, one partition, made at the first failover: the verdicts' rows, see `failover.kept_rows`."""
+    return f"{state_prefix(flow)}cutovers"
+
+
 def ends_group(flow: str) -> str:
     """The group without members whose offsets say where the source's partitions ended when they were last seen."""
     return f"{position_group(flow)}.ends"

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from replicator.config import Flow
 from replicator.kafka import properties
@@ -52,6 +52,14 @@ class ControlRecord(Protocol):
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
+
+
+class TopicRecord(NamedTuple):
+    """A record of one of the flow's own topics with one partition, which is written with those of the control topic."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
 
 
 class Changer:
@@ -122,8 +130,8 @@ class Changer:
 
         return self._change(Kind.FROZEN, propose, {}, may_replace)
 
-    def decide(self, take: Callable[[Control], Sequence[ControlRecord]]) -> None:
-        """Write what an operator has decided, after finishing a change that was left half done.
+    def decide(self, take: Callable[[Control], Sequence[ControlRecord | TopicRecord]]) -> None:
+        """Write what an operator has decided, in one transaction, after finishing a change that was left half done.
 
         `take` is shown the control topic under the control id, so nobody else decides at the same time; it returns
         nothing where nothing is to be written. Raises what it raises; Fenced where somebody else writes the control
@@ -137,7 +145,7 @@ class Changer:
                 control = self._finish(control, int(time.time() * 1000))
             decisions = take(control)
             if decisions:
-                self._write([decision.encode() for decision in decisions])
+                self._write([it if isinstance(it, TopicRecord) else self._of_control(it.encode()) for it in decisions])
         finally:
             self._writer.close()
 
@@ -153,7 +161,7 @@ class Changer:
                 now_ms = int(time.time() * 1000)
                 if control.preparing is None and (wanted := propose(control)) is not None:
                     prepared = control.prepare(wanted.assignment, listing, now_ms, kind, self._by, wanted.own)
-                    self._write([(prepared.key, prepared.encode())])
+                    self._write([self._of_control((prepared.key, prepared.encode()))])
                     control = self._read()
                 control = self._finish(control, now_ms)
             return open_
@@ -184,7 +192,8 @@ class Changer:
         starts = self._resolve_starts(control.preparing.partitions) if control.never_open else ()
         records = control.finish(now_ms, len(starts))
         # Certainly committed when it returns, and whoever else wrote has been fenced.
-        self._write([*starts, *((record.key, record.encode()) for record in records)])
+        written = [*starts, *((record.key, record.encode()) for record in records)]
+        self._write([self._of_control(each) for each in written])
         for record in records:
             control = control.apply(record)
         return replace(control, start_records={**control.start_records, **dict(starts)})
@@ -199,12 +208,15 @@ class Changer:
         finally:
             fenced.close()
 
-    def _write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+    def _of_control(self, record: tuple[bytes, bytes]) -> TopicRecord:
+        return TopicRecord(names.control_topic(self._flow.name), *record)
+
+    def _write(self, records: Sequence[TopicRecord]) -> None:
         if self._writer is None:
             raise Fatal("the control topic is written before its id was initialised")
         self._writer.begin()
-        for key, value in records:
-            self._writer.write(names.control_topic(self._flow.name), value, key, 0)
+        for topic, key, value in records:
+            self._writer.write(topic, value, key, 0)
             self._writer.flush()  # one by one: together, large ones could exceed what the topic takes as a batch
         self._writer.end()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from replicator.model.errors import Incident, TakenOver
-from replicator.state import decisions, run_settings, starts
+from replicator.state import decisions, failover_note, run_settings, starts
 from replicator.state.decisions import OperatorDecision
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.generation import BadControl, Generation, Kind, LaneAssignment, Phase, decode
@@ -31,12 +31,14 @@ class Control:
     """All generations by number, as the control topic gives them, and what was decided, by occurrence, and set.
 
     `start_records` are kept as they were read: most readers need none of them, and a flow may have 100,000 partitions.
+    So is `failover_record`, the note of the last failover: only its command reads it, and no lane may fail of it.
     """
 
     generations: Mapping[int, Generation] = field(default_factory=dict)
     start_records: Mapping[bytes, bytes] = field(default_factory=dict)
     decisions: Mapping[str, OperatorDecision] = field(default_factory=dict)
     settings: RunSettings = NO_SETTINGS
+    failover_record: bytes | None = None
 
     def apply(self, record: Generation) -> Control:
         """The state after one more record. Compaction may have removed a generation's earlier phases."""
@@ -196,7 +198,7 @@ class Control:
 def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
     """The state that a whole control topic gives. Raises BadControl, NewerFormat."""
     control, start_records, decided = Control(), dict[bytes, bytes](), dict[str, OperatorDecision]()
-    settings = NO_SETTINGS
+    settings, failover_record = NO_SETTINGS, None
     for key, value in records:
         if key is not None and value is not None and starts.holds_starts(key):
             start_records[key] = value
@@ -207,10 +209,19 @@ def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
         if key == run_settings.KEY and value is not None:
             settings = _settings(value) or settings
             continue
+        if key == failover_note.KEY:
+            failover_record = value
+            continue
         found = decode(key, value)
         if found is not None:
             control = control.apply(found)
-    return replace(control, start_records=start_records, decisions=decided, settings=settings)
+    return replace(
+        control,
+        start_records=start_records,
+        decisions=decided,
+        settings=settings,
+        failover_record=failover_record,
+    )
 
 
 def _decision(key: bytes, value: bytes) -> dict[str, OperatorDecision]:

@@ -17,7 +17,7 @@ from replicator.config.models import LANES_AUTO
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind
 from replicator.workers.balance import lanes_auto
-from replicator.workers.settings import OpenSettings, OwnFile, Runs, canonical, settings_hash
+from replicator.workers.settings import NOT_STORED, OpenSettings, OwnFile, Runs, canonical, settings_hash
 
 
 class UnknownSettings(ValueError):
@@ -74,7 +74,9 @@ def followed(flow: Flow, found: Generation) -> Flow:
         for side, cluster in (("source", flow.source), ("target", flow.target))
     }
     try:
-        made = Flow.model_validate({**settings, **sides, "name": flow.name, "revision": flow.revision})
+        made = Flow.model_validate(
+            {**settings, **sides, "name": flow.name, **{key: getattr(flow, key) for key in NOT_STORED}}
+        )
     except ValidationError as error:
         unknown = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_url=False))
         raise UnknownSettings(

@@ -17,7 +17,8 @@ from typing import Any
 
 CONNECTIONS = ("source", "target")
 """Settings that are a cluster: only its name counts."""
-NOT_HASHED = ("revision",)
+NOT_STORED = ("revision", "failover")
+"""Settings that are a file's own. What a failover starts on an operator's machine is never read from a topic."""
 FINISH_AFTER_S = 10.0
 """For how long a worker has seen a half-done change, by its own monotonic clock, before it finishes it."""
 
@@ -32,7 +33,7 @@ def canonical(settings: Mapping[str, Any]) -> str:
     kept = {
         key: value["name"] if key in CONNECTIONS and isinstance(value, Mapping) else value
         for key, value in settings.items()
-        if key not in NOT_HASHED
+        if key not in NOT_STORED
     }
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -199,3 +200,17 @@ def test_a_generation_says_which_cluster_it_copies_from() -> None:
     assert control.open is not None
     assert decoded(control.open).source_cluster == "west-id"
     assert generation(own_file(flow("lanes: 2"), "new-id"), before=control).source_cluster == "new-id"
+
+
+HOOKS = "failover: {on_freeze: [/bin/fence]}"
+
+
+def test_hooks_of_a_failover_are_never_stored_nor_taken_from_what_is() -> None:
+    """Otherwise whoever may write to the target could have commands run on an operator's machine."""
+    assert own_file(flow(HOOKS)) == own_file(flow())
+    made = generation(own_file(flow("lanes: 2")), 2)
+    planted = replace(
+        made, settings=json.dumps({**json.loads(made.settings), "failover": {"on_freeze": ["/bin/evil"]}})
+    )
+    assert followed(flow(HOOKS), planted).failover.on_freeze == ("/bin/fence",)
+    assert followed(flow(), planted).failover.on_freeze == ()

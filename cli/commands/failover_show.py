@@ -1,0 +1,84 @@
+"""A failover's verdict for people, and its files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cli.options import print_wrapped
+from replicator.failover.said import group_words, headline, state_words
+from replicator.model.counting import counted
+from replicator.model.errors import ConfigError
+from replicator.model.printable import printable
+
+if TYPE_CHECKING:
+    from replicator.failover.hook_runner import HookCheck
+    from replicator.failover.verdict import FailoverVerdict
+
+ROWS_SHOWN = 50
+
+
+def write_json(out: Path, verdict: FailoverVerdict) -> None:
+    """Write the verdict for machines. Raises ConfigError where the file can't be written."""
+    write_whole(out, json.dumps(verdict.as_json(), indent=2) + "\n")
+
+
+def write_page(out: Path, verdict: FailoverVerdict, *, stands: bool) -> None:
+    """Write the verdict as a page. Raises ConfigError where the file can't be written."""
+    from replicator.failover.page import html
+
+    write_whole(out, html(verdict, stands=stands))
+
+
+def write_whole(out: Path, text: str) -> None:
+    """Write a file as a whole or not at all. Raises ConfigError where it can't be written."""
+    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(out)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ConfigError(f"{out} can't be written: {error.strerror}") from error
+
+
+def show(console: Console, verdict: FailoverVerdict, *, stands: bool = True) -> None:
+    """The verdict for people: first what is lacking. `stands`: whether the failover was not undone since."""
+    state = state_words(verdict, stands=stands)
+    console.print(f"[bold]{escape(verdict.flow)}[/]: {escape(verdict.source)} → {escape(verdict.target)}, {state}")
+    lacking = [it for it in verdict.partitions if not it.complete]
+    print_wrapped(console, headline(verdict))
+    if lacking:
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("source partition", overflow="fold")
+        for heading in ("copied up to", "source ended at", "not copied, at least"):
+            table.add_column(heading, justify="right")
+        for it in lacking[:ROWS_SHOWN]:
+            numbers = (it.position, it.end_seen, it.not_copied)
+            table.add_row(escape(str(it.source)), *("-" if each is None else f"{each:,}" for each in numbers))
+        console.print(table)
+        if len(lacking) > ROWS_SHOWN:
+            console.print(f"and {len(lacking) - ROWS_SHOWN:,} more; --json and --out have all of them")
+    for row in verdict.partitions:
+        if row.problem:
+            print_wrapped(console, f"  {row.source}: {printable(row.problem)}")
+    if verdict.groups:
+        console.print(f"{counted(len(verdict.groups), 'consumer group')} at the target:")
+    for group in verdict.groups[:ROWS_SHOWN]:
+        print_wrapped(console, f"  {printable(group.group)}: {group_words(group)}")
+    console.print(f"sha256 {verdict.digest}", soft_wrap=True)
+
+
+def show_hooks(console: Console, checks: Sequence[HookCheck]) -> None:
+    """Which hooks would run, and whether they can."""
+    for it in checks:
+        command = " ".join(printable(word) for word in it.command)
+        wrong = f": {printable(it.problem)}" if it.problem else ""
+        print_wrapped(console, f"hook {it.hook} would run {command}{wrong}")
