@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,11 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.groups.test_group_sync import EVERY, all_there, begun, wait_offsets
 from integration_tests.harness import clients
 from integration_tests.harness.copying import PARTITIONS, Copying
-from integration_tests.harness.failing_over import command, failover, started, wait_ends_noted
+from integration_tests.harness.failing_over import asked, command, failover, started, wait_ends_noted
 from integration_tests.harness.group_reading import consume
+from integration_tests.harness.jobs import Threads, backfill
+from replicator.model.errors import TakenOver
+from replicator.model.names import cutovers_topic
 from tests.budget import budget
 
 NOWHERE = "127.0.0.1:9"
@@ -117,3 +122,73 @@ def keys(copying: Copying, number: int, end: int) -> list[bytes]:
     """Of the source's records below an offset."""
     found = clients.read(copying.source, copying.topic, number)
     return [bytes(it.key() or b"") for it in found if (it.offset() or 0) < end]
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("seed", range(budget(1, 3)))
+def test_workers_that_are_killed_while_the_flow_is_failed_over_copy_nothing_and_keep_the_positions(
+    make_copying: MakeCopying, seed: int
+) -> None:
+    draw = random.Random(seed)
+    copying = make_copying(limits={"recommit_interval_ms": 1_000, "discovery_interval_ms": 200})
+    copying.load.mixed(300)
+    worker = copying.running("", "--shared")
+    copying.wait_copied()
+    copying.wait_positions()
+    failover(copying)
+    worker.kill()
+    copying.load.mixed(200)
+    stands, copies = copying.wait_stable(), copying.target_ends()
+    assert -1001 not in stands, "each partition has a position"
+    kept = 0
+    for _ in range(20):
+        again = copying.run("", *draw.choice([(), ("--shared",), ("--take-over",)]))
+        if draw.random() < 0.5:  # while it commits them, or else at any moment of its start
+            again.wait_event("positions_kept")
+        time.sleep(draw.uniform(0.0, 3.0))
+        again.kill()
+        kept += bool(again.seen("positions_kept"))
+        assert again.seen("lane_started") == []
+        assert (copying.wait_stable(), copying.target_ends()) == (stands, copies)
+    assert kept >= 5
+    again = copying.running_frozen()
+    again.wait_event("positions_kept")
+    failover(copying, "--undo")
+    copying.finish(again)
+
+
+@pytest.mark.tier("full", kafka="long")
+def test_a_backfill_and_a_failover_refuse_each_other(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    copying.load.mixed(2_000)
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def failpoint(step: str) -> None:
+        if step == "before_offsets":
+            stuck.set()
+            assert go_on.wait(120)
+
+    engine = Threads(failpoint)
+    job, _ = backfill(copying, offsets_max=300)
+    job.check()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job.run, engine)
+        assert stuck.wait(60)
+        began_s = time.monotonic()
+        done = asked(copying)
+        assert done.returncode == 5
+        assert "a backfill has it (generation 1, by " in done.stderr
+        assert time.monotonic() - began_s < 12, "it is refused at once"
+        assert failover(copying, "--rehearse")[1]["generation"] is None
+        assert cutovers_topic(copying.name) not in clients.topics(copying.target), "nothing was changed"
+        go_on.set()
+        assert all(outcome.done for outcome in running.result(120).partitions.values())
+    failover(copying)
+    copying.load.mixed(100)
+    refused, _ = backfill(copying, take_over=True)
+    refused.check()
+    with pytest.raises(TakenOver, match="failed over"):
+        refused.run(engine)
+    engine.close()
+    failover(copying, "--undo")
+    copying.finish(copying.running())

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
+from typing import NoReturn
 
 import pytest
 
@@ -14,8 +15,13 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.failing_over import Hook, asked, failover, started, wait_gone, wait_stopped
 from integration_tests.harness.processes import wait_until
-from replicator.failover.steps import DONE, RUN, UNDO
+from replicator import config
+from replicator.failover.failover import FailoverRun
+from replicator.failover.hook_runner import HookRunner
+from replicator.failover.steps import DONE, RUN, UNDO, Steps
+from replicator.flow.topics import ControlPlane
 from replicator.model import names
+from replicator.state.control import Changer
 
 HOOK_FAILED, INTERRUPTED = 6, 130
 RUN_STEPS = [*(step.failpoint for step in RUN), "failover_write", DONE]
@@ -48,7 +54,13 @@ def interrupted(process: Popen[str]) -> None:
 
 
 @pytest.mark.tier("full", kafka="long")
-@pytest.mark.parametrize(("action", "end"), [("kill", killed), ("stop", interrupted)], ids=["killed", "interrupted"])
+@pytest.mark.parametrize(
+    ("action", "end"),
+    [
+        pytest.param("kill", killed, id="killed"),
+        pytest.param("stop", interrupted, id="interrupted", marks=pytest.mark.tier("long")),
+    ],
+)
 def test_at_whatever_step_it_ends_the_same_command_goes_on(
     make_copying: MakeCopying, hooks: dict[str, Hook], action: str, end: Callable[[Popen[str]], None]
 ) -> None:
@@ -245,3 +257,37 @@ def test_the_kept_rows_fit_the_topic_and_are_checked_when_they_are_read(
     assert (done.returncode, "SHA-256" in done.stderr) == (4, True), done.stderr
     assert failover(copying)[1]["sha256"] == verdict["sha256"]
     assert failover(copying, "--show")[1]["sha256"] == verdict["sha256"]
+
+
+class Died(Exception):
+    """In the place of a SIGKILL between two records of a change."""
+
+
+@pytest.mark.tier("full", kafka="long")
+def test_a_change_of_generations_that_was_left_half_done_is_finished(
+    make_copying: MakeCopying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copying = make_copying()
+    copying.load.mixed(200)
+    copying.running().kill()
+    flow = config.load(copying.file.path).flows[copying.name]
+
+    def died(*_: object) -> NoReturn:
+        raise Died
+
+    def half_done(change: Callable[[FailoverRun], object]) -> None:
+        steps = Steps()
+        with ControlPlane(flow) as plane, monkeypatch.context() as patched:
+            plane.target.connect()
+            patched.setattr(Changer, "_finish", died)
+            with pytest.raises(Died):
+                change(FailoverRun(flow, plane, "me", steps, HookRunner(flow.failover, steps)))
+
+    half_done(FailoverRun.run)
+    code, verdict = failover(copying)
+    assert (code, verdict["generation"]) == (1, 2)
+    before = copying.wait_stable()
+    half_done(FailoverRun.undo)
+    assert copying.wait_stable() == before
+    assert failover(copying, "--undo") == (0, {"flow": copying.name, "generation": 3})
+    copying.finish(copying.running())

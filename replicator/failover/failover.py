@@ -20,6 +20,7 @@ from contextlib import closing
 from functools import partial
 
 from replicator.config import Flow
+from replicator.config.failover_settings import HOOKS
 from replicator.failover.cutovers import make_cutovers, note_in
 from replicator.failover.facts import ends_seen, failed_groups, failed_partitions, read_positions
 from replicator.failover.hook_runner import HookRunner
@@ -45,7 +46,7 @@ from replicator.model.names import process_name
 from replicator.state.control import Changer, ControlRecord, Proposal, TopicRecord, handing_back
 from replicator.state.control_topic import Control
 from replicator.state.failover_note import FailoverNote
-from replicator.state.generation import Generation
+from replicator.state.generation import Generation, Kind, Phase
 from replicator.state.own_file import lanes_wanted
 from replicator.wire.group_questions import GroupQuestions
 
@@ -85,7 +86,7 @@ class FailoverRun:
             control = self._control()
             if control.open is not None:
                 self._may_replace(control.open)
-            self._hooks.check("on_freeze", "on_verdict")
+            self._hooks.check(*HOOKS)  # on_undo as well: it is run where on_freeze fails
             record_bytes_max = make_cutovers(flow, plane)
         found, ours = control.frozen, False
         if found is not None and control.open == found:
@@ -119,7 +120,7 @@ class FailoverRun:
         Raises as `run`.
         """
         with self._steps.step(FailoverStep.LOOK):
-            found = self._control().frozen
+            found = _to_undo(self._control())
             if found is not None:
                 self._hooks.check("on_undo")
         if found is None:
@@ -279,6 +280,13 @@ class FailoverRun:
             partitions=partitions,
             groups=groups,
         )
+
+
+def _to_undo(control: Control) -> Generation | None:
+    """Find the generation of the failover, also where another one has been prepared since, and isn't open: whoever
+    undid it died."""
+    left = [it for it in control.generations.values() if it.kind is Kind.FROZEN and it.phase is Phase.OPEN]
+    return control.frozen or (left[-1] if control.open is None and left else None)
 
 
 def _chunks_before(control: Control, generation: int) -> int:
