@@ -157,7 +157,7 @@ def test_workers_that_are_killed_while_the_flow_is_failed_over_copy_nothing_and_
     copying.finish(again)
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 def test_a_backfill_and_a_failover_refuse_each_other(make_copying: MakeCopying) -> None:
     copying = make_copying()
     copying.load.mixed(2_000)

@@ -53,12 +53,12 @@ def interrupted(process: Popen[str]) -> None:
     assert process.returncode == INTERRUPTED, said
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 @pytest.mark.parametrize(
     ("action", "end"),
     [
         pytest.param("kill", killed, id="killed"),
-        pytest.param("stop", interrupted, id="interrupted", marks=pytest.mark.tier("long")),
+        pytest.param("stop", interrupted, id="interrupted"),
     ],
 )
 def test_at_whatever_step_it_ends_the_same_command_goes_on(
@@ -94,7 +94,7 @@ def test_at_whatever_step_it_ends_the_same_command_goes_on(
     copying.finish(worker)
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 def test_an_interrupt_ends_a_hook_with_all_that_it_has_started(
     make_copying: MakeCopying, hooks: dict[str, Hook], tmp_path: Path
 ) -> None:
@@ -123,7 +123,7 @@ def test_an_interrupt_ends_a_hook_with_all_that_it_has_started(
     copying.finish(copying.running())
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 def test_what_a_hook_that_fails_leaves(make_copying: MakeCopying, hooks: dict[str, Hook]) -> None:
     copying = make_copying(failover=of_file(hooks, hook_timeout_ms=2_000))
     copying.load.mixed(100)
@@ -178,7 +178,7 @@ def test_what_a_hook_that_fails_leaves(make_copying: MakeCopying, hooks: dict[st
     copying.finish(worker)
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 def test_two_operators_at_once_end_with_one_generation_and_one_verdict(make_copying: MakeCopying) -> None:
     copying = make_copying()
     copying.load.mixed(200)
@@ -196,7 +196,7 @@ def test_two_operators_at_once_end_with_one_generation_and_one_verdict(make_copy
     copying.finish(worker)
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 def test_a_call_undoes_nothing_once_another_one_has_written_its_verdict(
     make_copying: MakeCopying, hooks: dict[str, Hook], tmp_path: Path
 ) -> None:
@@ -228,7 +228,7 @@ def test_a_call_undoes_nothing_once_another_one_has_written_its_verdict(
     copying.finish(worker)
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 def test_the_kept_rows_fit_the_topic_and_are_checked_when_they_are_read(
     make_copying: MakeCopying, tmp_path: Path
 ) -> None:
@@ -263,7 +263,7 @@ class Died(Exception):
     """In the place of a SIGKILL between two records of a change."""
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 def test_a_change_of_generations_that_was_left_half_done_is_finished(
     make_copying: MakeCopying, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ from cli import main
 from cli.commands.failover_watch import StepWatch
 from replicator.failover.steps import RUN, FailoverStep, Steps
 
+pytestmark = pytest.mark.tier("default")
+
 FLOW = """
 clusters:
   a: { properties: { bootstrap.servers: "127.0.0.1:1" } }

@@ -19,6 +19,8 @@ from replicator.failover.hooks import OUTPUT_BYTES_MAX, cannot_start, run_hook
 from replicator.failover.steps import FailoverStep, Steps, UnwatchedSteps
 from replicator.model.errors import HookFailed
 
+pytestmark = pytest.mark.tier("default")
+
 GONE_S = 10.0
 
 

@@ -13,6 +13,8 @@ from replicator.model.errors import ConfigError, VerdictUnreadable
 from replicator.model.partition import Partition
 from replicator.state.failover_note import FailoverNote, decode
 
+pytestmark = pytest.mark.tier("default")
+
 Records = list[tuple[bytes | None, bytes | None]]
 
 

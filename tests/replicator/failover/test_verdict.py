@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from replicator.failover.facts import failed_partitions
 from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
 from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claim, Claims
+
+pytestmark = pytest.mark.tier("default")
 
 FIRST, SECOND, THIRD = (Partition("a", number) for number in range(3))
 COPIES = {at: Partition("b", at.partition) for at in (FIRST, SECOND, THIRD)}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from replicator.failover import page
 from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
 from replicator.model.partition import Partition
+
+pytestmark = pytest.mark.tier("default")
 
 AT_MS = 1_700_000_000_000
 EVIL = '<script>alert("1")</script>\x1b[2J'

@@ -132,6 +132,7 @@ def test_settings_of_a_newer_version_are_not_run() -> None:
     assert run.stop() == 0
 
 
+@pytest.mark.tier("default")
 def test_a_failover_that_was_undone_at_once_does_not_end_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has seen that the flow is failed over; when it looks how to keep the positions, that is over."""
     changes, run = Changes(monkeypatch), Run("lanes: 2")
