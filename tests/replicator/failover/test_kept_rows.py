@@ -83,7 +83,7 @@ def test_what_is_gone_or_altered_is_not_taken() -> None:
         json.dumps({**body, "groups": 3}).encode(),
     ):
         with pytest.raises(VerdictUnreadable, match="part 2"):
-            read_back("f", note, [*records, (key, json.dumps(wrong).encode())])
+            read_back("f", note, [*records, (key, wrong)])
     with pytest.raises(VerdictUnreadable, match="SHA-256"):
         read_back("f", replace(note, digest="0"), list(records))
 
