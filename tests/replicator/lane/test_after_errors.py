@@ -20,7 +20,10 @@ EXPECTED: dict[type[errors.ReplicatorError], Next] = {
     errors.UnknownOutcome: Next.RESTART,
     errors.Fenced: Next.EXAMINE,
     errors.TakenOver: Next.LEAVE,
+    errors.ChangeRefused: Next.LEAVE,
     errors.FlowFrozen: Next.LEAVE,
+    errors.HookFailed: Next.LEAVE,
+    errors.VerdictUnreadable: Next.LEAVE,
     errors.Fatal: Next.LEAVE,
     errors.Unsupported: Next.LEAVE,
 }
