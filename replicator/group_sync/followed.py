@@ -197,13 +197,14 @@ class FollowedGroups:
         it.topics[topic] = columns.with_rows(rows)
         later_s = it.later_s.setdefault(topic, {})
         for at, row in rows.items():
-            ahead = "ahead" in row.notes
-            if row.verdict in _SETTLED and not ahead:
+            ahead, unmapped = "ahead" in row.notes, "unmapped" in row.notes
+            if row.verdict in _SETTLED and not (ahead or unmapped):
                 later_s.pop(at, None)
                 continue
             ended = row.verdict is GroupVerdict.HAS_MEMBERS and not has_members
             at_once = ahead or ended or row.verdict in _AT_ONCE
-            later_s[at] = now_s + (0.0 if at_once else SOON_S if row.verdict in _SOON else SLOW_S)
+            soon = unmapped or row.verdict in _SOON  # the end of the map is there when the target's markers are
+            later_s[at] = now_s + (0.0 if at_once else SOON_S if soon else SLOW_S)
 
     def changed(self) -> None:
         """Have the next round look at what differs from what was looked at, whatever changes at the source."""

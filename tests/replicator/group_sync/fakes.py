@@ -150,12 +150,14 @@ class FakeGroups:
 
 @dataclass
 class FakeMap:
-    """A map in which each offset stands at `place`. `copied`: up to where, by source partition."""
+    """A map in which each offset stands at `place`. By source partition: `copied`: up to where; `unmapped`: from where
+    on the map doesn't tell yet."""
 
     copied: dict[Partition, int]
     ends: dict[Partition, int]
     faults: Random | None = None
     reads: int = 0
+    unmapped: dict[Partition, int] = field(default_factory=dict)
     _listed: dict[str, Sequence[Partition]] = field(default_factory=dict)
     _copied: dict[Partition, int] = field(default_factory=dict)
 
@@ -185,6 +187,8 @@ class FakeMap:
 
     def _answer(self, one: OffsetToTranslate) -> OffsetAnswer:
         known = min(one.offset, self._copied[one.at])
+        if (mapped := self.unmapped.get(one.at, known)) < known:
+            return OffsetAnswer(one, copy_of(one.at), TranslatedOffset(place(mapped), None, ("unmapped",)))
         found = TranslatedOffset(
             place(known), 0 if known == one.offset else None, () if known == one.offset else ("ahead",)
         )

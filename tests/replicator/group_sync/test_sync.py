@@ -101,6 +101,18 @@ def test_what_is_not_copied_yet_follows_as_it_is() -> None:
     assert rig.map.reads == reads
 
 
+def test_what_the_map_does_not_tell_yet_follows_soon() -> None:
+    """Its end is where the target's last stable offset is, which a marker of the last transaction moves."""
+    rig = Rig()
+    rig.map.unmapped[A] = 80
+    rig.at_source(90)
+    rig.rounds()
+    assert rig.there() == place(80)
+    rig.map.unmapped.clear()
+    rig.rounds(2)
+    assert rig.there() == place(90)
+
+
 def test_offsets_are_committed_again_before_they_expire() -> None:
     rig = Rig()
     rig.at_source(10)
