@@ -20,7 +20,7 @@ REQUESTS_MAX = 165
 """143 to 151 were seen, and 192 when each question was asked by itself; the rest is what librdkafka asks once more."""
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 def test_a_worker_that_joins_asks_little(make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle) -> None:
     copying = make_copying(partitions=PARTITIONS, lanes=LANES)
     with copying.writing(), Proxy(source.bootstrap) as here, Proxy(target.bootstrap) as there:

@@ -29,6 +29,13 @@ def connect(client: Consumer | Producer | AdminClient, topic: str) -> bool:
         return False
 
 
+def connect_to_broker(client: Producer, topic: str) -> None:
+    """Connect as `connect` does, but not to an address of the flow file alone: librdkafka connects anew to the broker
+    that has answered there, when something is asked again."""
+    for _ in range(2):
+        connect(client, topic)
+
+
 def learn(consumer: Consumer, topics: Collection[str]) -> dict[str, Collection[int] | KafkaError]:
     """Ask for the metadata of `topics` now: all of the cluster's in one request when there are several.
 

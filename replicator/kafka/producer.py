@@ -25,7 +25,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from replicator.config import Flow
-from replicator.kafka import failures, metadata, properties
+from replicator.kafka import failures, properties
 from replicator.kafka.abort import abort_in_steps
 from replicator.kafka.client_log import line_logger
 from replicator.kafka.coordinator_connection import CoordinatorConnection
@@ -131,12 +131,6 @@ class TransactionalProducer:
         self.queued_bytes, brokers = told["msg_size"], told["brokers"]
         self._end_requests = sum(broker["req"].get("EndTxn", 0) for broker in brokers.values())
         self._coordinator.statistics(brokers)
-
-    def connect(self) -> None:
-        """Connect before `fence`, see `metadata.connect`: with the first question to an address of the flow file, with
-        the second to a broker, which is asked for the coordinator."""
-        for _ in range(2):
-            metadata.connect(self.producer, names.control_topic(self._flow.name))
 
     def fence(self) -> None:
         """Send InitProducerId, which ends the predecessor's transaction and bumps the epoch.
@@ -394,12 +388,12 @@ def _serve(producer: Producer, calls: OwnThread) -> None:
 def _chunks(offsets: Mapping[Partition, Committed]) -> Iterator[list[TopicPartition]]:
     chunk: list[TopicPartition] = []
     size = 0
-    for (topic, partition), (offset, text) in offsets.items():
-        bytes_ = len(topic) + len(text.encode()) + OFFSET_OVERHEAD_BYTES
+    for (topic, partition), (offset, metadata) in offsets.items():
+        bytes_ = len(topic) + len(metadata.encode()) + OFFSET_OVERHEAD_BYTES
         if chunk and size + bytes_ > TXN_OFFSETS_BYTES_MAX:
             yield chunk
             chunk, size = [], 0
-        chunk.append(TopicPartition(topic, partition, offset, text))
+        chunk.append(TopicPartition(topic, partition, offset, metadata))
         size += bytes_
     if chunk:
         yield chunk

@@ -45,11 +45,11 @@ class TopicReader:
         self._flow, self._cluster, self._topics = flow, cluster, topics
         self._timeout_s = flow.limits.request_timeout_ms / 1000
         self._patience_s = (flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms) / 1000
-        self._open, self._opening = dict[bool, Consumer](), threading.Lock()
+        self._open, self._open_lock = dict[bool, Consumer](), threading.Lock()
         self._learned_s: dict[tuple[bool, str], float] = {}  # when a consumer was told of a topic, see `metadata`
 
     def _consumer(self, *, committed: bool) -> Consumer:
-        with self._opening:
+        with self._open_lock:
             if committed not in self._open:
                 settings = properties.reader(self._cluster, self._flow, committed=committed)
                 self._open[committed] = Consumer({**settings, **properties.SILENT})  # errors come with what is asked

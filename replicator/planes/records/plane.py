@@ -13,7 +13,7 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException
 
 from replicator.config import Delivery
-from replicator.kafka import failures, properties
+from replicator.kafka import failures, metadata, properties
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
@@ -88,7 +88,8 @@ class RecordsPlane:
     def connections(self) -> Iterator[Callable[[], None]]:
         """Return functions that make the connections of its clients, each from a thread of its own if need be."""
         yield self._positions.connect
-        yield self._transactions.connect
+        control = names.control_topic(self._flow.name)
+        yield partial(metadata.connect_to_broker, self._transactions.producer, control)
         for at in self._routes:
             yield partial(self._source.connect, at.topic)
             return
