@@ -171,7 +171,7 @@ def member(bootstrap: str, group: str, topic: str) -> Consumer:
     return made
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long")
 def test_a_group_with_members_is_never_moved(make_copying: MakeCopying, unique: Callable[[str], str]) -> None:
     group = unique("members")
     copying = make_copying(groups=EVERY)

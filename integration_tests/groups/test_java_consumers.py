@@ -26,7 +26,7 @@ def tools(target: BrokerHandle) -> Iterator[KafkaTools]:
     started.stop()
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 @pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True, scope="session")
 def test_it_reads_on_whatever_the_sources_leader_epoch_was(
     make_copying: MakeCopying, tools: KafkaTools, unique: Callable[[str], str]

@@ -136,7 +136,7 @@ def settled(life: Life, copying: Copying) -> None:
     life.look(copying)
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long")
 @pytest.mark.timeout(budget(300, 3_000))
 def test_a_group_that_lives_is_never_moved(make_copying: MakeCopying, unique: Callable[[str], str]) -> None:
     copying = make_copying(groups=EVERY)

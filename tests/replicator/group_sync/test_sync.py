@@ -25,6 +25,8 @@ from replicator.wire.group_questions import OffsetsToCommit, PartitionCodes
 from tests.budget import budget
 from tests.replicator.group_sync.fakes import FakeClock, FakeGroups, FakeMap, FakeNotes, NotesTopic, copy_of, place
 
+pytestmark = pytest.mark.tier("default")
+
 A, B, OUT = Partition("a", 0), Partition("a", 1), Partition("out", 0)
 SEEDS = budget(60, 10_000)
 

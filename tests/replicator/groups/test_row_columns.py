@@ -13,6 +13,8 @@ from replicator.groups.rows import GroupRow
 from replicator.groups.shown_groups import GroupShown
 from replicator.model.partition import Partition
 
+pytestmark = pytest.mark.tier("default")
+
 
 def drawn(draw: Random) -> PartitionSeen:
     read = draw.choice((GroupOffset(0), GroupOffset(2**62, "m"), GroupVerdict.NO_OFFSET, GroupVerdict.UNSTABLE))
