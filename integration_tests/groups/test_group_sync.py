@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -14,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import PARTITIONS, Copying
-from integration_tests.harness.group_reading import begin, consume, offsets
+from integration_tests.harness.group_reading import begin, consume, left, offsets
 from integration_tests.harness.processes import wait_until
 from replicator.config import Cluster, Properties
 from replicator.groups.decision import OffsetToCommit
@@ -40,19 +39,23 @@ def all_there(found: list[int]) -> bool:
     return all(offset >= 0 for offset in found)
 
 
-def wait_exact(copying: Copying, group: str) -> None:
-    """Until the group stands at the target where it stands at the source: what it has passed is copied, too.
+def wait_exact(copying: Copying, group: str, target_group: str = "") -> None:
+    """Until a consumer of the group reads at the target what it would read at the source.
 
     Before that it has offsets there as well: the last ones that no record is skipped from.
     """
-    rows: list[dict[str, Any]] = []
+    target_group = target_group or group
+    here = left(copying.source, group, copying.topic, copying.partitions)
+    assert here is not None
 
     def reached() -> bool:
-        _, found = copying.said("groups")
-        rows[:] = [row for it in found["flows"][0]["groups"] if it["group"] == group for row in it["partitions"]]
-        return len(rows) == copying.partitions and all(row["verdict"] == "in_sync" and row["exact"] for row in rows)
+        return left(copying.target, target_group, copying.copy, copying.partitions) == here
 
-    wait_until(reached, f"exact offsets of {group}", lambda: str(rows))
+    wait_until(
+        reached,
+        f"exact offsets of {group}",
+        lambda: str(offsets(copying.target, target_group, copying.copy, copying.partitions)),
+    )
 
 
 def begun(copying: Copying, group: str, most: int | None = None) -> list[bytes]:
@@ -108,13 +111,13 @@ def test_it_follows_the_source_forwards_and_back(make_copying: MakeCopying, uniq
     target = f"{copying.name}/{group}"
     first = wait_offsets(copying, target, all_there)
     consume(copying.source, group, copying.topic, PARTITIONS)
-    wait_exact(copying, group)
+    wait_exact(copying, group, target)
     last = offsets(copying.target, target, copying.copy, PARTITIONS)
     assert all(at >= before for at, before in zip(last, first, strict=True))
     begin(copying.source, group, [(copying.topic, number, 0) for number in range(PARTITIONS)])
     wait_offsets(copying, target, lambda found: found == [0] * PARTITIONS)
     consume(copying.source, group, copying.topic, PARTITIONS)
-    wait_offsets(copying, target, last.__eq__)
+    wait_exact(copying, group, target)
     assert worker.stop() == 0, worker.tail()
     assert consume(copying.target, target, copying.copy, PARTITIONS) == []
     assert not all_there(offsets(copying.target, f"{copying.name}/left-out", copying.copy, PARTITIONS))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from confluent_kafka import KafkaError, TopicPartition
 
 from integration_tests.harness import clients
@@ -25,6 +27,27 @@ def consume(bootstrap: str, group: str, topic: str, partitions: int, most: int |
         keys.append(bytes(message.key() or b""))
     consumer.commit(offsets=consumer.position(ats), asynchronous=False)
     consumer.close()
+    return keys
+
+
+def left(bootstrap: str, group: str, topic: str, partitions: int) -> Counter[bytes] | None:
+    """Keys of the records that the group would read to the end; None where it has no offset somewhere."""
+    at = offsets(bootstrap, group, topic, partitions)
+    if min(at) < 0:
+        return None
+    reader, keys, ended = clients.consumer(bootstrap, auto_offset_reset="error"), Counter[bytes](), set[int]()
+    reader.assign([TopicPartition(topic, number, offset) for number, offset in enumerate(at)])
+    while len(ended) < partitions:
+        message = reader.poll(clients.TIMEOUT_S)
+        assert message is not None
+        error, number = message.error(), message.partition()
+        assert number is not None
+        if error is None:
+            keys[bytes(message.key() or b"")] += 1
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended.add(number)
+    reader.close()
     return keys
 
 

@@ -25,8 +25,9 @@ OUTPUT_BYTES_MAX = 16 * 1024
 """Of what a hook has written its end is kept: there stands why it failed."""
 READ_BYTES = 64 * 1024
 END_S_MAX = 1.0  # what has left the process group may hold the pipe for ever
-_GUARD = "import os, sys; sys.stdin.read(); os.killpg(int(sys.argv[1]), 9)"
-"""Kills a process group once its own standard input ends, which whoever runs the hook holds."""
+_GUARD = "import os, sys; sys.stdin.read(); os.killpg(0, 9)"
+"""Leads the process group of a hook, and kills it once its own standard input ends, which whoever runs the hook holds.
+It is there before the hook is: there is no moment at which nobody would end that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +50,17 @@ def cannot_start(command: Sequence[str]) -> str:
 
 def run_hook(command: Sequence[str], facts: Mapping[str, Any], timeout_s: float) -> HookResult:
     """Run a hook to its end, or to its deadline. `facts`: what it gets as JSON. An interrupt ends it, too."""
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a process group of its own, which an interrupt of the terminal doesn't reach
-        )
-    except OSError as error:
-        return HookResult(f"it can't be started: {error.strerror or error}", "")
-    with _ending_with_us(process):
+    with _group() as group:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                process_group=group,  # which an interrupt of the terminal doesn't reach
+            )
+        except OSError as error:
+            return HookResult(f"it can't be started: {error.strerror or error}", "")
         output = _LastBytes(OUTPUT_BYTES_MAX)
         threads = (
             threading.Thread(target=_write, args=(process.stdin, json.dumps(facts).encode() + b"\n"), daemon=True),
@@ -71,6 +72,9 @@ def run_hook(command: Sequence[str], facts: Mapping[str, Any], timeout_s: float)
             failure = _ended(process.wait(timeout_s))
         except subprocess.TimeoutExpired:
             failure = f"it didn't end within {timeout_s:g} s, and was killed"
+        finally:
+            process.kill()  # should it have left the group
+            process.wait()
     for thread in threads:
         thread.join(END_S_MAX)
     return HookResult(failure, output.text(), output.left_out)
@@ -87,25 +91,20 @@ def _ended(code: int) -> str:
 
 
 @contextmanager
-def _ending_with_us(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """While the block runs, another process kills the hook's group should this one die; at its end it is killed."""
-    guard = None
-    try:
-        guard = subprocess.Popen(
-            [sys.executable, "-ISc", _GUARD, str(process.pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        yield
-    finally:
-        with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group, or nothing of ours
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if guard is not None:
-            guard.kill()
-            guard.communicate()
+def _group() -> Iterator[int]:
+    """A process group that is killed at the end of the block, or when this process ends, whatever ends it."""
+    with subprocess.Popen(
+        [sys.executable, "-ISc", _GUARD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    ) as guard:
+        try:
+            yield guard.pid
+        finally:
+            with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group, or nothing of ours
+                os.killpg(guard.pid, signal.SIGKILL)
 
 
 def _write(stream: IO[bytes] | None, text: bytes) -> None:

@@ -116,6 +116,38 @@ def test_of_endless_output_the_end_is_kept(script: Script) -> None:
     assert "was killed" in run_hook(script("exec yes"), {}, 1.0).failure
 
 
+def test_it_can_not_leave_its_group_to_live_on(script: Script, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    left = f"import os, time; os.setsid(); open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    assert "was killed" in run_hook([sys.executable, "-c", left], {}, 3.0).failure
+    wait_gone(pids)
+
+
+DIES_AT_ONCE = """
+import os, pathlib, signal, subprocess, time
+from replicator.failover import hooks
+
+class DyingWhenItIsStarted(subprocess.Popen):
+    def __init__(self, command, **options):
+        super().__init__(command, **options)
+        if command == {command!r}:
+            while not pathlib.Path({pids!r}).exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+subprocess.Popen = DyingWhenItIsStarted
+hooks.run_hook({command!r}, {{}}, 600)
+"""
+
+
+def test_nobody_is_left_where_its_runner_is_killed_as_soon_as_it_has_started_it(script: Script, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    command = script(f"echo $$ > {pids}.new; mv {pids}.new {pids}; sleep 600")
+    program = DIES_AT_ONCE.format(command=command, pids=str(pids))
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -signal.SIGKILL
+    wait_gone(pids)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_whoever_runs_it(script: Script, tmp_path: Path, number: signal.Signals) -> None:
     pids = tmp_path / "pids"
