@@ -87,6 +87,7 @@ def test_a_group_goes_on_at_the_target_where_it_was(make_copying: MakeCopying, u
     copying.wait_copied()
     wait_exact(copying, group)
     wait_offsets(copying, epochs, all_there)
+    wait_until(lambda: copying.said("groups")[0] == 0, "all are shown in sync", lambda: str(copying.said("groups")))
     assert worker.stop() == 0, worker.tail()
     with closing(clients.consumer(copying.target, group_id=epochs)) as reader:
         (found,) = reader.committed([TopicPartition(copying.copy, 0)], timeout=clients.TIMEOUT_S)

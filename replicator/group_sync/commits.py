@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kio.schema.errors import ErrorCode as E
 
@@ -44,6 +45,7 @@ NOT_DONE = HAS_MEMBERS | REFUSED | frozenset(map(int, _LATER))
 """After these codes the coordinator certainly hasn't committed the offset, and won't."""
 Answers = Mapping[str, PartitionCodes | ReplicatorError]
 """To commits, by target group."""
+Same = Callable[[str, int, int, int], bool]
 _MISSING = -1  # instead of an error code: the answer doesn't have the partition
 
 
@@ -99,20 +101,30 @@ class CommitRound:
 
     def look(self, due: Iterable[DueGroup], known: GroupNotes, unanswered: list[ReplicatorError]) -> None:
         """Take down what would become of these groups; nothing is changed. Else as `run`."""
-        for groups in self._looked_at(due, known, unanswered):
+        for groups in self._looked_at(due, known, unanswered, same=self._same):
             self._put(groups)
 
+    def _same(self, topic: str, at: int, first: int, end: int) -> bool:
+        """Whether a consumer that goes on at either of two target offsets reads the same: a marker lies between, or
+        what was aborted. The end of what was copied is at one of them, or at the other one once more is copied."""
+        return first < end and self._map.nothing_between(self._map.partitions()[topic][at], first, end)
+
     def _looked_at(
-        self, due: Iterable[DueGroup], known: GroupNotes, unanswered: list[ReplicatorError]
+        self,
+        due: Iterable[DueGroup],
+        known: GroupNotes,
+        unanswered: list[ReplicatorError],
+        same: Same | None = None,
     ) -> Iterator[list[_GroupInWork]]:
-        """Decide about groups, some at a time; those about which the target says nothing are left out."""
+        """Decide about groups, some at a time; those about which the target says nothing are left out. `same`: where to
+        stand is as good as where to be moved."""
         members: dict[str, bool] | None = None  # by target group
         for some in _some(due):
             if members is None:
                 listing = self._target.listing(ASK_S)
                 unanswered += listing.unanswered
                 members = {name: it.has_members for name, it in listing.groups.items()}
-            yield self._decided(some, members, known, unanswered)
+            yield self._decided(some, members, known, unanswered, same)
 
     def _decided(
         self,
@@ -120,6 +132,7 @@ class CommitRound:
         members: Mapping[str, bool],
         known: GroupNotes,
         unanswered: list[ReplicatorError],
+        same: Same | None,
     ) -> list[_GroupInWork]:
         to = self._map.target_topic
         work = [
@@ -146,8 +159,9 @@ class CommitRound:
                         _decide(topic, {}, it, now_ms)
                 continue
             stands = values.topics()
-            for topic in it.topics.values():
-                _decide(topic, stands.get(topic.target_topic, {}), it, now_ms)
+            for name, topic in it.topics.items():
+                of_topic = None if same is None else partial(same, name)
+                _decide(topic, stands.get(topic.target_topic, {}), it, now_ms, of_topic)
         return work
 
     def _translate(self, topics: Sequence[tuple[str, _TopicInWork]]) -> None:
@@ -216,8 +230,14 @@ def _some(due: Iterable[DueGroup]) -> Iterator[list[DueGroup]]:
         yield some
 
 
-def _decide(topic: _TopicInWork, stands: Mapping[int, PartitionValue], group: _GroupInWork, now_ms: int) -> None:
-    """Decide about partitions. `stands`: what the target says of them."""
+def _decide(
+    topic: _TopicInWork,
+    stands: Mapping[int, PartitionValue],
+    group: _GroupInWork,
+    now_ms: int,
+    same: Callable[[int, int, int], bool] | None = None,
+) -> None:
+    """Decide about partitions. `stands`: what the target says of them. `same`: of a partition, see `CommitRound`."""
     rows, notes, has_members, renew = topic.rows, topic.notes, group.has_members, group.due.renew
     for (at, read), answer in zip(topic.reads.items(), topic.answers, strict=True):
         translated, said = ((), "") if answer is None else (answer.translated.notes, answer.said)
@@ -228,7 +248,10 @@ def _decide(topic: _TopicInWork, stands: Mapping[int, PartitionValue], group: _G
             continue
         note = notes.get(at, NO_NOTE)
         found = decide(note, _source_of(read, answer), TargetOffset(has_members, value), now_ms, renew=renew)
-        offset = None if value is None else value.offset
+        offset, commit = None if value is None else value.offset, found.commit
+        if same is not None and value is not None and commit is not None and found.exact:
+            as_good = value.metadata == commit.metadata and same(at, value.offset, commit.offset)
+            found = found._replace(verdict=GroupVerdict.IN_SYNC, commit=None) if as_good else found
         rows[at] = PartitionSeen(read, found.verdict, offset, found.again, found.exact, translated, said)
         if found.note != note:
             notes[at] = found.note

@@ -53,6 +53,10 @@ class KafkaLiveMap:
         assert self._translator is not None, "it is read first"
         return self._translator.answers(asked) if asked else []
 
+    def nothing_between(self, at: Partition, first: int, end: int) -> bool:
+        """See `LiveMap`."""
+        return self._translator is not None and self._translator.nothing_between(at, first, end)
+
     def source_ends(self) -> Mapping[Partition, int]:
         """See `LiveMap`."""
         self._clusters.connect()

@@ -54,6 +54,10 @@ class LiveMap(Protocol):
     def answers(self, asked: Collection[OffsetToTranslate]) -> Sequence[OffsetAnswer]:
         """Translate offsets of partitions that are copied, in their order. Raises ReplicatorError."""
 
+    def nothing_between(self, at: Partition, first: int, end: int) -> bool:
+        """Tell whether no copy of a source partition's records stands at the target in [first, end); False where that
+        isn't known."""
+
     def source_ends(self) -> Mapping[Partition, int]:
         """Ask for the high watermarks of all source partitions that the flow copies. Raises ReplicatorError."""
 

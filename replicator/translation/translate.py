@@ -83,6 +83,15 @@ class Translator:
         """The partitions of which the map tells."""
         return [it for it in self._found.values() if isinstance(it, MappedPartition)]
 
+    def nothing_between(self, at: Partition, first: int, end: int) -> bool:
+        """Tell whether no record of a partition, of the side that is asked about, stands on the other one in
+        [first, end): whoever goes on at either of these reads the same. False where what was read of the map doesn't
+        tell."""
+        it = self._found.get(at)
+        if not isinstance(it, MappedPartition) or it.mapped.unmapped or any(ref.target_end > first for ref in it.pages):
+            return False
+        return (it.mapped.by_target if self._side == "source" else it.mapped.by_source).nothing_between(first, end)
+
     def _take(self, read: MappedFlow) -> None:
         self._flow_read = read
         self._found = dict(read.partitions) if self._side == "source" else by_target(read.partitions)

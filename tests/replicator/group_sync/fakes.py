@@ -185,6 +185,10 @@ class FakeMap:
         """See `LiveMap`."""
         return [self._answer(one) for one in asked]
 
+    def nothing_between(self, at: Partition, first: int, end: int) -> bool:
+        """See `LiveMap`."""
+        return not any(first <= place(offset) < end for offset in range(self._copied[at]))
+
     def _answer(self, one: OffsetToTranslate) -> OffsetAnswer:
         known = min(one.offset, self._copied[one.at])
         if (mapped := self.unmapped.get(one.at, known)) < known:

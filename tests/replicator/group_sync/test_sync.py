@@ -16,7 +16,7 @@ from replicator.group_sync import followed as following
 from replicator.group_sync.hold_topics import NamedHoldTopics
 from replicator.group_sync.sync import GroupSync
 from replicator.groups.decision import GroupVerdict
-from replicator.groups.ownership import LATE_MS, GroupOffset
+from replicator.groups.ownership import LATE_MS, GroupOffset, OwnershipNote
 from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.names import ends_group
 from replicator.model.partition import Partition
@@ -113,6 +113,30 @@ def test_what_the_map_does_not_tell_yet_follows_soon() -> None:
     rig.map.unmapped.clear()
     rig.rounds(2)
     assert rig.there() == place(90)
+
+
+@pytest.mark.parametrize(
+    ("stands", "verdict"), [(9, GroupVerdict.IN_SYNC), (8, GroupVerdict.TO_COMMIT), (10, GroupVerdict.IN_SYNC)]
+)
+def test_who_looks_from_outside_takes_offsets_with_a_marker_between_for_the_same(
+    stands: int, verdict: GroupVerdict
+) -> None:
+    """A group that had read all that was copied was moved to before the marker of that transaction."""
+    rig = Rig()
+    rig.at_source(5)
+    there = GroupOffset(stands, "m5")
+    rig.target.values["g", copy_of(A)] = there
+    known, followed = GroupNotes(), following.FollowedGroups(rig.flow)
+    assert list(known.take("g", copy_of(A).topic, {A.partition: OwnershipNote(there)}, [A.partition]))
+    selected = followed.select(rig.source.listing(1.0).groups, all_of_them=True)
+    list(followed.take(rig.source.offsets(dict.fromkeys(selected), 1.0, stable=True)))
+    rig.map.read()
+    due = followed.due(followed.snapshot(rig.map.partitions()), 0.0)
+    looking = commits.CommitRound(followed, rig.target, rig.map, FakeNotes(rig.topic, None), rig.clock)
+    looking.look([one._replace(renew=False) for one in due], known, [])
+    (shown,) = followed.shown()
+    found = {row.at: row for row in shown.rows}[A]
+    assert (found.verdict, found.target, rig.there()) == (verdict, stands, stands)
 
 
 def test_offsets_are_committed_again_before_they_expire() -> None:
