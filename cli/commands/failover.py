@@ -70,6 +70,16 @@ class FailoverOutputs:
     out: Path | None
     page: Path | None
 
+    def check(self) -> None:
+        """Look whether the files can be written. Raises ConfigError, UsageError."""
+        from cli.commands.failover_show import check_file
+
+        if self.out is not None and self.page is not None and self.out.resolve() == self.page.resolve():
+            raise click.UsageError("--out and --html name the same file")
+        for each in (self.out, self.page):
+            if each is not None:
+                check_file(each)
+
     def put(
         self, verdict: FailoverVerdict, *, stands: bool | None = None, hooks: Sequence[HookCheck] | None = None
     ) -> int:
@@ -147,6 +157,7 @@ def failover(
         click.echo("not confirmed: nothing was changed (--yes-i-mean FLOW does without being asked)", err=True)
         return 1
     outputs = FailoverOutputs(as_json, out, page)
+    outputs.check()
     with ControlPlane(flow, connect_timeout_ms=patience_ms(flow)) as plane:
         plane.target.connect()
         if shown:

@@ -38,9 +38,20 @@ def write_page(out: Path, verdict: FailoverVerdict, *, stands: bool) -> None:
     write_whole(out, html(verdict, stands=stands))
 
 
+def check_file(out: Path) -> None:
+    """Look whether a file can be written, before anything is done. Raises ConfigError."""
+    real = out.resolve()
+    if real.exists() and not real.is_file():
+        raise ConfigError(f"{out} can't be written: it is no file")
+    if not real.parent.is_dir() or not os.access(real.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"{out} can't be written: {real.parent} is no directory that can be written to")
+
+
 def write_whole(out: Path, text: str) -> None:
-    """Write a file as a whole or not at all. Raises ConfigError where it can't be written."""
-    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    """Write a file as a whole or not at all; what a link names is written. Raises ConfigError where it can't be."""
+    check_file(out)
+    out = out.resolve()
+    draft = out.with_name(f".eos-replicate.{os.getpid()}")
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(out)

@@ -46,7 +46,7 @@ class FlowGroups:
 
         if self.groups or not self.unknown:
             yield f"{counted(len(self.groups), 'consumer group')}, {in_sync(self.groups)} in sync"
-        waiting = [it for it in self.groups if it.detail or it.in_sync < it.partitions]
+        waiting = [it for it in self.groups if not it.settled]
         yield from (f"group {it.group}: {it.said}" for it in waiting[:GROUPS_SHOWN])
         if len(waiting) > GROUPS_SHOWN:
             yield f"and {len(waiting) - GROUPS_SHOWN:,} more groups that are not; eos-replicate groups shows them"

@@ -112,6 +112,11 @@ class FailoverRun:
                 "command again once the cause is gone, or --undo"
             ) from error
         steps.failpoint(DONE)
+        opened = self._control().open
+        if opened is None or opened.number != found.number:
+            raise ChangeRefused(
+                f"flow {flow.name}: the failover (generation {found.number}) was undone while on_verdict ran"
+            )
         return verdict
 
     def undo(self) -> Generation | None:
@@ -179,7 +184,9 @@ class FailoverRun:
                     "is gone, or --undo"
                 ) from error
             try:
-                opened = self._thawed(found, "on_freeze_failed", self._unless_others(found))
+                propose = self._unless_others(found)
+                propose(self._control())  # before the hook: who it lets in must not be let in beside another's failover
+                opened = self._thawed(found, "on_freeze_failed", propose)
             except ReplicatorError as other:
                 raise HookFailed(f"{error}; {stays}, because that can't be undone now: {other}") from error
             raise HookFailed(

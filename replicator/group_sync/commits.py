@@ -39,10 +39,13 @@ _MEMBERS = {E.unknown_member_id, E.rebalance_in_progress, E.illegal_generation, 
 _MEMBERS |= {E.fenced_member_epoch, E.fenced_instance_id}
 _REFUSED = {E.group_authorization_failed, E.topic_authorization_failed, E.unknown_topic_or_partition}
 _REFUSED |= {E.offset_metadata_too_large, E.invalid_commit_offset_size, E.invalid_group_id, E.group_id_not_found}
-_LATER = {E.not_coordinator, E.coordinator_not_available, E.coordinator_load_in_progress}
 HAS_MEMBERS, REFUSED = (frozenset(map(int, codes)) for codes in (_MEMBERS, _REFUSED))
-NOT_DONE = HAS_MEMBERS | REFUSED | frozenset(map(int, _LATER))
-"""After these codes the coordinator certainly hasn't committed the offset, and won't."""
+NOT_DONE = HAS_MEMBERS | REFUSED | {int(E.coordinator_load_in_progress)}
+"""After these codes the coordinator certainly hasn't committed the offset, and won't. NOT_COORDINATOR and
+COORDINATOR_NOT_AVAILABLE aren't among them: a coordinator that moves, or whose replicas are slow, says so of what it
+has appended already."""
+SENT_WITHIN_MS = 10_000
+"""After what is to be committed was decided: the note of it is kept for `LATE_MS` only."""
 Answers = Mapping[str, PartitionCodes | ReplicatorError]
 """To commits, by target group."""
 Same = Callable[[str, int, int, int], bool]
@@ -67,6 +70,7 @@ class _GroupInWork:
     due: DueGroup
     has_members: bool
     topics: dict[str, _TopicInWork]  # by source topic
+    decided_ms: int = 0
 
 
 class CommitRound:
@@ -151,6 +155,7 @@ class CommitRound:
         found = self._target.offsets(wanted, ASK_S, stable=True)
         now_ms = self._clock.now_ms()
         for it in work:
+            it.decided_ms = now_ms
             values = found[it.due.target_group]
             if isinstance(values, ReplicatorError):
                 unanswered.append(values)
@@ -190,7 +195,7 @@ class CommitRound:
         wanted = {
             one.due.target_group: {it.target_topic: it.commits for it in one.topics.values() if it.commits}
             for one in groups
-            if any(it.commits for it in one.topics.values())
+            if any(it.commits for it in one.topics.values()) and self._clock.now_ms() <= one.decided_ms + SENT_WITHIN_MS
         }
         return self._target.send_commits(wanted, COMMIT_DEADLINE_MS / 1000) if wanted else _nobody_answers
 

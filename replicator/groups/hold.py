@@ -25,9 +25,10 @@ class Hold(Generic[T]):
 
     def __init__(self) -> None:
         self._waiting: _Waiting[T] | None = None
+        self._gone: frozenset[Partition] = frozenset()  # that are waited for, and weren't there at the last look
 
     def take(self, offsets: T, ends: Mapping[Partition, int]) -> None:
-        """Take what was read now, unless something waits.
+        """Take what was read now, unless something waits. Topics that were deleted are waited for no longer.
 
         Args:
             ends: high watermarks of all partitions that groups write to, by source partition, asked for after `offsets`
@@ -35,6 +36,11 @@ class Hold(Generic[T]):
         """
         if self._waiting is None:
             self._waiting = _Waiting(offsets, ends)
+        gone = self._waiting.ends.keys() - ends.keys()
+        if gone & self._gone:  # twice: a broker that has just started may not know of a topic yet
+            left = {at: end for at, end in self._waiting.ends.items() if at not in gone & self._gone}
+            self._waiting = self._waiting._replace(ends=left)
+        self._gone = frozenset(gone)
 
     def released(self, positions: Mapping[Partition, int]) -> T | None:
         """Return what may be committed now; None: it waits still. `positions`: up to where each is copied."""

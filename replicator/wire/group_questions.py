@@ -34,7 +34,7 @@ FETCHED_AT_ONCE, FOUND_AT_ONCE = 20, 500
 """Groups in one request."""
 MOVED = frozenset({int(E.not_coordinator), int(E.coordinator_not_available), int(E.coordinator_load_in_progress)})
 """The coordinator is looked up anew."""
-_KEPT_MAX = 100_000
+_KEPT_MAX = 2_000
 T = TypeVar("T")
 PartitionCodes = dict[str, dict[int, int]]
 """The error code of each partition of a commit, by topic; 0: it is committed."""
@@ -122,7 +122,10 @@ class GroupQuestions(BrokerQuestions):
                 made = partial(offset_fetch_groups.request, self._client_id, part, stable=stable)
                 yield _OfGroups(api, version, tuple(part), made, all(it is None for it in part.values()))
 
-        return self._of_coordinators(list(groups), timeout_s, asked, self._fetched)()
+        found = self._of_coordinators(list(groups), timeout_s, asked, self._fetched)()
+        if len(self._last) > _KEPT_MAX:  # of groups that are asked about together no more
+            self._last.clear()
+        return found
 
     def commit(self, offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
         """Commit for groups without members, by topic and partition: the code of each partition; or an error, after
@@ -144,7 +147,7 @@ class GroupQuestions(BrokerQuestions):
             with _read(api):
                 return {one.groups[0]: offset_commit.read(data, body_at(data))}
 
-        answers = self._of_coordinators(list(offsets), timeout_s, asked, read)
+        answers = self._of_coordinators(list(offsets), timeout_s, asked, read, once=True)
 
         def codes() -> dict[str, PartitionCodes | ReplicatorError]:
             found = answers()
@@ -163,6 +166,8 @@ class GroupQuestions(BrokerQuestions):
         timeout_s: float,
         asked: Callable[[Sequence[str]], Iterator[_OfGroups]],
         read: Callable[[_OfGroups, bytes], Mapping[str, T | ReplicatorError]],
+        *,
+        once: bool = False,
     ) -> Callable[[], dict[str, T | ReplicatorError]]:
         """Send to each coordinator what is asked of its groups; what is returned waits for the answers, by group."""
         failed = self._find(groups, timeout_s)
@@ -174,7 +179,7 @@ class GroupQuestions(BrokerQuestions):
         for address, names in by_address.items():
             parts = list(asked(names))
             requests = [(one.write, ALLOWANCE_S) for one in parts]
-            waiting.append((parts, self._leaders.ask(address, requests)))
+            waiting.append((parts, self._leaders.ask(address, requests, once=once)))
 
         def answers() -> dict[str, T | ReplicatorError]:
             found: dict[str, T | ReplicatorError] = dict(failed)
@@ -225,8 +230,6 @@ class GroupQuestions(BrokerQuestions):
                 found[name] = of_group
         if found.keys() != set(one.groups):
             raise Unreachable(f"cluster {self._cluster!r}: answers for other groups than those that were asked about")
-        if len(self._last) >= _KEPT_MAX:
-            self._last.clear()
         if one.kept and not any(isinstance(it, ReplicatorError) for it in found.values()):
             self._last[one.groups] = digest, values
         return found

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from replicator.model.errors import Unsupported
 from replicator.wire.connection import Fields
 from replicator.wire.protocol import Exchange
 
 LIST, FIND = "list_groups", "find_coordinator"
+FIND_VERSION_MIN = 4
+"""The first that asks about several groups (KIP-699, Kafka 3.0)."""
 _GROUP = 0  # FindCoordinator's key type
 
 
@@ -51,7 +54,13 @@ def listed(answer: Any) -> tuple[int, dict[str, ListedGroup]]:
 
 def find_fields(groups: Collection[str]) -> Fields:
     """Make the fields of a question for the coordinators of groups (KIP-699)."""
-    return lambda _: {"key_type": _GROUP, "coordinator_keys": tuple(groups)}
+
+    def fields(exchange: Exchange) -> dict[str, Any]:
+        if exchange.version < FIND_VERSION_MIN:
+            raise Unsupported("a broker can't be asked for the coordinators of several groups at once (Kafka 3.0)")
+        return {"key_type": _GROUP, "coordinator_keys": tuple(groups)}
+
+    return fields
 
 
 def coordinators(answer: Any) -> dict[str, GroupCoordinator]:

@@ -42,21 +42,22 @@ class Leaders:
         self._epoch = 0  # of `close`: connections made before it aren't kept
         self.attempt_s = ATTEMPT_S
 
-    def ask(self, address: Address, requests: Sequence[Request]) -> Future[list[bytes]]:
+    def ask(self, address: Address, requests: Sequence[Request], *, once: bool = False) -> Future[list[bytes]]:
         """Send the requests to one broker: all responses, behind their correlation ids, or ConnectionLost, Unreachable,
-        Unsupported."""
+        Unsupported. `once`: they change something, and are not sent a second time where a connection that was kept
+        breaks."""
         future: Future[list[bytes]] = Future()
 
         def run() -> None:
             try:
-                future.set_result(self._answers(address, requests))
+                future.set_result(self._answers(address, requests, once=once))
             except BaseException as error:  # noqa: BLE001 - `reason` raises it where the answer is taken
                 future.set_exception(error)
 
         threading.Thread(target=run, name=f"{self._client_id} {address[0]}:{address[1]}", daemon=True).start()
         return future
 
-    def _answers(self, address: Address, requests: Sequence[Request]) -> list[bytes]:
+    def _answers(self, address: Address, requests: Sequence[Request], *, once: bool) -> list[bytes]:
         with self._lock:
             idle, epoch = self._idle[address], self._epoch
             kept = idle.pop() if idle else None
@@ -65,7 +66,7 @@ class Leaders:
             try:
                 return self._converse(kept, address, requests, epoch)
             except ConnectionLost:  # it may have been closed long since
-                if time.monotonic() - began_s >= self.attempt_s:
+                if once or time.monotonic() - began_s >= self.attempt_s:
                     raise
         deadline_s = time.monotonic() + self.attempt_s
         made = Connection(

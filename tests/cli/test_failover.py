@@ -33,6 +33,9 @@ flows:
         (["--undo", "--html", "x.html"], 2, "no verdict to write"),
         (["--yes-i-mean", "order"], 2, "the flow is orders"),
         (["--json"], 1, "not confirmed"),
+        (["--yes-i-mean", "orders", "--out", "/nonexistent/x.json"], 2, "can't be written"),
+        (["--yes-i-mean", "orders", "--html", "/dev/null"], 2, "it is no file"),
+        (["--yes-i-mean", "orders", "--out", "x", "--html", "./x"], 2, "the same file"),
     ],
 )
 def test_what_is_wrong_is_said(

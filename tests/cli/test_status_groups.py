@@ -27,6 +27,11 @@ def test_those_that_wait_are_named_with_the_reason() -> None:
     assert (busy["in_sync"], busy["partitions"]) == (1, 2)
 
 
+def test_a_partition_without_an_offset_at_the_source_keeps_no_group_waiting() -> None:
+    groups = FlowGroups((group("partly", GroupVerdict.IN_SYNC, GroupVerdict.NO_OFFSET),))
+    assert list(groups.lines()) == ["1 consumer group, 1 in sync"]
+
+
 def test_a_long_list_is_cut_and_says_so() -> None:
     groups = tuple(group(f"g{number}", GroupVerdict.HELD) for number in range(GROUPS_SHOWN + 3))
     lines = list(FlowGroups(groups).lines())

@@ -120,6 +120,8 @@ class FakeGroups:
                     self.late.append((self.now_s(), wanted))
                 continue
             if self._draw(0.05):
+                if self._draw(0.5):  # it moves when the offsets are in its log already
+                    self._apply(wanted)
                 found[group] = all_of(int(E.not_coordinator))
                 continue
             self._apply(wanted)

@@ -139,6 +139,32 @@ def test_who_looks_from_outside_takes_offsets_with_a_marker_between_for_the_same
     assert (found.verdict, found.target, rig.there()) == (verdict, stands, stands)
 
 
+class SlowNotes(FakeNotes):
+    """The first of them take long to become durable."""
+
+    def __init__(self, rig: Rig, *seconds: float) -> None:
+        super().__init__(rig.topic)
+        self._rig, self._seconds = rig, list(seconds)
+
+    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        super().write(records)
+        self._rig.clock.s += self._seconds.pop(0) if self._seconds else 0.0
+
+
+def test_what_was_decided_long_ago_is_not_sent() -> None:
+    """Its note would be forgotten before the commit can't arrive any more."""
+    rig = Rig()
+    rig.at_source(10)
+    sync = GroupSync(
+        rig.flow, rig.source, rig.target, rig.map, SlowNotes(rig, 70.0), NamedHoldTopics(()), rig.clock
+    )  # fmt: skip
+    assert sync.round().committed == 0
+    assert rig.commits() == 0
+    rig.clock.s += 70.0
+    assert sync.round().committed == 1
+    assert rig.there() == place(10)
+
+
 def test_offsets_are_committed_again_before_they_expire() -> None:
     rig = Rig()
     rig.at_source(10)
