@@ -16,6 +16,7 @@ from integration_tests.harness.clients import warm_up
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.embedded import EmbeddedBroker
 from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
+from integration_tests.harness.kafka_tools import KafkaTools
 from integration_tests.harness.proxy import Proxy
 from integration_tests.harness.secured import Secured, secured_broker
 
@@ -81,6 +82,15 @@ def source(brokers: Pair) -> Iterator[BrokerHandle]:
 def target(brokers: Pair) -> Iterator[BrokerHandle]:
     """The cluster that flows write."""
     yield from _running(brokers.target)
+
+
+@pytest.fixture
+def target_tools(target: BrokerHandle) -> Iterator[KafkaTools]:
+    """Kafka's command-line tools, for the target."""
+    started = KafkaTools(target.bootstrap)
+    started.start()
+    yield started
+    started.stop()
 
 
 def _running(handle: BrokerHandle) -> Iterator[BrokerHandle]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Message
 
-from cli.demo.records import name_of
+from cli.demo.topic_reader import record_of
 
 BATCH_RECORDS, BATCH_S = 100, 0.2
 FOR_EVER, TO_END = "for-ever", "to-end"
@@ -56,8 +56,7 @@ class Application:
             error, at = message.error(), (message.topic(), message.partition())
             if error is None:
                 self._ended.discard(at)
-                headers = [(str(key), _raw(value)) for key, value in list(message.headers() or ())]
-                names.append(name_of(_raw(message.key()), _raw(message.value()), headers))
+                names.append(record_of(message).name)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ended.add(at)
             elif not error.retriable():
@@ -70,10 +69,6 @@ class Application:
         with self._ledger.open("ab") as effects:
             effects.write(b"".join(name + b"\n" for name in names))
         self._consumer.commit(asynchronous=False)
-
-
-def _raw(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
 
 
 def main(arguments: list[str]) -> None:

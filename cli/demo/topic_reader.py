@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cli.demo.compare import ReadRecord
@@ -89,11 +89,7 @@ def read(bootstrap: str, topics: Topics, *, stable: bool = True) -> dict[At, lis
             for message in reader.consume(1000, 0.5):
                 error, at = message.error(), (str(message.topic()), int(message.partition() or 0))
                 if error is None:
-                    headers = tuple((str(key), _raw(value)) for key, value in list(message.headers() or ()))
-                    key, value = _raw(message.key()), _raw(message.value())
-                    found[at].append(
-                        ReadRecord(name_of(key, value, headers), key, value, headers, message.timestamp()[1])
-                    )
+                    found[at].append(record_of(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     waiting.discard(at)
                 elif not error.retriable():
@@ -115,6 +111,13 @@ def _wait_stable(bootstrap: str, topics: Topics) -> None:
     finally:
         stable.close()
         all_.close()
+
+
+def record_of(message: Message) -> ReadRecord:
+    """The record of a message that is no error."""
+    headers = tuple((str(key), _raw(value)) for key, value in list(message.headers() or ()))
+    key, value = _raw(message.key()), _raw(message.value())
+    return ReadRecord(name_of(key, value, headers), key, value, headers, message.timestamp()[1])
 
 
 def _raw(value: str | bytes | None) -> bytes | None:

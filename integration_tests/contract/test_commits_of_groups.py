@@ -129,19 +129,11 @@ def test_offsets_of_many_groups_come_with_one_question(
         assert found[groups[-1]].topics() == nothing
 
 
-@pytest.fixture
-def tools(target: BrokerHandle) -> Iterator[KafkaTools]:
-    started = KafkaTools(target.bootstrap)
-    started.start()
-    yield started
-    started.stop()
-
-
 @pytest.mark.tier("full")
 @pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True, scope="session")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_javas_consumer_goes_on_only_without_the_leader_epoch_of_another_cluster(
-    connection: Connection, at: Partition, tools: KafkaTools, unique: Callable[[str], str], protocol: str
+    connection: Connection, at: Partition, target_tools: KafkaTools, unique: Callable[[str], str], protocol: str
 ) -> None:
     """The source's is usually higher: one for each restart of a broker there."""
     value = OffsetToCommit(3, "")
@@ -149,7 +141,7 @@ def test_javas_consumer_goes_on_only_without_the_leader_epoch_of_another_cluster
     for name, each in (("without", value), ("with", value._replace(leader_epoch=50))):
         group = unique(name)
         assert commit(connection, group, at, each) == E.none
-        said = tools.run(
+        said = target_tools.run(
             "kafka-console-consumer.sh", "--topic", at.topic, "--group", group, "--max-messages", "7",
             "--timeout-ms", "10000", "--consumer-property", f"group.protocol={protocol}",
         )  # fmt: skip

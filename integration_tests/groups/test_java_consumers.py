@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.groups.test_group_sync import EVERY, commit_at_source, wait_exact
 from integration_tests.harness import clients
-from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import PARTITIONS
 from integration_tests.harness.kafka_tools import KafkaTools
 from replicator.groups.decision import OffsetToCommit
@@ -18,18 +17,10 @@ RECORDS, READ = 40, 13  # of each partition
 SOURCES_EPOCH = 50
 
 
-@pytest.fixture
-def tools(target: BrokerHandle) -> Iterator[KafkaTools]:
-    started = KafkaTools(target.bootstrap)
-    started.start()
-    yield started
-    started.stop()
-
-
 @pytest.mark.tier("long")
 @pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True, scope="session")
 def test_it_reads_on_whatever_the_sources_leader_epoch_was(
-    make_copying: MakeCopying, tools: KafkaTools, unique: Callable[[str], str]
+    make_copying: MakeCopying, target_tools: KafkaTools, unique: Callable[[str], str]
 ) -> None:
     """The source's leaders have changed often, and the consumer there has committed their epoch with its offset."""
     copying = make_copying(groups=EVERY)
@@ -46,7 +37,7 @@ def test_it_reads_on_whatever_the_sources_leader_epoch_was(
     assert worker.stop() == 0, worker.tail()
     left = {str(number) for number in range(READ * PARTITIONS, RECORDS * PARTITIONS)}
     for protocol, group in groups.items():
-        said = tools.run(
+        said = target_tools.run(
             "kafka-console-consumer.sh", "--topic", copying.copy, "--group", group, "--max-messages", str(len(left)),
             "--timeout-ms", "10000", "--consumer-property", f"group.protocol={protocol}",
         )  # fmt: skip

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from integration_tests.harness import clients
 
@@ -14,17 +16,7 @@ def consume(bootstrap: str, group: str, topic: str, partitions: int, most: int |
     consumer = clients.consumer(bootstrap, group_id=group, auto_offset_reset="error", enable_partition_eof=True)
     ats = [TopicPartition(topic, number) for number in range(partitions)]
     consumer.assign(consumer.committed(ats, timeout=clients.TIMEOUT_S))
-    ended, keys = set[int](), list[bytes]()
-    while len(ended) < partitions and (most is None or len(keys) < most):
-        message = consumer.poll(clients.TIMEOUT_S)
-        assert message is not None
-        error, number = message.error(), message.partition()
-        assert number is not None
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add(number)
-            continue
-        keys.append(bytes(message.key() or b""))
+    keys = list(islice(_keys(consumer, partitions), most))
     consumer.commit(offsets=consumer.position(ats), asynchronous=False)
     consumer.close()
     return keys
@@ -35,20 +27,26 @@ def left(bootstrap: str, group: str, topic: str, partitions: int) -> Counter[byt
     at = offsets(bootstrap, group, topic, partitions)
     if min(at) < 0:
         return None
-    reader, keys, ended = clients.consumer(bootstrap, auto_offset_reset="error"), Counter[bytes](), set[int]()
+    reader = clients.consumer(bootstrap, auto_offset_reset="error")
     reader.assign([TopicPartition(topic, number, offset) for number, offset in enumerate(at)])
+    keys = Counter(_keys(reader, partitions))
+    reader.close()
+    return keys
+
+
+def _keys(consumer: Consumer, partitions: int) -> Iterator[bytes]:
+    """Of all records up to where the assigned partitions end."""
+    ended = set[int]()
     while len(ended) < partitions:
-        message = reader.poll(clients.TIMEOUT_S)
+        message = consumer.poll(clients.TIMEOUT_S)
         assert message is not None
         error, number = message.error(), message.partition()
         assert number is not None
         if error is None:
-            keys[bytes(message.key() or b"")] += 1
+            yield bytes(message.key() or b"")
         else:
             assert error.code() == KafkaError._PARTITION_EOF, error
             ended.add(number)
-    reader.close()
-    return keys
 
 
 def begin(bootstrap: str, group: str, offsets: list[tuple[str, int, int]]) -> None:
