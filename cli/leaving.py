@@ -13,9 +13,9 @@ import signal
 import sys
 from typing import NoReturn
 
+from cli.streams import STREAM_FAILED, OutputFailed
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-STREAM_FAILED = 120
-"""Python's exit code when what was written can't be flushed."""
 
 
 class Leaving:
@@ -48,6 +48,6 @@ def _flushed() -> bool:
         try:
             if stream is not None and not stream.closed:
                 stream.flush()
-        except OSError:
+        except (OSError, OutputFailed):
             done = False
     return done

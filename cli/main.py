@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 
-from cli import __version__
+from cli import __version__, streams
 from cli.leaving import Leaving
 
 LAZY: dict[str, tuple[str, str]] = {
@@ -73,6 +73,7 @@ Exit codes:
   5   another process or generation has taken the flow over
   6   failover: a hook failed
   70  a bug
+  120 the result can't be written to standard output
   130 interrupted
 """
 
@@ -133,6 +134,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def entry() -> None:
     """The console script. A crash within a library written in C shows where each thread was."""
+    streams.prepare()
     leaving = Leaving()
     faulthandler.enable()
     leaving.exit(invoke(sys.argv[1:]))

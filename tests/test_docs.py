@@ -18,6 +18,7 @@ from cli import main
 from cli.demo import show
 from cli.demo.model import Outcome, Progress, Settings
 from cli.reference.__main__ import PAGES
+from cli.streams import STREAM_FAILED
 from replicator import config
 from replicator.lane.partition import Reason
 from replicator.model import checkpoint, errors
@@ -191,7 +192,7 @@ def test_exit_codes_of_the_documents_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| (\d+) \|", (ROOT / "docs/reference/exit-codes.md").read_text(), re.MULTILINE)
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     codes = {kind.exit_code for kind in kinds if hasattr(kind, "exit_code")}
-    assert {int(row) for row in rows} == codes | {0, DIFFERENT, main.INTERRUPTED}
+    assert {int(row) for row in rows} == codes | {0, DIFFERENT, main.INTERRUPTED, STREAM_FAILED}
 
 
 def test_every_key_of_a_position_is_explained() -> None:

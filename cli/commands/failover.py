@@ -54,7 +54,7 @@ Exit codes:
   4    the flow's own topics are lost or unreadable, or the last verdict
        can't be read back as it was written
   5    a backfill or repair has the flow, or somebody has undone the
-       failover meanwhile
+       failover, or repeated it during --undo, meanwhile
   6    a hook of the flow file failed, or can't be started; the message says
        what stands
   130  interrupted: the same command, or --undo, goes on from there
@@ -192,7 +192,7 @@ def _rehearse(make: MakeRun, outputs: FailoverOutputs) -> int:
 
 def _run(flow: str, make: MakeRun, outputs: FailoverOutputs) -> int:
     from replicator.failover.steps import RUN
-    from replicator.model.errors import HookFailed, ReplicatorError
+    from replicator.model.errors import HookFailed, ReplicatorError, TakenOver
 
     failed: HookFailed | None = None
     with _watched(flow, RUN) as steps:
@@ -201,9 +201,10 @@ def _run(flow: str, make: MakeRun, outputs: FailoverOutputs) -> int:
             run.run()
         except HookFailed as error:
             failed = error
-        except (ReplicatorError, KeyboardInterrupt):
-            if run.frozen is not None:
-                said = f"{flow} is failed over (generation {run.frozen.number}), and has no new verdict"
+        except (ReplicatorError, KeyboardInterrupt) as error:
+            if run.frozen is not None and not isinstance(error, TakenOver):  # which says what stands
+                verdict = "has no new verdict" if run.verdict is None else "its verdict is kept"
+                said = f"{_standing(flow, run)}, and {verdict}"
                 click.echo(f"{said}: the same command goes on from there, or --undo", err=True)
             raise
     code = HOOK_FAILED if run.verdict is None else outputs.put(run.verdict)
@@ -214,14 +215,28 @@ def _run(flow: str, make: MakeRun, outputs: FailoverOutputs) -> int:
 
 def _undo(flow: str, make: MakeRun, *, as_json: bool) -> int:
     from replicator.failover.steps import UNDO
+    from replicator.model.errors import HookFailed, ReplicatorError, TakenOver
 
     with _watched(flow, UNDO) as steps:
         run, _ = make(steps)
-        opened = run.undo()
+        try:
+            opened = run.undo()
+        except (ReplicatorError, KeyboardInterrupt) as error:
+            if run.frozen is not None and not isinstance(error, HookFailed | TakenOver):  # which say what stands
+                click.echo(f"{_standing(flow, run)}: the same command goes on from there", err=True)
+            raise
     number = opened.number if opened is not None else None
     text = "is not failed over" if opened is None else f"runs again, under generation {number}"
     print_json({"flow": flow, "generation": number}) if as_json else click.echo(f"{flow} {text}")
     return 0
+
+
+def _standing(flow: str, run: FailoverRun) -> str:
+    """What is known of the flow when a call ends early."""
+    assert run.frozen is not None, "asked where the flow was stopped only"
+    if run.reopening:
+        return f"{flow} was being opened again: it runs, or is failed over still (generation {run.frozen.number})"
+    return f"{flow} is failed over (generation {run.frozen.number})"
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from typing import NoReturn
 
 import pytest
 
+from cli import main
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
-from integration_tests.harness.failing_over import Hook, asked, failover, started, wait_gone, wait_stopped
+from integration_tests.harness.failing_over import Hook, asked, failover, started, wait_gone, wait_stopped, words
 from integration_tests.harness.processes import wait_until
 from replicator import config
 from replicator.failover.failover import FailoverRun
@@ -136,7 +137,7 @@ def test_what_a_hook_that_fails_leaves(make_copying: MakeCopying, hooks: dict[st
     on_freeze.path.chmod(0o644)
     code, said = failover(copying, "--rehearse")
     assert code == HOOK_FAILED
-    assert [it["problem"] for it in said["hooks"] if it["problem"]] == [f"there is no executable {on_freeze.path}"]
+    assert [it["problem"] for it in said["hooks"] if it["problem"]] == [f"{on_freeze.path} is not executable"]
     done = asked(copying)
     assert (done.returncode, "Nothing was changed" in done.stderr) == (HOOK_FAILED, True), done.stderr
     assert not on_undo.told
@@ -173,7 +174,7 @@ def test_what_a_hook_that_fails_leaves(make_copying: MakeCopying, hooks: dict[st
     assert (len(on_freeze.told), len(on_verdict.told)) == runs
     on_undo.then("exit 4")
     done = asked(copying, "--undo")
-    assert (done.returncode, "is failed over still" in done.stderr) == (HOOK_FAILED, True)
+    assert (done.returncode, "; the flow is failed over (generation" in done.stderr) == (HOOK_FAILED, True)
     assert failover(copying, "--undo", "--no-hooks")[0] == 0
     copying.finish(worker)
 
@@ -226,6 +227,62 @@ def test_a_call_undoes_nothing_once_another_one_has_written_its_verdict(
     assert "undone meanwhile" in said
     assert failover(copying, "--show")[1] == {**kept, "stands": False}
     copying.finish(worker)
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_an_undo_leaves_a_failover_that_was_repeated_during_its_hook(
+    make_copying: MakeCopying, hooks: dict[str, Hook], tmp_path: Path
+) -> None:
+    copying = make_copying(failover=of_file({"on_undo": hooks["on_undo"]}))
+    copying.load.mixed(100)
+    worker = copying.running("", "--shared")
+    copying.wait_copied()
+    failover(copying)
+    begun, go_on = tmp_path / "begun", tmp_path / "go-on"
+    for then, code, why in (("exit 0", 5, "another call has ended with a verdict"), ("exit 1", HOOK_FAILED, "code 1")):
+        hooks["on_undo"].then(f": > {begun}\nwhile [ ! -e {go_on} ]; do sleep 0.05; done\n{then}")
+        undoing = started(copying, "--undo")
+        wait_until(begun.exists, "the hook runs", lambda: "")
+        _, verdict = failover(copying)
+        go_on.touch()
+        _, said = undoing.communicate(timeout=120)
+        assert (undoing.returncode, why in said) == (code, True), said
+        kept = failover(copying, "--show")[1]
+        assert (kept["sha256"], kept["stands"]) == (verdict["sha256"], True)
+        begun.unlink()
+        go_on.unlink()
+    hooks["on_undo"].then(f": > {begun}\nwhile [ ! -e {go_on} ]; do sleep 0.05; done\nexit 1")
+    undoing = started(copying, "--undo")
+    wait_until(begun.exists, "the hook runs", lambda: "")
+    _, undone = failover(copying, "--undo", "--no-hooks")
+    go_on.touch()
+    _, said = undoing.communicate(timeout=120)
+    assert undoing.returncode == HOOK_FAILED
+    assert f"another call has opened generation {undone['generation']} meanwhile" in said
+    copying.finish(worker)
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_an_interrupt_while_the_flow_is_opened_says_so_and_the_next_call_says_why_it_waits(
+    make_copying: MakeCopying, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copying = make_copying()
+    copying.load.mixed(100)
+    copying.running("", "--shared").kill()
+    failover(copying)
+
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Changer, "_finish", interrupted)
+        assert main.invoke(words(copying, "--undo")[3:]) == INTERRUPTED
+    said = capsys.readouterr().err
+    assert "was being opened again: it runs, or is failed over still (generation 2)" in said
+    assert "the same command goes on from there" in said
+    done = asked(copying, "--undo")
+    assert (done.returncode, "has begun generation 3: waiting for that to end" in done.stderr) == (0, True), done.stderr
+    copying.finish(copying.running())
 
 
 @pytest.mark.tier("long", kafka="long")

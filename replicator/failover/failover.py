@@ -8,8 +8,8 @@
     on_verdict the hook
 
 Each step is done or not, wherever this process dies: begun again, it goes on from what it finds, and repeats hooks and
-verdict. Of two at once both end with the same generation; a verdict is written only while that is open, and a call that
-fails undoes nothing once another one has written a verdict.
+verdict. Of two at once both end with the same generation; a verdict is written only while that is open, and a call
+opens the flow again only if nobody has written a verdict since it looked.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class FailoverRun:
     Attributes:
         verdict: the one that was written, as soon as it is.
         frozen: the generation under which nothing is copied, as soon as that is known.
+        reopening: whether the flow is being opened again, so that it may be open, or not.
     """
 
     def __init__(self, flow: Flow, plane: ControlPlane, by: str, steps: Steps, hooks: HookRunner) -> None:
@@ -68,6 +69,7 @@ class FailoverRun:
         self._process = process_name()
         self.verdict: FailoverVerdict | None = None
         self.frozen: Generation | None = None
+        self.reopening = False
 
     def rehearse(self) -> FailoverVerdict:
         """Say what the verdict would be now; changes nothing. Raises ConfigError where the flow has never run, Incident
@@ -93,10 +95,11 @@ class FailoverRun:
             steps.skip(FailoverStep.FREEZE, f"it was failed over already, by {found.by}")
         else:
             with steps.step(FailoverStep.FREEZE):
-                found = changed(flow, plane, self._freeze, by=self._process)
+                waits = partial(self._waits, FailoverStep.FREEZE)
+                found = changed(flow, plane, self._freeze, by=self._process, waits=waits)
             ours = found.by == self._process
         self.frozen = found
-        self._on_freeze(found, undo=ours)
+        self._on_freeze(found, control, undo=ours)
         with steps.step(FailoverStep.KEEP):
             self._keep(found)
             self._fence_groups()
@@ -108,8 +111,8 @@ class FailoverRun:
             self._hooks.run("on_verdict", FailoverStep.ON_VERDICT, verdict.as_json())
         except HookFailed as error:
             raise HookFailed(
-                f"{error}; the flow is failed over (generation {found.number}), and its verdict is kept: give the "
-                "command again once the cause is gone, or --undo"
+                f"{error}; {self._standing(found)}; its verdict is kept: give the command again once the cause is "
+                "gone, or --undo"
             ) from error
         steps.failpoint(DONE)
         opened = self._control().open
@@ -125,16 +128,17 @@ class FailoverRun:
         Raises as `run`.
         """
         with self._steps.step(FailoverStep.LOOK):
-            found = _to_undo(self._control())
+            control = self._control()
+            found = _to_undo(control)
             if found is not None:
                 self._hooks.check("on_undo")
         if found is None:
             return None
         self.frozen = found
         try:
-            opened = self._thawed(found, "asked", handing_back(partial(lanes_wanted, self._flow, {})))
+            opened = self._thawed(found, "asked", self._unless_others(control))
         except HookFailed as error:
-            raise HookFailed(f"{error}; the flow is failed over still (generation {found.number})") from error
+            raise HookFailed(f"{error}; {self._standing(found)}") from error
         self._steps.failpoint(DONE)
         return opened
 
@@ -143,14 +147,16 @@ class FailoverRun:
         facts = {**self._facts(found), "reason": reason}
         self._hooks.run("on_undo", FailoverStep.ON_UNDO, facts)
         with self._steps.step(FailoverStep.OPEN):
+            self.reopening = True
             opened, _ = changed(
                 self._flow,
                 self._plane,
                 lambda changer: changer.ensure(propose, {}, lambda found: None),
                 thaw=True,
                 by=self._process,
+                waits=partial(self._waits, FailoverStep.OPEN),
             )
-        self.frozen = None
+        self.frozen, self.reopening = None, False
         return opened
 
     def _control(self) -> Control:
@@ -172,8 +178,8 @@ class FailoverRun:
                 "it finish, or end it and take the flow over (run --take-over), then fail over"
             )
 
-    def _on_freeze(self, found: Generation, *, undo: bool) -> None:
-        """`undo`: whether the flow is to run again where the hook fails."""
+    def _on_freeze(self, found: Generation, before: Control, *, undo: bool) -> None:
+        """`before`: what stood when this call began. `undo`: whether the flow is to run again where the hook fails."""
         try:
             self._hooks.run("on_freeze", FailoverStep.ON_FREEZE, self._facts(found))
         except HookFailed as error:
@@ -184,7 +190,7 @@ class FailoverRun:
                     "is gone, or --undo"
                 ) from error
             try:
-                propose = self._unless_others(found)
+                propose = self._unless_others(before)
                 propose(self._control())  # before the hook: who it lets in must not be let in beside another's failover
                 opened = self._thawed(found, "on_freeze_failed", propose)
             except ReplicatorError as other:
@@ -193,17 +199,33 @@ class FailoverRun:
                 f"{error}; all is undone: the flow runs again, under generation {opened.number}"
             ) from error
 
-    def _unless_others(self, frozen: Generation) -> Callable[[Control], Proposal | None]:
-        """Open the flow again, unless another call has gone on with what this one has frozen."""
+    def _unless_others(self, before: Control) -> Callable[[Control], Proposal | None]:
+        """Open the flow again, unless another call has ended with a verdict since this one looked: its hooks have told
+        others to use the target."""
         back = handing_back(partial(lanes_wanted, self._flow, {}))
 
         def propose(control: Control) -> Proposal | None:
-            note = note_in(control)
-            if note is not None and note.generation == frozen.number:
-                raise ChangeRefused(f"another call has ended with a verdict meanwhile, by {note.by}")
+            if control.failover_record != before.failover_record:
+                note = note_in(control)
+                by = f", by {note.by}" if note is not None else ""
+                raise ChangeRefused(f"another call has ended with a verdict meanwhile{by}")
             return back(control)
 
         return propose
+
+    def _standing(self, found: Generation) -> str:
+        """Say how the flow stands after a hook has failed: others may have changed that meanwhile."""
+        try:
+            opened = self._control().open
+        except ReplicatorError as error:
+            return f"the flow was failed over (generation {found.number}); whether it is still can't be told: {error}"
+        if opened is not None and opened.number != found.number:
+            return f"the flow isn't failed over any more: another call has opened generation {opened.number} meanwhile"
+        return f"the flow is failed over (generation {found.number})"
+
+    def _waits(self, step: FailoverStep, change: Generation) -> None:
+        """Somebody has begun to open or close a generation, and has not ended."""
+        self._steps.note(step, f"{change.by} has begun generation {change.number}: waiting for that to end")
 
     def _facts(self, found: Generation) -> dict[str, object]:
         """What is known before there is a verdict."""

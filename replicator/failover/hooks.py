@@ -42,10 +42,14 @@ class HookResult:
 
 def cannot_start(command: Sequence[str]) -> str:
     """Say why a command can't be started; empty where it can, as far as that can be told without starting it."""
-    if shutil.which(command[0]) is not None:
+    name = command[0]
+    if shutil.which(name) is not None:
         return ""
-    where = "" if "/" in command[0] else " in PATH"
-    return f"there is no executable {command[0]}{where}"
+    if "/" not in name:
+        return f"there is no executable {name} in PATH"
+    if os.path.isdir(name):
+        return f"{name} is a directory"
+    return f"{name} is not executable" if os.path.exists(name) else f"there is no file {name}"
 
 
 def run_hook(command: Sequence[str], facts: Mapping[str, Any], timeout_s: float) -> HookResult:

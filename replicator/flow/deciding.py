@@ -28,13 +28,14 @@ from replicator.model.names import process_name
 from replicator.state.control import Changer, ControlRecord, TopicRecord
 from replicator.state.control_topic import Control
 from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision, decide, restarted
+from replicator.state.generation import Generation
 from replicator.state.occurrences import Occurrence
 
 PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
 POLL_S = 0.2
 OTHERS_S = 15.0
-T = TypeVar("T")
 """How long others may keep the control id: a change of generations takes a few seconds."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +137,21 @@ def written(flow: Flow, plane: ControlPlane, take: Callable[[Control], Sequence[
     changed(flow, plane, lambda changer: changer.decide(take))
 
 
-def changed(flow: Flow, plane: ControlPlane, ask: Callable[[Changer], T], *, thaw: bool = False, by: str = "") -> T:
+def changed(
+    flow: Flow,
+    plane: ControlPlane,
+    ask: Callable[[Changer], T],
+    *,
+    thaw: bool = False,
+    by: str = "",
+    waits: Callable[[Generation], None] = lambda change: None,
+) -> T:
     """What `ask` wants of a changer for a command, asked again while others write the control topic, or an answer was
     lost. Raises as `Changer` does, once others have kept the control id for long. `thaw`, `by` as of `Changer`; without
-    `by` each changer has a name of its own."""
+    `by` each changer has a name of its own. `waits` is told, once, of a change of generations that somebody has begun
+    and not ended, and that is waited for."""
+    _wait_for_others(plane, waits)
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
-    while plane.state.control().preparing is not None and time.monotonic() < give_up_s:
-        time.sleep(POLL_S)  # somebody is at it, or died; to initialise the control id would cut it short
     while True:
         try:
             return ask(Changer(flow, plane.state, by or process_name(), _ignored, _no_starts, thaw=thaw))
@@ -152,6 +161,20 @@ def changed(flow: Flow, plane: ControlPlane, ask: Callable[[Changer], T], *, tha
             if time.monotonic() >= give_up_s:
                 raise
             time.sleep(backoff.next_s())
+
+
+def _wait_for_others(plane: ControlPlane, waits: Callable[[Generation], None]) -> None:
+    """Wait until nobody is changing generations, or until whoever began has had `OTHERS_S`, and is taken to be dead: to
+    initialise the control id would cut a change short."""
+    told, give_up_s = False, time.monotonic() + OTHERS_S
+    while (change := plane.state.control().preparing) is not None:
+        left_s = min(give_up_s - time.monotonic(), change.at_ms / 1000 + OTHERS_S - time.time())
+        if left_s <= 0:
+            return
+        if not told:
+            waits(change)
+        told = True
+        time.sleep(min(POLL_S, left_s))
 
 
 def _adopted(

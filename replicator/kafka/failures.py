@@ -153,8 +153,8 @@ def partitions_named(text: str) -> set[Partition]:
 
 
 def reason(error: KafkaError) -> str:
-    """Return librdkafka's text without its remarks about states and retries."""
-    text = str(error.str()).split(" (after ")[0]
+    """Return librdkafka's text without its remarks about states and retries, and about how its own calls are made."""
+    text = str(error.str()).split(" (after ")[0].removesuffix(", retry call to resume")
     return text.removeprefix("Broker: ").strip() or str(error.name())
 
 

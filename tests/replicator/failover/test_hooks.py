@@ -81,8 +81,9 @@ def test_another_end_than_0_is_a_failure(script: Script, text: str, failure: str
 def test_what_can_not_be_started_is_a_failure(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("no program")
-    assert "no executable" in cannot_start([str(text)])
-    assert "no executable" in cannot_start([str(tmp_path / "nothing")])
+    assert "is not executable" in cannot_start([str(text)])
+    assert "there is no file" in cannot_start([str(tmp_path / "nothing")])
+    assert "is a directory" in cannot_start([str(tmp_path)])
     assert "in PATH" in cannot_start(["no-such-command-anywhere"])
     assert cannot_start(["sh", "-c", "exit 1"]) == ""
     assert "can't be started" in run_hook([str(text)], {}, 1.0).failure

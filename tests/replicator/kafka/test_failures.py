@@ -105,6 +105,13 @@ def test_partitions_that_librdkafka_names(text: str, partitions: set[Partition])
     assert failures.partitions_named(text) == partitions
 
 
+def test_how_librdkafka_is_called_is_no_news_for_an_operator() -> None:
+    error = KafkaError(KafkaError._TIMED_OUT, "Timed out waiting for operation to finish, retry call to resume")
+    assert failures.describe(error, "there", "commit") == (
+        "cluster 'there': cannot commit: _TIMED_OUT: Timed out waiting for operation to finish"
+    )
+
+
 def test_an_exception_without_a_code_is_a_bug() -> None:
     with pytest.raises(Fatal):
         failures.kafka_error(KafkaException("no code"))
