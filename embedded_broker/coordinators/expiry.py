@@ -34,6 +34,7 @@ class Expiry:
             if (since_ms := self._since_ms(group, offset)) is not None
             and now_ms - since_ms >= self._config.offsets_retention_ms
             and not self._offsets.state.is_unstable(group.group_id, partition)
+            and not self._offsets.is_under_way(group.group_id, partition)
             and not is_subscribed(group, partition[0], self._catalog)
         ]
 
@@ -41,7 +42,7 @@ class Expiry:
         """Whether a group has neither members, announced ones included, nor offsets, pending ones included."""
         if not is_empty(group) or (isinstance(group, Group) and group.members.pending):
             return False
-        return self._offsets.is_settled(group.group_id) and not self._offsets.state.size_bytes(group.group_id)
+        return self._offsets.is_settled(group.group_id) and not self._offsets.has_any(group.group_id)
 
     def _since_ms(self, group: AnyGroup, offset: CommittedOffset) -> int | None:
         """When the retention time of an offset began, in ms; None: it doesn't expire."""

@@ -27,7 +27,6 @@ from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.groups import Group
 from embedded_broker.state.offsets import OffsetRecord
-from embedded_broker.state.transactions import TopicPartition
 from kafka_records.batch import BatchHeader, Buffer
 from kafka_records.control import marker_commits
 from kafka_records.records import decode
@@ -139,8 +138,13 @@ class GroupCoordinator:
     async def _delete(self, group: AnyGroup) -> ErrorCode:
         """The offsets first: they need a group to be found by."""
         await self.offsets.forget_group(group.group_id)
-        if self._registry.get(group.group_id) is not group or not is_empty(group):
+        found = self._registry.get(group.group_id)
+        if found is None:
+            return ErrorCode.group_id_not_found  # another client has deleted it meanwhile
+        if found is not group or not is_empty(group):
             return ErrorCode.non_empty_group  # a member has joined meanwhile
+        if self.offsets.has_any(group.group_id):
+            return ErrorCode.none  # deleted, and a client has committed since: that makes the group anew
         self._registry.delete(group)
         await self._registry.durable()
         return ErrorCode.none
@@ -156,17 +160,18 @@ class GroupCoordinator:
         for group in self.all():
             partitions = self._expiry.expired(group, now_ms)
             if partitions or self._expiry.is_over(group):
-                self._background.retry_until_done(f"expire {group.group_id}", partial(self._expire, group, partitions))
+                self._background.retry_until_done(f"expire {group.group_id}", partial(self._expire, group))
         self._background.schedule("sweep", self._host.thresholds.groups_sweep_interval_ms, self._sweep)
 
     def _forget_unused(self) -> None:
         """Delete groups that have neither members nor offsets: a client can make many between two sweeps."""
         for group in self.all():
             if self._expiry.is_over(group):
-                self._background.retry_until_done(f"expire {group.group_id}", partial(self._expire, group, []))
+                self._background.retry_until_done(f"expire {group.group_id}", partial(self._expire, group))
 
-    async def _expire(self, group: AnyGroup, partitions: list[TopicPartition]) -> None:
-        await self.offsets.delete(group.group_id, partitions)
+    async def _expire(self, group: AnyGroup) -> None:
+        # Asked again: since the sweep a client may have committed.
+        await self.offsets.delete(group.group_id, self._expiry.expired(group, self._host.clock.now_ms()))
         # Meanwhile a member may have joined, or a client may have committed or deleted the group.
         if self._registry.get(group.group_id) is group and self._expiry.is_over(group):
             await self._delete(group)

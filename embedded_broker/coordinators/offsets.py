@@ -7,7 +7,6 @@ Source: Kafka `OffsetMetadataManager`; KIP-447 (require stable, group metadata i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.compaction import LiveRecords
 from embedded_broker.coordinators.group_registry import AnyGroup
 from embedded_broker.coordinators.memory_quota import MemoryQuota
+from embedded_broker.coordinators.offsets_under_way import OffsetsUnderWay
 from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig, Partition
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import offsets
@@ -86,14 +86,19 @@ class OffsetManager:
         self._find_or_create = find_or_create
         self.state = Offsets()
         self.quota = MemoryQuota(config.offsets_max_bytes)
-        # What is appended but not yet in `state`, because it is not on disk yet: base offset → group and partitions.
-        self._under_way: dict[int, list[tuple[str, TopicPartition]]] = {}
-        # Group → what that will take in memory, which isn't 0.
-        self._coming: Counter[str] = Counter()
+        self._under_way = OffsetsUnderWay()
 
     def is_settled(self, group_id: str) -> bool:
         """Whether `state` holds all of the group that has been appended."""
-        return group_id not in self._coming
+        return group_id not in self._under_way.bytes
+
+    def is_under_way(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether something was appended about a partition's offset that isn't on disk yet."""
+        return (group_id, partition) in self._under_way
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether a group has an offset: on disk, pending, or on its way to the disk."""
+        return bool(self.state.size_bytes(group_id) or self._under_way.of_group(group_id))
 
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
         """A record found at recovery; `producer_id` of a transactional batch, else -1."""
@@ -107,7 +112,7 @@ class OffsetManager:
 
     def _note(self, group_id: str, owner: Owner = SOMEBODY) -> None:
         """A group has other offsets now."""
-        self.quota.note(group_id, self.state.size_bytes(group_id) + self._coming[group_id], owner)
+        self.quota.note(group_id, self.state.size_bytes(group_id) + self._under_way.bytes[group_id], owner)
 
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
         """OffsetCommit. Must not return before what succeeded is on disk."""
@@ -164,17 +169,20 @@ class OffsetManager:
         return fetched
 
     async def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
-        """Delete offsets, pending ones included. Must not return before that is on disk."""
-        known = self.state.known(group_id)
+        """Delete offsets, also those that are pending, or on their way. Must not return before that is on disk."""
+        known = self._known(group_id)
         await self._forget([(group_id, partition) for partition in partitions if partition in known])
 
     async def forget_group(self, group_id: str) -> None:
         """Delete all offsets of a group."""
-        await self._forget([(group_id, partition) for partition in sorted(self.state.known(group_id))])
+        await self._forget([(group_id, partition) for partition in sorted(self._known(group_id))])
 
     async def forget_topic(self, topic: str) -> None:
         """Delete all groups' offsets on a topic."""
-        await self._forget(list(self.state.on_topic(topic)))
+        await self._forget(sorted({*self.state.on_topic(topic), *self._under_way.on_topic(topic)}))
+
+    def _known(self, group_id: str) -> set[TopicPartition]:
+        return self.state.known(group_id) | self._under_way.of_group(group_id)
 
     def live(self) -> Iterator[LiveRecords]:
         """See Compactor: a record for every committed offset, but for those about which newer records are on their way
@@ -184,8 +192,7 @@ class OffsetManager:
         ]
         count = self._host.thresholds.compaction_part_records
         for first in range(0, len(known), count):
-            newer = {each for group in self._under_way.values() for each in group}
-            part = [each for each in known[first : first + count] if each not in newer]
+            part = [each for each in known[first : first + count] if each not in self._under_way]
             yield LiveRecords(placed=[found for each in part if (found := self._placed(*each)) is not None])
 
     def _placed(self, group_id: str, partition: TopicPartition) -> tuple[bytes, bytes, int] | None:
@@ -198,8 +205,8 @@ class OffsetManager:
     def needed_from(self) -> int | None:
         """The first offset of the log at which something stands that `live` doesn't have: records that wait for the
         marker of their transaction, or for the disk. None if nothing does."""
-        pending = self.state.first_pending()
-        return min((*self._under_way, *(() if pending is None else (pending,))), default=None)
+        firsts = self._under_way.first(), self.state.first_pending()
+        return min((each for each in firsts if each is not None), default=None)
 
     async def _forget(self, gone: list[tuple[str, TopicPartition]]) -> None:
         if not gone:
@@ -214,30 +221,18 @@ class OffsetManager:
         """Append, wait for the disk, apply; also when the client disconnects meanwhile. `batch` is the records'."""
         log = self._host.internal_log(OFFSETS_TOPIC)
         base_offset = log.append(batch)
-        self._under_way[base_offset] = [(record.group_id, record.partition) for record in records]
-        coming = self._count_coming(records, owner)
-        await self._background.finish("offsets", partial(self._apply_once_durable, log, base_offset, records, coming))
+        self._under_way.add(base_offset, records)
+        for group_id in {record.group_id: None for record in records}:
+            self._note(group_id, owner)  # what is on its way counts like what is there: it may be much
+        await self._background.finish("offsets", partial(self._apply_once_durable, log, base_offset))
 
-    async def _apply_once_durable(
-        self, log: Partition, base_offset: int, records: Sequence[OffsetRecord], coming: Counter[str]
-    ) -> None:
+    async def _apply_once_durable(self, log: Partition, base_offset: int) -> None:
         await self._host.durable(log)
-        for delta, record in enumerate(records):
-            self.state.apply(_placed(record, base_offset + delta))
-        self._coming -= coming  # drops what is 0
-        for group_id in coming:
-            self._note(group_id)
-        del self._under_way[base_offset]
-
-    def _count_coming(self, records: Sequence[OffsetRecord], owner: Owner) -> Counter[str]:
-        """Count what is on its way to the disk like what is there: many commits may be on their way."""
-        coming = Counter[str]()
-        for record in records:
-            coming[record.group_id] += 1 if record.committed is None else record.committed.size_bytes
-        self._coming += coming
-        for group_id in coming:
-            self._note(group_id, owner)
-        return coming
+        for first, records in self._under_way.take(base_offset):
+            for delta, record in enumerate(records):
+                self.state.apply(_placed(record, first + delta))
+            for group_id in {record.group_id: None for record in records}:
+                self._note(group_id)
 
     def _validate(
         self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit], *, transactional: bool
@@ -272,6 +267,8 @@ class OffsetManager:
         for commit in commits:
             if error_code is not ErrorCode.none:
                 results[commit.partition] = error_code
+            elif self._host.topics.get(commit.partition[0]) is None:  # deleted since the request was looked at
+                results[commit.partition] = ErrorCode.unknown_topic_or_partition
             elif self._is_too_large(commit):
                 results[commit.partition] = ErrorCode.offset_metadata_too_large
             else:

@@ -103,6 +103,7 @@ class Server:
         self._empty = asyncio.Event()
         self._empty.set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._stops = False
 
     async def start(self) -> None:
         """Listen everywhere. Afterwards `Broker.port` is the first listener's real port.
@@ -125,7 +126,9 @@ class Server:
         self._sweep_idle()
 
     async def stop(self) -> None:
-        """Stop listening and close all connections."""
+        """Stop listening and close all connections; those that were accepted a moment ago, and aren't known yet, are
+        refused when they are."""
+        self._stops = True
         for server in self._servers:
             server.close()
         if self._sweep is not None:
@@ -142,6 +145,8 @@ class Server:
 
     def admit(self, connection: Connection) -> Turn:
         """Register a new connection, unless there are too many, of its address or unfinished logins."""
+        if self._stops:
+            return Turn("the broker stops")
         address, now_s = connection.client_host, asyncio.get_running_loop().time()
         logs_in = connection.session.endpoint.listener.protocol is not SecurityProtocol.PLAINTEXT
         refusal = self._logins.refuse(address, now_s) if logs_in else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -103,5 +103,32 @@ def test_a_frame_may_take_as_long_as_the_broker_keeps_its_client_waiting(tmp_pat
             await client.receive()
             await client.receive()
             assert (await client.receive()).responses[0].partition_responses[0].base_offset == 0
+
+    asyncio.run(main())
+
+
+def test_a_client_that_comes_while_the_broker_stops_does_not_keep_it_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was accepted before, and asyncio tells of it afterwards."""
+    made: list[Callable[[], None]] = []
+    connection_made = Connection.connection_made
+
+    def later(self: Connection, transport: asyncio.BaseTransport) -> None:
+        made.append(lambda: connection_made(self, transport))
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.client()
+            monkeypatch.setattr(Connection, "connection_made", later)
+            client = await served.client()
+            while not made:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            stopping = asyncio.create_task(served.server.stop())
+            await asyncio.sleep(0)
+            made[0]()
+            async with asyncio.timeout(PATIENCE_S):
+                await stopping
+            assert await client.closed()
 
     asyncio.run(main())

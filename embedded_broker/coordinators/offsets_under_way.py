@@ -1,0 +1,83 @@
+"""Offset records that are appended to `__consumer_offsets`, and not yet on disk."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TypeVar
+
+from embedded_broker.state.offsets import OffsetRecord
+from embedded_broker.state.transactions import TopicPartition
+
+GroupPartition = tuple[str, TopicPartition]
+K = TypeVar("K", bound=Hashable)
+
+
+class OffsetsUnderWay:
+    """The batches in the order of the log, and who has something in them. Pure.
+
+    Invariants
+    - Batches are taken in the order in which they were added: of a commit and a deletion the later one counts.
+    - A deletion looks here as well as at what is on disk: a commit before it in the log must not outlive it.
+
+    Attributes:
+        bytes: by group what its records will take in memory; none is 0.
+    """
+
+    def __init__(self) -> None:
+        self._batches: dict[int, Sequence[OffsetRecord]] = {}
+        self._records = Counter[GroupPartition]()
+        self._by_group: defaultdict[str, Counter[TopicPartition]] = defaultdict(Counter)
+        self._by_topic: defaultdict[str, Counter[GroupPartition]] = defaultdict(Counter)
+        self.bytes = Counter[str]()
+
+    def add(self, base_offset: int, records: Sequence[OffsetRecord]) -> None:
+        """A batch was appended."""
+        self._batches[base_offset] = records
+        for record in records:
+            self._count(record, 1)
+
+    def take(self, until: int) -> Iterator[tuple[int, Sequence[OffsetRecord]]]:
+        """All batches up to the one at this offset: if it is on disk, those before it are. None is given twice."""
+        while (base_offset := self.first()) is not None and base_offset <= until:
+            records = self._batches.pop(base_offset)
+            for record in records:
+                self._count(record, -1)
+            yield base_offset, records
+
+    def first(self) -> int | None:
+        """The offset of the first batch; None if there is none."""
+        return next(iter(self._batches), None)
+
+    def __contains__(self, key: GroupPartition) -> bool:
+        """Whether a record, a deletion too, is about a group's offset of a partition."""
+        return key in self._records
+
+    def of_group(self, group_id: str) -> set[TopicPartition]:
+        """Partitions for which the group has commits under way."""
+        return set(self._by_group.get(group_id, ()))
+
+    def on_topic(self, topic: str) -> set[GroupPartition]:
+        """All commits under way for partitions of a topic."""
+        return set(self._by_topic.get(topic, ()))
+
+    def _count(self, record: OffsetRecord, sign: int) -> None:
+        key = record.group_id, record.partition
+        _add(self._records, key, sign)
+        _add(self.bytes, record.group_id, sign * (1 if record.committed is None else record.committed.size_bytes))
+        if record.committed is not None:
+            _add_in(self._by_group, record.group_id, record.partition, sign)
+            _add_in(self._by_topic, record.partition[0], key, sign)
+
+
+def _add(counts: Counter[K], key: K, more: int) -> None:
+    counts[key] += more
+    if not counts[key]:
+        del counts[key]
+
+
+def _add_in(all_counts: dict[str, Counter[K]], name: str, key: K, more: int) -> None:
+    counts = all_counts[name]
+    _add(counts, key, more)
+    if not counts:
+        del all_counts[name]
