@@ -83,6 +83,7 @@ def test_kafka_python(plan: Plan) -> None:
     check(plan, kafka_python_program.run(plan))
 
 
+@pytest.mark.tier("long", kafka="long")
 def test_franz_go(plan: Plan, franz_go: Path) -> None:
     command = [str(franz_go)]
     done = subprocess.run(
