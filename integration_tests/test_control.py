@@ -52,7 +52,7 @@ def wait_paused(worker: Replicator, flow: Copying, after: int) -> None:
         worker.wait_event("waiting", after=after, reason="paused", partition=number)
 
 
-@SMOKE
+@pytest.mark.tier("full")
 def test_a_flow_is_paused_over_a_restart_and_resumed(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=2)
     worker = copying.running()

@@ -119,6 +119,7 @@ def test_what_a_target_does_not_take_is_seen_in_the_queue(make_copying: MakeCopy
     copying.finish(worker)
 
 
+@pytest.mark.tier("full")
 def test_a_flow_that_was_taken_over_is_told_while_another_one_runs(make_copying: MakeCopying, tmp_path: Path) -> None:
     copying = make_copying(partitions=1)
     (tmp_path / "alone").mkdir()

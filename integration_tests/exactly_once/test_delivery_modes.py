@@ -19,7 +19,7 @@ STEPS = [
     pytest.param("before_flush", marks=pytest.mark.tier("long")),
     pytest.param("before_offsets", marks=pytest.mark.tier("long")),
     "before_end_txn",
-    "after_end_txn",
+    pytest.param("after_end_txn", marks=pytest.mark.tier("full", kafka="full")),
 ]
 PARTITIONS = 2
 RECORDS_MAX = 50  # in a transaction

@@ -50,7 +50,7 @@ def told(copying: Copying) -> list[dict[str, Any]]:
     return list(json.loads(shown.stdout)["flows"][0]["partitions"])
 
 
-@pytest.mark.parametrize("end", END)
+@pytest.mark.parametrize("end", ["commit", pytest.param("abort", marks=pytest.mark.tier("full"))])
 def test_only_its_partition_waits_until_it_ends(make_copying: MakeCopying, end: str) -> None:
     copying = make_copying(partitions=2)
     write_around(copying, b"before")

@@ -82,7 +82,7 @@ def test_a_commit_that_arrives_after_its_producer_was_given_up_ends_nothing(
 @pytest.mark.parametrize(
     ("action", "sides"),
     [
-        pytest.param(Action.CUT, (Side.REQUEST, Side.REPLY), id="cut"),
+        pytest.param(Action.CUT, (Side.REQUEST, Side.REPLY), id="cut", marks=pytest.mark.tier("full")),
         pytest.param(Action.DROP, (Side.REPLY,), id="drop", marks=pytest.mark.tier("full", kafka="long")),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from integration_tests.conftest import MakeCopying
@@ -25,6 +26,7 @@ def opened(copying: Copying) -> Producer:
     return writer
 
 
+@pytest.mark.tier("full")
 def test_an_open_transaction_behind_the_copy_stops_the_partition_until_it_has_ended(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1, limits=IMPATIENT)
     copied_once(copying)

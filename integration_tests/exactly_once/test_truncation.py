@@ -58,7 +58,7 @@ def write_past_the_position(copying: Copying) -> None:
 @pytest.mark.parametrize(
     "running",
     [
-        pytest.param(False, id="worker down", marks=pytest.mark.tier(kafka="long")),
+        pytest.param(False, id="worker down", marks=pytest.mark.tier("full", kafka="long")),
         pytest.param(True, id="worker running"),
     ],
 )

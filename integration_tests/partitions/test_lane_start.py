@@ -68,6 +68,7 @@ def test_a_deleted_source_topic_keeps_nothing_else_shut(two_topics: TwoTopics, p
     assert after.metadata != before.metadata, "the position was not committed again, so it may expire"
 
 
+@pytest.mark.tier("full")
 def test_a_topic_that_is_deleted_while_the_lane_starts_keeps_nothing_else_shut(
     make_copying: MakeCopying, source_proxy: Proxy
 ) -> None:

@@ -25,7 +25,7 @@ WAITS_S = 40.0  # below the transaction's and the requests' time-outs several ti
 ALL = 1_000_000  # lines
 LATER = pytest.mark.tier("full")
 RIGHTS = [
-    pytest.param("source", ("READ",), id="Read at the source"),
+    pytest.param("source", ("READ",), id="Read at the source", marks=LATER),
     pytest.param("source", ("READ", "DESCRIBE"), id="Read and Describe at the source", marks=LATER),
     pytest.param("target", ("WRITE",), id="Write at the target", marks=LATER),
     pytest.param("target", ("READ",), id="Read at the target", marks=LATER),

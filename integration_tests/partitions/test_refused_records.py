@@ -16,6 +16,7 @@ PARTITIONS, RECORDS = 6, 15_000
 FOUND_S, COPIED_S = 120.0, 180.0  # on a busy machine; 5 s is what is wanted, and measured by hand
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize(
     "nulls",
     [

@@ -73,6 +73,7 @@ def test_recreated_while_the_worker_is_suspended(make_two_topics: MakeTwoTopics)
     assert_found(worker, two, ids)
 
 
+@pytest.mark.tier("full")
 def test_recreated_while_another_topic_has_an_incident_of_discovery(make_two_topics: MakeTwoTopics) -> None:
     """A third topic has grown although the flow says `new_partitions: stop`: that is no news of the first one."""
     two = make_two_topics(new_partitions="stop")

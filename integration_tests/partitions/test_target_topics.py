@@ -175,7 +175,10 @@ def test_a_bound_of_the_source_is_not_copied_with_its_history(make_two_topics: M
 
 @pytest.mark.parametrize(
     ("config", "age_ms"),
-    [pytest.param(BEFORE, 2 * HOUR_MS, id="older", marks=LATER), pytest.param(AFTER, -HOUR_MS, id="ahead")],
+    [
+        pytest.param(BEFORE, 2 * HOUR_MS, id="older", marks=LATER),
+        pytest.param(AFTER, -HOUR_MS, id="ahead", marks=LATER),
+    ],
 )
 def test_a_record_that_a_target_would_refuse_for_its_timestamp_is_named_before_it_is_written(
     make_two_topics: MakeTwoTopics, config: str, age_ms: int

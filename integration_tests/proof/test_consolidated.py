@@ -29,7 +29,7 @@ def flow_of(copying: Copying) -> Flow:
     return config.load(copying.file.path).flows[copying.file.flow]
 
 
-@pytest.mark.tier("default", kafka="full")
+@pytest.mark.tier("full")
 def test_a_flow_goes_on_after_its_blocks_were_deleted(make_copying: MakeCopying) -> None:
     copying = make_copying(lanes=2)
     worker = copying.running()

@@ -30,8 +30,8 @@ def all_answers(flow: MappedFlow, ends: list[int], copy_ends: list[int]) -> list
     ]
 
 
-@pytest.mark.tier("default", kafka="full")
-@pytest.mark.parametrize("case", ["clean", pytest.param("damaged", marks=pytest.mark.tier("full"))])
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("case", ["clean", "damaged"])
 def test_every_offset_has_the_answer_that_the_blocks_gave(
     case: str,
     source: BrokerHandle,

@@ -100,7 +100,7 @@ def backwards(truth: Truth, back: Translator, copy: Partition) -> Iterator[str]:
             yield f"target offset {offset} -> {found.offset} skips source offsets {skipped[:5]}"
 
 
-@pytest.mark.tier(embedded="full", kafka="default")
+@pytest.mark.tier("full")
 def test_a_group_goes_on_at_the_other_side_and_comes_back(
     make_copying: MakeCopying, unique: Callable[[str], str]
 ) -> None:

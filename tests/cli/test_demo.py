@@ -114,6 +114,7 @@ def test_interrupted_it_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.tier("full")
 def test_kept_files_are_named(tmp_path: Path) -> None:
     process = start(tmp_path, *SMALL, "--kills", "0", "--broker-kills", "0", "--keep")
     out, err = process.communicate(timeout=DONE_S_MAX)
