@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 import pytest
@@ -64,10 +64,10 @@ def begun(copying: Copying, group: str, most: int | None = None) -> list[bytes]:
     return consume(copying.source, group, copying.topic, copying.partitions, most)
 
 
-def commit_at_source(copying: Copying, group: str, value: OffsetToCommit) -> None:
-    """As a consumer does that knows the epoch of the record that it has read."""
+def commit_at_source(copying: Copying, group: str, value: OffsetToCommit, numbers: Sequence[int] | None = None) -> None:
+    """As a consumer does that knows the epoch of the record that it has read; in all partitions, or in these."""
     cluster = Cluster(name="east", properties=Properties({"bootstrap.servers": copying.source}))
-    numbers = range(copying.partitions)
+    numbers = range(copying.partitions) if numbers is None else numbers
     with closing(GroupQuestions(cluster, "test")) as questions:
         wanted = {group: {copying.topic: dict.fromkeys(numbers, value)}}
         done = {group: {copying.topic: dict.fromkeys(numbers, 0)}}

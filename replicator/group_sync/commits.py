@@ -29,7 +29,7 @@ from replicator.lane.ports import Clock
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.state.group_notes import NO_NOTE, GroupNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.wire.group_questions import PartitionCodes
+from replicator.wire.group_questions import TOO_MUCH_AT_ONCE, PartitionCodes
 from replicator.wire.offset_fetch_groups import PartitionValue
 
 ASK_S = 5.0
@@ -39,8 +39,9 @@ _MEMBERS = {E.unknown_member_id, E.rebalance_in_progress, E.illegal_generation, 
 _MEMBERS |= {E.fenced_member_epoch, E.fenced_instance_id}
 _REFUSED = {E.group_authorization_failed, E.topic_authorization_failed, E.unknown_topic_or_partition}
 _REFUSED |= {E.offset_metadata_too_large, E.invalid_commit_offset_size, E.invalid_group_id, E.group_id_not_found}
+_REFUSED |= {E.message_too_large, E.record_list_too_large, E.invalid_topic_exception}
 HAS_MEMBERS, REFUSED = (frozenset(map(int, codes)) for codes in (_MEMBERS, _REFUSED))
-NOT_DONE = HAS_MEMBERS | REFUSED | {int(E.coordinator_load_in_progress)}
+NOT_DONE = HAS_MEMBERS | REFUSED | {int(E.coordinator_load_in_progress), TOO_MUCH_AT_ONCE}
 """After these codes the coordinator certainly hasn't committed the offset, and won't. NOT_COORDINATOR and
 COORDINATOR_NOT_AVAILABLE aren't among them: a coordinator that moves, or whose replicas are slow, says so of what it
 has appended already."""
@@ -49,7 +50,7 @@ SENT_WITHIN_MS = 10_000
 Answers = Mapping[str, PartitionCodes | ReplicatorError]
 """To commits, by target group."""
 Same = Callable[[str, int, int, int], bool]
-_MISSING = -1  # instead of an error code: the answer doesn't have the partition
+_MISSING = -3  # instead of an error code: the answer doesn't have the partition
 
 
 @dataclass(slots=True)
@@ -287,8 +288,10 @@ def _answered(topic: _TopicInWork, codes: Mapping[int, int]) -> int:
         elif code in NOT_DONE:
             rows[at] = _refused(rows[at], code)
             notes[at] = notes[at].refused(value)
-        else:
-            continue  # it may have been committed
+        else:  # it may have been committed
+            if code == E.unknown_server_error:
+                rows[at] = rows[at]._replace(detail=E(code).name.upper())
+            continue
         topic.changed.append(at)
     return committed
 

@@ -21,7 +21,12 @@ class SourceGroups(Protocol):
         """List all groups."""
 
     def offsets(
-        self, groups: Mapping[str, Wanted], timeout_s: float, *, stable: bool
+        self,
+        groups: Mapping[str, Wanted],
+        timeout_s: float,
+        *,
+        stable: bool,
+        else_only: Callable[[], Mapping[str, Collection[int]]] = dict,
     ) -> dict[str, GroupValues | ReplicatorError]:
         """Return what groups have committed."""
 

@@ -102,7 +102,12 @@ class GroupSync:
         selected = self._followed.select(listing.groups, all_of_them=not listing.unanswered)
         for at in range(0, len(selected), GROUPS_AT_ONCE):
             wanted = dict.fromkeys(selected[at : at + GROUPS_AT_ONCE])
-            unanswered += self._followed.take(self._source.offsets(wanted, ASK_S, stable=True))
+            found = self._source.offsets(wanted, ASK_S, stable=True, else_only=self._copied)
+            unanswered += self._followed.take(found)
+
+    def _copied(self) -> Mapping[str, range]:
+        """The partitions that the flow copied at the last look at the map, by topic."""
+        return {topic: range(len(of_topic)) for topic, of_topic in self._map.partitions().items()}
 
     def _released(self, ends: Mapping[Partition, int]) -> Snapshot:
         """What groups had committed when what they had written is copied; nothing while it isn't."""

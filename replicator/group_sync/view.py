@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -66,7 +66,14 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
         unanswered += listing.unanswered
         listed = {name: it for name, it in listing.groups.items() if not only or name in only}
         selected = followed.select(listed, all_of_them=True)
-        unanswered += followed.take(source.offsets(dict.fromkeys(selected), ASK_S, stable=True))
+
+        def copied() -> Mapping[str, range]:
+            if not live_map.partitions():
+                live_map.read()
+            return {topic: range(len(of_topic)) for topic, of_topic in live_map.partitions().items()}
+
+        found = source.offsets(dict.fromkeys(selected), ASK_S, stable=True, else_only=copied)
+        unanswered += followed.take(found)
         live_map.read()
         known = read_notes(flow, reader)
         due = (one._replace(renew=False) for one in followed.due(followed.snapshot(live_map.partitions()), 0.0))

@@ -11,15 +11,21 @@ Invariants
 - A commit that was answered is noted as such at once: what stood there before isn't the flow's any more.
 - A commit without an answer may arrive for `LATE_MS`; after that the next look at the target decides.
 - Once somebody else's offset was seen, no offset is the flow's until there is none at all: deleting it hands it back.
+- Notes have a digest in place of long metadata (`noted`): all that they are for is to tell whether an offset is the
+  very one that was committed. Values of the cluster are never replaced.
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import NamedTuple
 
 LATE_MS = 60_000
 """How long after its deadline a commit may still be applied: it waited in a connection, or in a broker's queue."""
 UNANSWERED_MAX = 4
+METADATA_MAX = 64
+"""Characters of an offset's metadata that notes keep as they are. A digest is longer: no metadata looks like one."""
+DIGEST = "blake2b-256:"
 
 
 class GroupOffset(NamedTuple):
@@ -29,18 +35,27 @@ class GroupOffset(NamedTuple):
     metadata: str = ""
 
 
+def noted(value: GroupOffset) -> GroupOffset:
+    """Return what notes keep of an offset, with a digest instead of long metadata: brokers take 4 KiB of it for each of
+    thousands of partitions. Equal for equal offsets alone."""
+    offset, metadata = value
+    if len(metadata) <= METADATA_MAX:
+        return value
+    return GroupOffset(offset, DIGEST + blake2b(metadata.encode(), digest_size=32).hexdigest())
+
+
 class UnansweredCommit(NamedTuple):
-    """What was about to be committed, and until when (ms since 1970 UTC) it may arrive."""
+    """What was about to be committed, as `noted`, and until when (ms since 1970 UTC) it may arrive."""
 
     value: GroupOffset
     until_ms: int
 
 
 class OwnershipNote(NamedTuple):
-    """What the flow has committed in one partition of one group at the target.
+    """What the flow has committed in one partition of one group at the target. Methods take values as they are.
 
     Attributes:
-        last: what certainly stood there last, committed by the flow; None: nothing.
+        last: what certainly stood there last, committed by the flow, as `noted`; None: nothing.
         unanswered: what may stand there, or may still arrive; the oldest first.
     """
 
@@ -49,7 +64,11 @@ class OwnershipNote(NamedTuple):
 
     def owns(self, there: GroupOffset | None) -> bool:
         """Whether what stands at the target was committed by the flow, or nothing stands there."""
-        if there is None or there == self.last:
+        if there is None:
+            return True
+        if len(there[1]) > METADATA_MAX:  # asked here, too: of millions hardly any has
+            there = noted(there)
+        if there == self.last:
             return True
         return bool(self.unanswered) and any(there == one.value for one in self.unanswered)
 
@@ -57,6 +76,8 @@ class OwnershipNote(NamedTuple):
         """Return the note after a look at the target, which was made after this note was read or written."""
         if not self.owns(there):
             return OwnershipNote()
+        if there is not None and len(there[1]) > METADATA_MAX:
+            there = noted(there)
         if there == self.last and not self.unanswered:
             return self
         return OwnershipNote(there, tuple(one for one in self.unanswered if one.until_ms > now_ms))
@@ -69,18 +90,19 @@ class OwnershipNote(NamedTuple):
         """
         if len(self.unanswered) >= UNANSWERED_MAX:
             return None
-        return OwnershipNote(self.last, (*self.unanswered, UnansweredCommit(value, until_ms)))
+        return OwnershipNote(self.last, (*self.unanswered, UnansweredCommit(noted(value), until_ms)))
 
     def committed(self, value: GroupOffset) -> OwnershipNote:
         """Return the note after the coordinator has said that `value` is committed."""
+        value = noted(value)
         return OwnershipNote(value, self._without(value))
 
     def refused(self, value: GroupOffset) -> OwnershipNote:
         """Return the note after the coordinator has said that `value` is not committed, and won't be."""
-        return OwnershipNote(self.last, self._without(value))
+        return OwnershipNote(self.last, self._without(noted(value)))
 
     def _without(self, value: GroupOffset) -> tuple[UnansweredCommit, ...]:
-        """Without the newest of this value: an older one is still without an answer."""
+        """Without the newest of this value, as `noted`: an older one is still without an answer."""
         left = list(self.unanswered)
         for number in reversed(range(len(left))):
             if left[number].value == value:

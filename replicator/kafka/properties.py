@@ -266,9 +266,14 @@ def map_index_producer(flow: Flow) -> Properties:
     return lane_producer(flow, names.map_index_id(flow.name), compress=True)
 
 
+NOTES_BATCH_BYTES_MAX = 512 * 1024
+"""Also for a target that takes less than 1 MiB; a record of notes has half of it at most."""
+
+
 def groups_producer(flow: Flow) -> Properties:
     """Configure the writer of the flow's notes of consumer groups, under its own transactional id."""
-    return {**lane_producer(flow, names.groups_id(flow.name), compress=True), **_short_transactions(flow)}
+    made = lane_producer(flow, names.groups_id(flow.name), batch_bytes_max=NOTES_BATCH_BYTES_MAX, compress=True)
+    return {**made, **_short_transactions(flow)}
 
 
 DECISION_TIMEOUT_MS = 10_000

@@ -1,24 +1,36 @@
 """What the flow notes of consumer groups at the target, as records of its groups topic. Pure.
 
 One record has the notes of up to `PARTITIONS_MAX` partitions of one topic in one group: a round that moves all of a
-group's partitions writes one record instead of a hundred. Whose an offset is follows from the notes, see
-`groups.ownership`. They are kept as they stand in their records, and decoded when a group is looked at: there may be
-millions.
+group's partitions writes one record instead of a hundred. Where they would take more than `RECORD_BYTES_MAX` they are
+divided among several. Whose an offset is follows from the notes, see `groups.ownership`. They are kept as they stand in
+their records, and decoded when a group is looked at: there may be millions.
+
+Keys are JSON arrays: group, topic, a number that has the partitions from `PARTITIONS_MAX` times it on, and for the
+second and later ones of several records a number of theirs. All of them are written together, in a transaction, so
+that a partition stands in one of them only; one that isn't needed any more becomes empty.
+
+A record with a digest in place of long metadata, and any of several, has format version 2: an older version of the
+program would take such an offset for somebody else's. It says `newer_format` instead, as it must. Records of version 1
+have all metadata as it is.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from replicator.groups.ownership import GroupOffset, OwnershipNote, UnansweredCommit
-from replicator.state.envelope import NotOurs, unwrap, wrap
+from replicator.groups.ownership import DIGEST, METADATA_MAX, GroupOffset, OwnershipNote, UnansweredCommit, noted
+from replicator.state.envelope import FORMAT_VERSION, NotOurs, unwrap, wrap
 
 GROUP_NOTES = "group_notes"
+SHORTENED = 2
+"""The format version of records that older programs don't understand."""
 PARTITIONS_MAX = 500
-"""In one record: with the longest metadata that brokers take by default (4 KiB) it stays below 4 MiB."""
+RECORD_BYTES_MAX = 256 * 1024
+"""Of a record: far below what brokers take by default (1 MiB). One partition's notes take less than 5 KiB."""
+_DIGEST = f'"{DIGEST}'.encode()  # a record that has it by chance is of version 2 needlessly
 NO_NOTE = OwnershipNote()
 """That of a partition of which there is none."""
 
@@ -36,9 +48,11 @@ class GroupNotes:
         """Return the notes of a group in a topic by partition, to be changed and given to `take`."""
         found = dict[int, OwnershipNote]()
         for value in self._records.get((group, topic), {}).values():
-            for number, (last, unanswered) in json.loads(value)["partitions"].items():
-                known = GroupOffset._make(last) if last is not None else None
-                found[int(number)] = OwnershipNote(known, _unanswered(unanswered) if unanswered else ())
+            body = json.loads(value)
+            made = _as_it_was if body["v"] == FORMAT_VERSION else GroupOffset
+            for number, (last, unanswered) in body["partitions"].items():
+                known = made(*last) if last is not None else None
+                found[int(number)] = OwnershipNote(known, _unanswered(unanswered, made) if unanswered else ())
         return found
 
     def __iter__(self) -> Iterator[GroupTopic]:
@@ -55,36 +69,71 @@ class GroupNotes:
         for partition, note in notes.items():
             if (found := of_record.get(partition // PARTITIONS_MAX)) is not None:
                 found[partition] = note
+        records = self._records[group, topic]
         for number, in_it in of_record.items():
-            key, value = json.dumps([group, topic, number]).encode(), _encoded(in_it)
-            self._records[group, topic][key] = value
-            yield key, value
+            place = group, topic, number
+            written = {
+                json.dumps((*place, part) if part else place).encode(): value
+                for part, value in enumerate(_pieces(in_it))
+            }
+            if len(records) > 1:  # else there is none besides the one that is written
+                written |= {key: _encoded({}) for key in records.keys() - written.keys() if _number(key) == number}
+            records |= written
+            yield from written.items()
 
     def read(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         """Take what records have, the oldest first. Raises NotOurs, NewerFormat."""
         for key, value in ((key or b"", value or b"") for key, value in records):
-            body = unwrap(key, value, frozenset({GROUP_NOTES}))
+            body = unwrap(key, value, frozenset({GROUP_NOTES}), SHORTENED)
             if body is not None:
                 self._records[_whose(key, body)][key] = value
 
 
-def _encoded(notes: dict[int, OwnershipNote]) -> bytes:
+def _pieces(notes: Mapping[int, OwnershipNote], version: int = FORMAT_VERSION) -> Iterator[bytes]:
+    """Encode notes, in as many records as are needed."""
+    value = _encoded(notes, version)
+    if len(value) <= RECORD_BYTES_MAX or len(notes) <= 1:
+        yield value
+        return
+    numbers = sorted(notes)
+    half = len(numbers) // 2
+    for part in (numbers[:half], numbers[half:]):
+        yield from _pieces({number: notes[number] for number in part}, SHORTENED)
+
+
+def _encoded(notes: Mapping[int, OwnershipNote], version: int = FORMAT_VERSION) -> bytes:
     partitions = {
         str(number): [last, [[*one.value, one.until_ms] for one in unanswered]]
         for number, (last, unanswered) in notes.items()
     }
-    return wrap(GROUP_NOTES, {"partitions": partitions})
+    value = wrap(GROUP_NOTES, {"partitions": partitions}, version=version)
+    if version < SHORTENED and _DIGEST in value:
+        return wrap(GROUP_NOTES, {"partitions": partitions}, version=SHORTENED)
+    return value
 
 
-def _unanswered(commits: Iterable[tuple[int, str, int]]) -> tuple[UnansweredCommit, ...]:
-    return tuple(UnansweredCommit(GroupOffset(offset, metadata), until_ms) for offset, metadata, until_ms in commits)
+def _as_it_was(offset: int, metadata: str) -> GroupOffset:
+    """What a record of version 1 has."""
+    value = GroupOffset(offset, metadata)
+    return value if len(metadata) <= METADATA_MAX else noted(value)
+
+
+def _unanswered(
+    commits: Iterable[tuple[int, str, int]], made: Callable[[int, str], GroupOffset]
+) -> tuple[UnansweredCommit, ...]:
+    return tuple(UnansweredCommit(made(offset, metadata), until_ms) for offset, metadata, until_ms in commits)
+
+
+def _number(key: bytes) -> int:
+    """The number that a key has."""
+    return int(json.loads(key)[2])
 
 
 def _whose(key: bytes, body: Mapping[str, Any]) -> GroupTopic:
     """Of whom a record is, which can be decoded. Raises NotOurs."""
     try:
-        group, topic, number = json.loads(key)
-        if not (type(group) is type(topic) is str and type(number) is int):
+        group, topic, *numbers = json.loads(key)
+        if not (type(group) is type(topic) is str and [type(it) for it in numbers] in ([int], [int, int])):
             raise TypeError("it has no group, topic and number")
         for partition, (last, unanswered) in body["partitions"].items():
             int(partition)

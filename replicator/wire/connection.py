@@ -39,6 +39,10 @@ class ConnectionLost(Unreachable):
     """The broker can't be connected to, or closed the connection: another one may lead the partition by now."""
 
 
+class ResponseTooLarge(Unsupported):
+    """The answer is larger than what is taken. Whoever asks again must ask for less."""
+
+
 class HandedOver(NamedTuple):
     """A socket on which the login is done: versions that the broker offers, by API key; finalized features of its
     cluster; the number of the last request; until when the login holds, monotonic."""
@@ -61,6 +65,7 @@ class Connection:
         *,
         deadline_s: float,
         response_bytes_max: int,
+        response_setting: str = "",
         features: bool = False,
     ) -> None:
         """Connects and logs in.
@@ -68,6 +73,7 @@ class Connection:
         Args:
             deadline_s: by when, on the monotonic clock.
             response_bytes_max: larger responses are refused.
+            response_setting: what an operator can change about that, if anything.
             features: the cluster's finalized features are asked for, too (ApiVersions 3; Kafka 2.7, KIP-584).
 
         Raises:
@@ -77,7 +83,7 @@ class Connection:
         """
         self._access, self._client_id = access, client_id
         self.where = f"cluster {access.cluster!r}, broker {address[0]}:{address[1]}"
-        self._response_bytes_max = _HANDSHAKE_BYTES_MAX
+        self._response_bytes_max, self._response_setting = _HANDSHAKE_BYTES_MAX, ""
         self._requests = 0
         self.throttled_s = 0.0
         """How long the broker keeps this client's next request waiting (KIP-219)."""
@@ -97,7 +103,7 @@ class Connection:
         except BaseException:
             self.close()
             raise
-        self._response_bytes_max = response_bytes_max
+        self._response_bytes_max, self._response_setting = response_bytes_max, response_setting
 
     def _ask_versions(self, deadline_s: float, *, features: bool) -> None:
         """Ask for versions. A broker that knows no version 3 of the question answers in version 0, with an error."""
@@ -164,7 +170,7 @@ class Connection:
         Raises:
             ConnectionLost: the broker closed the connection, or didn't answer in time.
             Unreachable: what it answered isn't Kafka's protocol.
-            Unsupported: it doesn't speak a version that is known here; or the response is too large.
+            Unsupported: it doesn't speak a version that is known here. ResponseTooLarge.
 
         After an error only `close` may follow.
         """
@@ -293,9 +299,11 @@ class Connection:
         if size < 0:
             raise Unreachable(f"{self.where}: answers with a frame of {size} bytes")
         if size > self._response_bytes_max:
-            raise Unsupported(
-                f"{self.where}: answers {api} with {size} bytes; limits.record_bytes_max allows "
-                f"{self._response_bytes_max}"
+            allowed = (
+                f"{self._response_setting} allows" if self._response_setting else "it takes, as this program asks,"
+            )
+            raise ResponseTooLarge(
+                f"{self.where}: answers {api} with {size} bytes; {allowed} {self._response_bytes_max} at most"
             )
         return size
 

@@ -2,18 +2,21 @@
 and commits for those without members. Used by `group_sync` and by what shows it.
 
 Coordinators are asked at the same time, each for all of its groups: one that is dead or slow holds up no other's, and
-what it would have said is missing in the answer. Nothing is asked a second time within one call: whoever syncs groups
-comes back soon. Of an answer that is, byte by byte, the last one to the same question the last values are returned.
+what it would have said is missing in the answer. Nothing is asked a second time within one call, because whoever syncs
+groups comes back soon; but where an answer was too large, less is asked for. Of an answer that is, byte by byte, the
+last one to the same question the last values are returned.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
+from operator import is_
 from typing import NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode as E
@@ -25,7 +28,8 @@ from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
 from replicator.wire import group_requests, offset_commit, offset_fetch_groups
 from replicator.wire.any_broker import body_at
 from replicator.wire.broker_questions import ALLOWANCE_S, BrokerQuestions, answered
-from replicator.wire.connection import Address, Connection
+from replicator.wire.connection import Address, Connection, ResponseTooLarge
+from replicator.wire.group_pieces import COMMIT_BYTES_MAX, OfGroup, commit_pieces, divided
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues, Wanted
 from replicator.wire.response_limits import BadResponse
@@ -34,12 +38,22 @@ FETCHED_AT_ONCE, FOUND_AT_ONCE = 20, 500
 """Groups in one request."""
 MOVED = frozenset({int(E.not_coordinator), int(E.coordinator_not_available), int(E.coordinator_load_in_progress)})
 """The coordinator is looked up anew."""
+SEND_S = 10.0
+"""By when, after a call for commits, the last of them is sent: what is decided is out of date one day."""
+TOO_MUCH_AT_ONCE = -2
+"""Instead of an error code: the coordinator has refused what was committed together for its size, and so much at once
+isn't committed again for this group."""
+_TOO_LARGE = frozenset({int(E.invalid_commit_offset_size), int(E.message_too_large), int(E.record_list_too_large)})
+_UNKNOWN = int(E.unknown_server_error)
+"""What Kafka 4 says of a commit that is too large, and of others: whether it was done isn't known."""
 _KEPT_MAX = 2_000
 T = TypeVar("T")
 PartitionCodes = dict[str, dict[int, int]]
 """The error code of each partition of a commit, by topic; 0: it is committed."""
 OffsetsToCommit = Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]]
 """By group, topic and partition."""
+_Question = tuple[tuple[str, ...], tuple[int, int]]
+"""Groups, and which of how many pieces."""
 
 
 class GroupListing(NamedTuple):
@@ -51,13 +65,16 @@ class GroupListing(NamedTuple):
 
 class _OfGroups(NamedTuple):
     """A request to a coordinator, without its size, and of which groups it is. `made` makes it when it is sent;
-    `kept`: its answer is compared with the next one."""
+    `kept`: its answer is compared with the next one; `piece`: which of how many of its only group; `partitions`: how
+    many are committed."""
 
     api: str
     version: int
     groups: tuple[str, ...]
     made: Callable[[], bytes]
     kept: bool = False
+    piece: tuple[int, int] = (0, 1)
+    partitions: int = 0
 
     def write(self, connection: Connection) -> bytes:
         found = connection.version(self.api, self.version)
@@ -77,6 +94,15 @@ def _read(api: str) -> Iterator[None]:
         raise Unreachable(f"cannot read the answer to {api}: {error}") from error
 
 
+def _all_codes(_: str, answers: list[PartitionCodes]) -> PartitionCodes:
+    """Those of several commits for one group."""
+    found: PartitionCodes = {}
+    for codes in answers:
+        for topic, of_topic in codes.items():
+            found[topic] = found.get(topic, {}) | of_topic
+    return found
+
+
 class GroupQuestions(BrokerQuestions):
     """Of one cluster. Used by one thread."""
 
@@ -84,7 +110,10 @@ class GroupQuestions(BrokerQuestions):
         """See `BrokerQuestions`."""
         super().__init__(cluster, client_id)
         self._coordinators: dict[str, Address] = {}
-        self._last: dict[tuple[str, ...], tuple[bytes, dict[str, GroupValues]]] = {}  # digest of the answer, and it
+        self._last: dict[_Question, tuple[bytes, dict[str, GroupValues]]] = {}  # digest of the answer, and it
+        self._pieces: dict[str, int] = {}  # of groups that are asked about alone: in how many questions
+        self._joined: dict[str, tuple[list[GroupValues], GroupValues]] = {}  # of these: the answers, and all of them
+        self._commit_bytes: dict[str, int] = {}  # of groups for which less than usual is committed at once
 
     def listing(self, timeout_s: float) -> GroupListing:
         """List the groups of all brokers. Raises Unreachable, NotAllowed, Retriable, Unsupported where none answers."""
@@ -107,24 +136,78 @@ class GroupQuestions(BrokerQuestions):
         return GroupListing(found, tuple(failed))
 
     def offsets(
-        self, groups: Mapping[str, Wanted], timeout_s: float, *, stable: bool
+        self,
+        groups: Mapping[str, Wanted],
+        timeout_s: float,
+        *,
+        stable: bool,
+        else_only: Callable[[], Mapping[str, Collection[int]]] = dict,
     ) -> dict[str, GroupValues | ReplicatorError]:
         """Return what groups have committed; or why that isn't known, by group. Arguments as of
         `offset_fetch_groups.request`.
 
+        Args:
+            else_only: of a group of which all is wanted, and is too much for one answer, these partitions are, by
+                topic.
+
         Raises Unreachable, NotAllowed, Unsupported where nobody says who coordinates them.
         """
-        api, version = offset_fetch_groups.API, offset_fetch_groups.VERSION
-
-        def asked(names: Sequence[str]) -> Iterator[_OfGroups]:
-            for at in range(0, len(names), FETCHED_AT_ONCE):
-                part = {name: groups[name] for name in names[at : at + FETCHED_AT_ONCE]}
-                made = partial(offset_fetch_groups.request, self._client_id, part, stable=stable)
-                yield _OfGroups(api, version, tuple(part), made, all(it is None for it in part.values()))
-
-        found = self._of_coordinators(list(groups), timeout_s, asked, self._fetched)()
+        asked = partial(self._fetches, groups, else_only, stable)
+        found = self._of_coordinators(list(groups), timeout_s, asked, self._fetched, self._all_of)()
+        large = [name for name, it in found.items() if isinstance(it, ResponseTooLarge)]
+        chunks = deque(large[at : at + FETCHED_AT_ONCE] for at in range(0, len(large), FETCHED_AT_ONCE))
+        while chunks:  # the answer of one fails for all groups of its coordinator
+            names = chunks.popleft()
+            again = self._of_coordinators(names, timeout_s, asked, self._fetched, self._all_of)()
+            left = [name for name in names if isinstance(again[name], ResponseTooLarge)]
+            found |= again
+            if len(names) > 1:
+                self._pieces |= dict.fromkeys(left, 1)
+                chunks.extend([name] for name in left)
+            elif left:
+                wanted, pieces = groups[names[0]], self._pieces.get(names[0], 1)
+                partitions = sum(map(len, (else_only() if wanted is None else wanted).values()))
+                if pieces < partitions:
+                    self._pieces[names[0]] = min(2 * pieces, partitions)
+                    chunks.append(names)
         if len(self._last) > _KEPT_MAX:  # of groups that are asked about together no more
             self._last.clear()
+        return found
+
+    def _fetches(
+        self,
+        groups: Mapping[str, Wanted],
+        else_only: Callable[[], Mapping[str, Collection[int]]],
+        stable: bool,
+        names: Sequence[str],
+    ) -> Iterator[_OfGroups]:
+        """What a coordinator is asked about these groups."""
+        api, version = offset_fetch_groups.API, offset_fetch_groups.VERSION
+
+        def one(part: Mapping[str, Wanted], piece: tuple[int, int] = (0, 1)) -> _OfGroups:
+            made = partial(offset_fetch_groups.request, self._client_id, part, stable=stable)
+            return _OfGroups(api, version, tuple(part), made, all(groups[name] is None for name in part), piece)
+
+        together = [name for name in names if name not in self._pieces] if self._pieces else names
+        for at in range(0, len(together), FETCHED_AT_ONCE):
+            yield one({name: groups[name] for name in together[at : at + FETCHED_AT_ONCE]})
+        for name in names if self._pieces else ():
+            if not (pieces := self._pieces.get(name, 0)):
+                continue
+            wanted = groups[name]
+            parts = list(divided(else_only() if wanted is None else wanted, pieces)) if pieces > 1 else []
+            for number, part in enumerate(parts):
+                yield one({name: part}, (number, len(parts)))
+            if not parts:
+                yield one({name: wanted})
+
+    def _all_of(self, group: str, values: list[GroupValues]) -> GroupValues:
+        """What several answers say of a group: the same object as long as they are."""
+        last = self._joined.get(group)
+        if last is not None and len(last[0]) == len(values) and all(map(is_, last[0], values)):
+            return last[1]
+        found = GroupValues.joined(values)
+        self._joined[group] = values, found
         return found
 
     def commit(self, offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
@@ -135,19 +218,23 @@ class GroupQuestions(BrokerQuestions):
     def send_commits(
         self, offsets: OffsetsToCommit, timeout_s: float
     ) -> Callable[[], dict[str, PartitionCodes | ReplicatorError]]:
-        """Send commits, and return what waits for their answers, see `commit`. Others may be asked meanwhile."""
+        """Send commits, and return what waits for their answers, see `commit`. Others may be asked meanwhile. What is
+        too much for a batch of the coordinator's log is sent in several requests."""
         api, version = offset_commit.API, offset_commit.VERSION
+        give_up_s = time.monotonic() + SEND_S
+
+        def request(name: str, piece: OfGroup) -> bytes:
+            if time.monotonic() > give_up_s:
+                raise Unreachable(f"cluster {self._cluster!r}: it is too late to commit offsets of group {name!r}")
+            return offset_commit.request(self._client_id, name, piece)
 
         def asked(names: Sequence[str]) -> Iterator[_OfGroups]:
             for name in names:
-                made = partial(offset_commit.request, self._client_id, name, offsets[name])
-                yield _OfGroups(api, version, (name,), made)
+                for piece in commit_pieces(name, offsets[name], self._commit_bytes.get(name, COMMIT_BYTES_MAX)):
+                    made, partitions = partial(request, name, piece), sum(map(len, piece.values()))
+                    yield _OfGroups(api, version, (name,), made, partitions=partitions)
 
-        def read(one: _OfGroups, data: bytes) -> dict[str, PartitionCodes | ReplicatorError]:
-            with _read(api):
-                return {one.groups[0]: offset_commit.read(data, body_at(data))}
-
-        answers = self._of_coordinators(list(offsets), timeout_s, asked, read, once=True)
+        answers = self._of_coordinators(list(offsets), timeout_s, asked, self._committed, _all_codes, once=True)
 
         def codes() -> dict[str, PartitionCodes | ReplicatorError]:
             found = answers()
@@ -160,16 +247,34 @@ class GroupQuestions(BrokerQuestions):
 
         return codes
 
+    def _committed(self, one: _OfGroups, data: bytes) -> dict[str, PartitionCodes | ReplicatorError]:
+        """The codes of one request; those of one that was too large, if it can be divided, are said to be."""
+        with _read(one.api):
+            found = offset_commit.read(data, body_at(data))
+        codes = {code for of_topic in found.values() for code in of_topic.values()}
+        if one.partitions > 1 and (_UNKNOWN in codes or codes & _TOO_LARGE):
+            (name,) = one.groups
+            self._commit_bytes[name] = self._commit_bytes.get(name, COMMIT_BYTES_MAX) // 2
+            return {
+                name: {
+                    topic: {at: TOO_MUCH_AT_ONCE if code in _TOO_LARGE else code for at, code in of_topic.items()}
+                    for topic, of_topic in found.items()
+                }
+            }
+        return {one.groups[0]: found}
+
     def _of_coordinators(
         self,
         groups: Sequence[str],
         timeout_s: float,
         asked: Callable[[Sequence[str]], Iterator[_OfGroups]],
         read: Callable[[_OfGroups, bytes], Mapping[str, T | ReplicatorError]],
+        join: Callable[[str, list[T]], T],
         *,
         once: bool = False,
     ) -> Callable[[], dict[str, T | ReplicatorError]]:
-        """Send to each coordinator what is asked of its groups; what is returned waits for the answers, by group."""
+        """Send to each coordinator what is asked of its groups; what is returned waits for the answers, by group.
+        `join`: makes one of those to several questions about a group."""
         failed = self._find(groups, timeout_s)
         by_address: defaultdict[Address, list[str]] = defaultdict(list)
         for name in groups:
@@ -184,7 +289,8 @@ class GroupQuestions(BrokerQuestions):
         def answers() -> dict[str, T | ReplicatorError]:
             found: dict[str, T | ReplicatorError] = dict(failed)
             for parts, future in waiting:
-                found |= self._answers_of(parts, future, read)
+                of_it = self._answers_of(parts, future, read, join)
+                found |= of_it
             return found
 
         return answers
@@ -194,6 +300,7 @@ class GroupQuestions(BrokerQuestions):
         parts: Sequence[_OfGroups],
         future: Future[list[bytes]],
         read: Callable[[_OfGroups, bytes], Mapping[str, T | ReplicatorError]],
+        join: Callable[[str, list[T]], T],
     ) -> dict[str, T | ReplicatorError]:
         """Of one coordinator."""
         found: dict[str, T | ReplicatorError] = {}
@@ -202,19 +309,29 @@ class GroupQuestions(BrokerQuestions):
         except ReplicatorError as error:
             for name in (name for one in parts for name in one.groups):
                 found[name] = error
-                self._coordinators.pop(name, None)
+                if not isinstance(error, ResponseTooLarge):
+                    self._coordinators.pop(name, None)
             return found
+        several = defaultdict[str, list[T]](list)
         for one, data in zip(parts, answers, strict=True):
             try:
-                found |= read(one, data)
+                got = read(one, data)
             except ReplicatorError as error:
-                found |= dict.fromkeys(one.groups, error)
+                got = dict.fromkeys(one.groups, error)
+            for name, it in got.items():
+                if isinstance(it, ReplicatorError):
+                    found[name] = it
+                else:
+                    several[name].append(it)
+        for name, its in several.items():  # of one that failed in part nothing is known
+            found.setdefault(name, its[0] if len(its) == 1 else join(name, its))
         return found
 
     def _fetched(self, one: _OfGroups, data: bytes) -> Mapping[str, GroupValues | ReplicatorError]:
         begin = body_at(data)  # behind how long this client is throttled
         digest = blake2b(memoryview(data)[begin:], digest_size=16).digest()
-        last = self._last.get(one.groups)
+        question = one.groups, one.piece
+        last = self._last.get(question)
         if last is not None and last[0] == digest:
             return last[1]
         with _read(one.api):
@@ -231,7 +348,7 @@ class GroupQuestions(BrokerQuestions):
         if found.keys() != set(one.groups):
             raise Unreachable(f"cluster {self._cluster!r}: answers for other groups than those that were asked about")
         if one.kept and not any(isinstance(it, ReplicatorError) for it in found.values()):
-            self._last[one.groups] = digest, values
+            self._last[question] = digest, values
         return found
 
     def _find(self, groups: Collection[str], timeout_s: float) -> dict[str, ReplicatorError]:

@@ -14,7 +14,7 @@ Strings and arrays are preceded by an unsigned varint of their length + 1; behin
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from struct import Struct
 from struct import error as StructError
 from sys import byteorder
@@ -51,8 +51,19 @@ class GroupValues:
         number, at = count(data, 0)
         for _ in range(number):
             topic, at = string(data, at)
-            found[topic], at = _values(data, at)
+            values, at = _values(data, at)
+            found[topic] = found[topic] | values if topic in found else values
         return found
+
+    @classmethod
+    def joined(cls, parts: Iterable[GroupValues]) -> GroupValues:
+        """Return what several answers about one group say together; none of them is an error."""
+        topics, bodies = 0, list[bytes]()
+        for one in parts:
+            number, at = count(one._topics, 0)
+            topics += number
+            bodies.append(one._topics[at:])
+        return cls(0, uvarint(topics + 1) + b"".join(bodies))
 
 
 def request(client_id: str, groups: Mapping[str, Wanted], *, stable: bool) -> bytes:

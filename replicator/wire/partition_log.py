@@ -191,6 +191,7 @@ class PartitionLog:
             self._client_id,
             deadline_s=deadline_s,
             response_bytes_max=self._response_bytes_max,
+            response_setting="limits.record_bytes_max",
         )
 
     def _look_up(self, connection: Connection) -> tuple[Address, int]:

@@ -71,7 +71,12 @@ class FakeGroups:
         return GroupListing({it: ListedGroup("consumer", state[it], self.kinds.get(it, "classic")) for it in names})
 
     def offsets(
-        self, groups: Mapping[str, Wanted], timeout_s: float, *, stable: bool
+        self,
+        groups: Mapping[str, Wanted],
+        timeout_s: float,
+        *,
+        stable: bool,
+        else_only: Callable[[], Mapping[str, Collection[int]]] = dict,
     ) -> dict[str, GroupValues | ReplicatorError]:
         """See `GroupQuestions`: what is as it was is the same object."""
         found: dict[str, GroupValues | ReplicatorError] = {}

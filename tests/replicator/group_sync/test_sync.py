@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kio.schema.errors import ErrorCode as E
 
 from replicator.config import Flow, load_text
 from replicator.group_sync import commits
@@ -21,7 +22,7 @@ from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.names import ends_group
 from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
-from replicator.wire.group_questions import OffsetsToCommit, PartitionCodes
+from replicator.wire.group_questions import TOO_MUCH_AT_ONCE, OffsetsToCommit, PartitionCodes
 from tests.budget import budget
 from tests.replicator.group_sync.fakes import FakeClock, FakeGroups, FakeMap, FakeNotes, NotesTopic, copy_of, place
 
@@ -346,3 +347,39 @@ def test_any_schedule_of_faults_ends_in_sync_and_never_overwrites_somebody_else(
             assert stands == taken[key]
         else:
             assert stands == GroupOffset(place(value.offset), value.metadata), f"seed {seed}: {key}"
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "detail"),
+    [
+        (E.message_too_large, GroupVerdict.REFUSED, "MESSAGE_TOO_LARGE"),
+        (E.invalid_commit_offset_size, GroupVerdict.REFUSED, "INVALID_COMMIT_OFFSET_SIZE"),
+        (E.unknown_server_error, GroupVerdict.TO_COMMIT, "UNKNOWN_SERVER_ERROR"),
+        (TOO_MUCH_AT_ONCE, GroupVerdict.TO_COMMIT, ""),
+    ],
+)
+def test_what_a_coordinator_refuses_of_one_group_is_said_there_and_stops_no_other(
+    code: int, verdict: GroupVerdict, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig()
+    rig.at_source(10, group="large")
+    rig.at_source(20)
+    commit = rig.target.commit
+
+    def refuses(offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
+        found = commit({name: it for name, it in offsets.items() if name != "large"}, timeout_s)
+        of_large = {topic: dict.fromkeys(values, int(code)) for topic, values in offsets.get("large", {}).items()}
+        return {**found, "large": of_large} if of_large else found
+
+    monkeypatch.setattr(rig.target, "commit", refuses)
+    rig.rounds()
+    assert (rig.there(), rig.verdict()) == (place(20), GroupVerdict.IN_SYNC)
+    assert rig.there(group="large") is None
+    (row,) = [it for shown in rig.sync.shown() if shown.group == "large" for it in shown.rows if it.at == A]
+    assert (row.verdict, row.detail) == (verdict, detail)
+    known = GroupNotes()
+    known.read(rig.topic.records)
+    assert bool(known.of("large", copy_of(A).topic)[0].unanswered) is (code == E.unknown_server_error)
+    monkeypatch.undo()
+    rig.rounds(2 * int(following.SLOW_S) // 5)
+    assert rig.there(group="large") == place(10)

@@ -43,3 +43,15 @@ def test_of_two_commits_of_one_value_an_answer_is_the_later_ones() -> None:
 
 def test_metadata_tells_offsets_apart() -> None:
     assert not OwnershipNote(GroupOffset(1, "by the flow")).owns(GroupOffset(1))
+
+
+def test_long_metadata_is_compared_by_its_digest() -> None:
+    one, two = GroupOffset(1, "m" * 4096), GroupOffset(1, "m" * 4095 + "n")
+    note = OwnershipNote().before_commit(one, 100)
+    assert note is not None
+    assert len(note.unanswered[0].value.metadata) < 100
+    for owned in (note, note.committed(one), note.observed(one, 1_000), note.committed(one).observed(one, 0)):
+        assert owned.owns(one)
+        assert not owned.owns(two)
+    assert note.refused(one) == OwnershipNote()
+    assert note.committed(one).unanswered == ()
