@@ -90,11 +90,14 @@ class OwnershipNote(NamedTuple):
         """
         if len(self.unanswered) >= UNANSWERED_MAX:
             return None
-        return OwnershipNote(self.last, (*self.unanswered, UnansweredCommit(noted(value), until_ms)))
+        if len(value[1]) > METADATA_MAX:
+            value = noted(value)
+        return OwnershipNote(self.last, (*self.unanswered, UnansweredCommit(value, until_ms)))
 
     def committed(self, value: GroupOffset) -> OwnershipNote:
         """Return the note after the coordinator has said that `value` is committed."""
-        value = noted(value)
+        if len(value[1]) > METADATA_MAX:
+            value = noted(value)
         return OwnershipNote(value, self._without(value))
 
     def refused(self, value: GroupOffset) -> OwnershipNote:

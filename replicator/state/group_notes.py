@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from replicator.groups.ownership import DIGEST, METADATA_MAX, GroupOffset, OwnershipNote, UnansweredCommit, noted
@@ -48,11 +48,9 @@ class GroupNotes:
         """Return the notes of a group in a topic by partition, to be changed and given to `take`."""
         found = dict[int, OwnershipNote]()
         for value in self._records.get((group, topic), {}).values():
-            body = json.loads(value)
-            made = _as_it_was if body["v"] == FORMAT_VERSION else GroupOffset
-            for number, (last, unanswered) in body["partitions"].items():
-                known = made(*last) if last is not None else None
-                found[int(number)] = OwnershipNote(known, _unanswered(unanswered, made) if unanswered else ())
+            for number, (last, unanswered) in json.loads(value)["partitions"].items():
+                known = GroupOffset._make(last) if last is not None else None
+                found[int(number)] = OwnershipNote(known, _unanswered(unanswered) if unanswered else ())
         return found
 
     def __iter__(self) -> Iterator[GroupTopic]:
@@ -86,7 +84,8 @@ class GroupNotes:
         for key, value in ((key or b"", value or b"") for key, value in records):
             body = unwrap(key, value, frozenset({GROUP_NOTES}), SHORTENED)
             if body is not None:
-                self._records[_whose(key, body)][key] = value
+                of = self._records[_whose(key, body)]
+                of[key] = value if body["v"] >= SHORTENED else _shortened(value, body)
 
 
 def _pieces(notes: Mapping[int, OwnershipNote], version: int = FORMAT_VERSION) -> Iterator[bytes]:
@@ -112,16 +111,19 @@ def _encoded(notes: Mapping[int, OwnershipNote], version: int = FORMAT_VERSION) 
     return value
 
 
-def _as_it_was(offset: int, metadata: str) -> GroupOffset:
-    """What a record of version 1 has."""
-    value = GroupOffset(offset, metadata)
-    return value if len(metadata) <= METADATA_MAX else noted(value)
+def _shortened(value: bytes, body: Mapping[str, Any]) -> bytes:
+    """A record of version 1 as this version has it: the same where no metadata is long."""
+    notes = body["partitions"].values()
+    values = [one for last, unanswered in notes for one in ((last, *unanswered) if last is not None else unanswered)]
+    if all(len(one[1]) <= METADATA_MAX for one in values):
+        return value
+    for one in values:
+        one[1] = noted(GroupOffset(one[0], one[1])).metadata
+    return wrap(GROUP_NOTES, {"partitions": body["partitions"]}, version=SHORTENED)
 
 
-def _unanswered(
-    commits: Iterable[tuple[int, str, int]], made: Callable[[int, str], GroupOffset]
-) -> tuple[UnansweredCommit, ...]:
-    return tuple(UnansweredCommit(made(offset, metadata), until_ms) for offset, metadata, until_ms in commits)
+def _unanswered(commits: Iterable[tuple[int, str, int]]) -> tuple[UnansweredCommit, ...]:
+    return tuple(UnansweredCommit(GroupOffset(offset, metadata), until_ms) for offset, metadata, until_ms in commits)
 
 
 def _number(key: bytes) -> int:
