@@ -94,9 +94,7 @@ def groups(path: Path, names: tuple[str, ...], groups_: tuple[str, ...], as_json
             for why in seen.unanswered:
                 click.echo(f"warning: flow {name}: {why}", err=True)
     show_failed(failed)
-    waiting = any(
-        it.detail or not all(verdict.settled for verdict in it.counts) for s in found.values() for it in s.groups
-    )
+    waiting = any(not it.settled for seen in found.values() for it in seen.groups)
     return max((error.exit_code for error in failed.values()), default=int(waiting))
 
 

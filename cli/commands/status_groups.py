@@ -33,6 +33,8 @@ class FlowGroups:
                     "in_sync": it.in_sync,
                     "again": it.again,
                     "detail": it.said,
+                    "looked_ms": it.looked_ms,
+                    "unknown": it.unknown,
                 }
                 for it in self.groups
             ],

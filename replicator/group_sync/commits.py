@@ -163,6 +163,8 @@ class CommitRound:
                 if isinstance(values, NotAllowed | Incident):  # else the next round asks again
                     for topic in it.topics.values():
                         _decide(topic, {}, it, now_ms)
+                else:
+                    self._followed.missed(it.due.group, str(values))
                 continue
             stands = values.topics()
             for name, topic in it.topics.items():

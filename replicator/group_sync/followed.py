@@ -6,7 +6,7 @@ What is kept of a group is compact, see `GroupValues` and `RowColumns`: only gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,8 +14,7 @@ from kio.schema.errors import ErrorCode as E
 
 from replicator.config import Flow, routing
 from replicator.groups.decision import GroupVerdict
-from replicator.groups.ownership import GroupOffset
-from replicator.groups.row_columns import PartitionSeen, RowColumns, SourceRead
+from replicator.groups.row_columns import PartitionSeen, RowColumns, SourceRead, Translated
 from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
@@ -25,6 +24,10 @@ from replicator.wire.offset_fetch_groups import GroupValues
 SOON_S, SLOW_S = 5.0, 60.0
 """Between two looks at what only somebody else can change: members that may leave and partitions that may be copied
 soon; an offset of others at the target, or a part of the map."""
+LOOK_S = 5.0
+"""Between two looks at the target of a group of which nothing else makes look there."""
+MISSED_MAX = 3
+"""Rounds in which a group could not be looked at, after which it is unknown where it stands."""
 UNSTABLE = int(E.unstable_offset_commit)
 SHARE = "share"
 _AT_ONCE = frozenset({GroupVerdict.TO_COMMIT, GroupVerdict.UNANSWERED, GroupVerdict.UNSTABLE_THERE, GroupVerdict.HELD})
@@ -32,6 +35,7 @@ _AT_ONCE |= {GroupVerdict.UNSTABLE}
 _SOON = frozenset({GroupVerdict.HAS_MEMBERS, GroupVerdict.NOT_COPIED})
 _SETTLED = frozenset(verdict for verdict in GroupVerdict if verdict.settled)
 _NEVER = float("inf")
+_NOT_YET = "it has not been looked at yet"
 
 Snapshot = Mapping[str, GroupValues]
 """What groups have committed at the source, by group."""
@@ -65,6 +69,14 @@ class _Followed:
     next_s: float = _NEVER  # the first of these
     renewed_s: float = -_NEVER
     detail: str = ""
+    stood: GroupValues | None = None  # what stood at the target when that was last compared with the rows
+    members: bool = False  # whether it had some there, as it was seen last
+    looked_s: float = -_NEVER  # when all of its rows were looked at
+    looked_ms: int = 0  # the same by the wall clock
+    seen: bool = False  # in this round
+    failed: str = ""  # why it wasn't, in this round
+    missed: int = 0  # rounds since then in which it couldn't be
+    why: str = ""
 
 
 class FollowedGroups:
@@ -96,7 +108,7 @@ class FollowedGroups:
         for name, found in answers.items():
             it = self._groups[name]
             if isinstance(found, ReplicatorError):
-                it.detail = str(found)
+                it.detail = it.failed = str(found)
                 yield found
             elif found is not it.values:
                 it.values, self._changed = found, True
@@ -128,14 +140,14 @@ class FollowedGroups:
                 it.renewed_s, it.whole = now_s, True
             if not self._differs(it, values) and it.next_s > now_s:
                 continue
-            reads = {
-                topic: due
-                for topic, read in _reads(values, self._partitions)
-                if (due := self._due(it, topic, read, now_s))
-            }
+            reads = dict(_reads(values, self._partitions))
+            _forget_gone(it, reads)
+            due = {topic: some for topic, read in reads.items() if (some := self._due(it, topic, read, now_s))}
             it.looked, it.listed, it.whole = values, self._partitions, False
-            if reads:
-                yield DueGroup(name, self.target_group(name), reads, renew)
+            if due:
+                yield DueGroup(name, self.target_group(name), due, renew)
+            else:
+                it.next_s = _next(it)
 
     def _differs(self, it: _Followed, values: GroupValues) -> bool:
         return it.whole or it.looked is not values or it.listed is not self._partitions
@@ -156,7 +168,10 @@ class FollowedGroups:
             it = self._groups.get(name)
             if it is None or not self._differs(it, values):
                 continue
-            for topic, reads in _reads(values, self._partitions):
+            by_topic = dict(_reads(values, self._partitions))
+            _forget_gone(it, by_topic)
+            it.seen = it.seen or not by_topic
+            for topic, reads in by_topic.items():
                 columns = it.topics.get(topic) or RowColumns(topic, target_topic(topic))
                 held = {
                     at: PartitionSeen(read, GroupVerdict.HELD, columns.target(at), detail=detail)
@@ -178,11 +193,59 @@ class FollowedGroups:
         target."""
         it = self._groups[due.group]
         for topic, of_topic in rows.items():
+            if not of_topic:
+                continue
             columns = it.topics.get(topic) or RowColumns(topic, target_topic(topic))
             self._put(it, topic, columns, of_topic, now_s, has_members=has_members)
-        it.next_s = min((min(each.values(), default=_NEVER) for each in it.later_s.values()), default=_NEVER)
+        it.next_s = _next(it)
+        it.members, it.stood = has_members, None
         if sum(map(len, rows.values())) < due.partitions:  # nothing is known of the others
             it.whole = True
+        elif due.partitions == sum(map(len, it.topics.values())):
+            it.looked_s, it.seen = now_s, True
+
+    def missed(self, group: str, reason: str) -> None:
+        """Take down why a group, by its name at the source, couldn't be looked at in this round."""
+        self._groups[group].failed = reason
+
+    def unseen(self, now_s: float) -> list[str]:
+        """Return the groups with rows whose target is to be looked at, besides those that are due."""
+        return [
+            name for name, it in self._groups.items() if it.topics and not it.failed and it.looked_s + LOOK_S <= now_s
+        ]
+
+    def stands(self, group: str, found: GroupValues, now_s: float, *, has_members: bool) -> None:
+        """Take what a group has at the target: where it isn't what its rows show, they are due."""
+        it = self._groups[group]
+        it.looked_s, it.seen = now_s, True
+        if has_members and not it.members:
+            it.whole = True
+        if found is it.stood:
+            return
+        it.stood, stands = found, found.topics()
+        for topic, columns in it.topics.items():
+            self.look_again(group, topic, columns.moved(stands.get(columns.target_topic, {})), now_s)
+
+    def look_again(self, group: str, topic: str, partitions: Iterable[int], now_s: float) -> None:
+        """Have partitions of a source topic looked at in the next round."""
+        it = self._groups[group]
+        for at in partitions:
+            it.later_s.setdefault(topic, {})[at] = it.next_s = now_s
+
+    def translated(self) -> Iterator[tuple[str, str, dict[int, tuple[int, int, Translated]]]]:
+        """Yield group, source topic and what was translated of its partitions, see `RowColumns.translated`."""
+        for name, it in self._groups.items():
+            for topic, columns in it.topics.items():
+                yield name, topic, columns.translated()
+
+    def end_round(self, now_ms: int, failed: str = "") -> None:
+        """Take down of which groups all was looked at. `failed`: why of none."""
+        for it in self._groups.values():
+            if reason := failed or it.failed:
+                it.missed, it.why = it.missed + 1, reason
+            elif it.seen or (not it.topics and it.values is not None and it.values is it.looked):
+                it.missed, it.why, it.looked_ms = 0, "", now_ms
+            it.seen, it.failed = False, ""
 
     def _put(
         self,
@@ -220,15 +283,31 @@ class FollowedGroups:
         """The group's name at the target."""
         return routing.target_group(self._flow, group)
 
-    def shown(self) -> list[GroupShown]:
-        """Where each group stands, by name."""
-        return [
-            GroupShown(name, self.target_group(name), tuple(it.topics[topic] for topic in sorted(it.topics)), it.detail)
-            for name, it in sorted(self._groups.items())
-        ]
+    def shown(self, missed_max: int = MISSED_MAX) -> list[GroupShown]:
+        """Where each group stands, by name; that of one which couldn't be looked at so often is unknown."""
+        found = list[GroupShown]()
+        for name, it in sorted(self._groups.items()):
+            unknown = it.why or _NOT_YET if it.missed >= missed_max or not (it.looked_ms or it.topics) else ""
+            topics = tuple(it.topics[topic] for topic in sorted(it.topics))
+            to, why = self.target_group(name), "" if it.detail else unknown
+            found.append(GroupShown(name, to, topics, it.detail, it.looked_ms, why))
+        return found
 
     def __len__(self) -> int:
         return len(self._groups)
+
+
+def _forget_gone(it: _Followed, reads: Mapping[str, Mapping[int, SourceRead]]) -> None:
+    """Let go of topics in which the group has no offset any more, and of those that have fewer partitions than they
+    had: they were made anew."""
+    for topic in [name for name, rows in it.topics.items() if not rows.within(len(reads.get(name, ())))]:
+        del it.topics[topic]
+        it.later_s.pop(topic, None)
+
+
+def _next(it: _Followed) -> float:
+    """When the first of its rows that aren't settled is looked at."""
+    return min((min(each.values(), default=_NEVER) for each in it.later_s.values()), default=_NEVER)
 
 
 def _reads(
@@ -236,7 +315,7 @@ def _reads(
 ) -> Iterator[tuple[str, dict[int, SourceRead]]]:
     """What a group has committed in each partition of the topics in which it has committed anything."""
     for topic, found in values.topics().items():
-        if GroupOffset not in map(type, found.values()) or topic not in partitions:
+        if topic not in partitions or all(value is None for value in found.values()):
             continue
         reads: dict[int, SourceRead] = {}
         for at in range(len(partitions[topic])):

@@ -20,6 +20,7 @@ from replicator.config import Flow
 from replicator.group_sync.commits import ASK_S, CommitRound
 from replicator.group_sync.followed import FollowedGroups, Snapshot
 from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceGroups, TargetGroups
+from replicator.group_sync.standing import Standing
 from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.hold import Hold
 from replicator.groups.shown_groups import GroupShown
@@ -29,6 +30,8 @@ from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
 
+TRANSLATE_S = 60.0
+"""Between two looks at whether the map still says of what is in sync what it said."""
 GROUPS_AT_ONCE = 2_000
 """Of which the source is asked at once: as many answers are held besides what is kept of them."""
 
@@ -59,6 +62,9 @@ class GroupSync:
         self._known: GroupNotes | None = None
         self._followed = FollowedGroups(flow)
         self._commits = CommitRound(self._followed, target, live_map, notes, clock)
+        self._standing = Standing(self._followed, target, live_map)
+        self._translate_s = 0.0
+        self._topics = frozenset[str]()  # that there were at the source
         self._hold = Hold[Snapshot]()
         self._ends: dict[Partition, int] = {}  # as they were committed
 
@@ -72,11 +78,14 @@ class GroupSync:
         Raises ReplicatorError: nothing is known then of what it has done, and the next one begins anew.
         """
         try:
-            return self._round()
-        except BaseException:
+            done = self._round()
+        except BaseException as error:
             self._known = None
             self._notes.forget()
+            self._followed.end_round(self._clock.now_ms(), str(error))
             raise
+        self._followed.end_round(self._clock.now_ms())
+        return done
 
     def _round(self) -> RoundDone:
         if self._known is None:
@@ -87,12 +96,21 @@ class GroupSync:
         self._read(unanswered)
         ends = self._map.source_ends()
         committed = 0
-        if not self._followed.idle(self._clock.now_s()):
+        topics = frozenset(at.topic for at in ends)
+        if topics != self._topics:
+            self._topics = topics
+            self._followed.changed()
+        translate = self._clock.now_s() >= self._translate_s
+        if translate or not self._followed.idle(self._clock.now_s()):
             self._map.read()
+            if translate:
+                self._translate_s = self._clock.now_s() + TRANSLATE_S
+                self._standing.translate(self._clock.now_s())
             self._hold_topics.look({at.topic for at in ends})
             released = self._released(ends)
             due = self._followed.due(released, self._clock.now_s())
             committed = self._commits.run(due, self._known, unanswered)
+        self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
         self._commit_ends(ends)
         return RoundDone(len(self._followed), committed, tuple(unanswered))
 

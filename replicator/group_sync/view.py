@@ -78,4 +78,5 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
         known = read_notes(flow, reader)
         due = (one._replace(renew=False) for one in followed.due(followed.snapshot(live_map.partitions()), 0.0))
         CommitRound(followed, target, live_map, _NoNotes(), clock).look(due, known, unanswered)
-    return GroupsSeen(followed.shown(), tuple(unanswered))
+        followed.end_round(clock.now_ms())
+    return GroupsSeen(followed.shown(missed_max=1), tuple(unanswered))

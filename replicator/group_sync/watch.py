@@ -19,14 +19,12 @@ from replicator.group_sync.live_map import KafkaLiveMap
 from replicator.group_sync.note_topic import NoteTopic
 from replicator.group_sync.sync import GroupSync, RoundDone
 from replicator.groups.decision import VERDICTS_SAID, GroupVerdict
-from replicator.groups.shown_groups import GroupShown
+from replicator.groups.shown_groups import GroupObserver, GroupShown
 from replicator.incidents import tell_incident
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.wire.group_questions import GroupQuestions
 
 AGAIN_FIRST_S, AGAIN_MAX_S = 2.0, 60.0
-GroupObserver = Callable[[Sequence[GroupShown] | None], None]
-"""Is told after each round where each group stands; None: no round follows."""
 _TOLD = frozenset({GroupVerdict.HAS_MEMBERS, GroupVerdict.NOT_OURS, GroupVerdict.REFUSED, GroupVerdict.SHARE_GROUP})
 """Of a group that has such partitions there is a line in the log, once."""
 
@@ -48,6 +46,7 @@ class GroupSyncWatch:
         self._told = ""
         self._left: dict[str, str] = {}  # groups that are left alone, and why, as it was told
         self._groups = -1
+        self._seen_once = False
 
     def run(self, failed: Callable[[BaseException], None], close: Callable[[], None]) -> None:
         """The thread's work. `failed` is told of a bug, which ends it; `close`: called at its end."""
@@ -66,6 +65,8 @@ class GroupSyncWatch:
         try:
             done = self._sync.round()
         except ReplicatorError as error:
+            if self._seen_once:
+                self._seen(self._sync.shown(), done=False)
             self._not_done(error)
             return max(self._interval_s, self._backoff.next_s())
         self._backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
@@ -84,6 +85,7 @@ class GroupSyncWatch:
     def _done(self, done: RoundDone) -> None:
         shown = self._sync.shown()
         self._seen(shown)
+        self._seen_once = True
         reasons = "; ".join(sorted({str(error) for error in done.unanswered}))
         if reasons != self._told:
             if reasons:

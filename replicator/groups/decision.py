@@ -29,6 +29,7 @@ class GroupVerdict(Enum):
     NOT_COPIED = "not_copied"
     SHARE_GROUP = "share_group"
     REFUSED = "refused"
+    UNKNOWN = "unknown"
 
     __hash__ = object.__hash__  # Enum's own is made in Python, and asked for with each partition
 
@@ -53,6 +54,7 @@ VERDICTS_SAID = {
     GroupVerdict.NOT_COPIED: "the flow has not copied this partition",
     GroupVerdict.SHARE_GROUP: "share groups (KIP-932) are not synced",
     GroupVerdict.REFUSED: "a cluster refuses to tell or to take the offset",
+    GroupVerdict.UNKNOWN: "where the group stands could not be looked at",
 }
 
 

@@ -19,7 +19,13 @@ SourceRead = GroupOffset | GroupVerdict
 """What a group has committed in a partition of the source, or why that isn't known."""
 _VERDICTS = tuple(GroupVerdict)
 _NUMBERS = {verdict: number for number, verdict in enumerate(_VERDICTS, 1)}
+_IN_SYNC = _NUMBERS[GroupVerdict.IN_SYNC]
+_SETTLED = frozenset(number for verdict, number in _NUMBERS.items() if verdict.settled)
 _NO_OFFSET = -1
+PartitionValue = GroupOffset | int | None
+"""What stands at the target; None: nothing; a number: an error code instead."""
+Translated = tuple[int | None, bool, tuple[str, ...]]
+"""`again`, `exact` and `notes` of a row."""
 
 
 class PartitionSeen(NamedTuple):
@@ -94,6 +100,39 @@ class RowColumns:
             found[at] = read
         return found
 
+    def within(self, partitions: int) -> bool:
+        """Whether the topic has rows of so many partitions at most, and any."""
+        return 0 < len(self._verdicts) <= partitions
+
+    def moved(self, stands: Mapping[int, PartitionValue]) -> list[int]:
+        """Return the partitions that are settled, and where something else stands at the target than they show.
+
+        Args:
+            stands: what does, by partition.
+        """
+        targets, metadata, found = self._targets, self._metadata, list[int]()
+        for at, number in enumerate(self._verdicts):
+            if number not in _SETTLED:
+                continue
+            value = stands.get(at)
+            if value is None:
+                same = targets[at] == _NO_OFFSET
+            elif isinstance(value, int):
+                same = False
+            else:
+                same = value[0] == targets[at] and (number != _IN_SYNC or value[1] == metadata.get(at, ""))
+            if not same:
+                found.append(at)
+        return found
+
+    def translated(self) -> dict[int, tuple[int, int, Translated]]:
+        """Return what was translated of the partitions that are in sync: the offsets on both sides, and the rest."""
+        return {
+            at: (self._sources[at], self._targets[at], self._rest.get(at, _EXACT)[:3])
+            for at, number in enumerate(self._verdicts)
+            if number == _IN_SYNC
+        }
+
     def target(self, at: int) -> int | None:
         """The offset at the target, as far as it is known."""
         known = at < len(self._verdicts) and self._verdicts[at] and self._targets[at] >= 0
@@ -124,5 +163,4 @@ class RowColumns:
     @property
     def again(self) -> int:
         """How many records are read again of partitions that are in sync, as far as that is known."""
-        in_sync = _NUMBERS[GroupVerdict.IN_SYNC]
-        return sum(again or 0 for at, (again, *_) in self._rest.items() if self._verdicts[at] == in_sync)
+        return sum(again or 0 for at, (again, *_) in self._rest.items() if self._verdicts[at] == _IN_SYNC)

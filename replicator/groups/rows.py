@@ -17,6 +17,7 @@ class GroupRow(NamedTuple):
         exact: whether it skips nothing and reads nothing again.
         notes: of the translation, see `TranslatedOffset`.
         detail: what else is to be known, such as a cluster's refusal.
+        looked_ms: when both sides were looked at last (ms since 1970 UTC); 0: never.
     """
 
     at: Partition
@@ -28,6 +29,7 @@ class GroupRow(NamedTuple):
     exact: bool = False
     notes: tuple[str, ...] = ()
     detail: str = ""
+    looked_ms: int = 0
 
     @property
     def in_sync(self) -> bool:
@@ -55,5 +57,6 @@ class GroupRow(NamedTuple):
             "exact": self.exact,
             "again": self.again,
             "notes": list(self.notes),
+            "looked_ms": self.looked_ms,
             **({"detail": self.detail} if self.detail else {}),
         }

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replicator.config import Flow
-from replicator.groups.shown_groups import GroupShown
+from replicator.groups.shown_groups import GroupObserver, GroupShown
 from replicator.lane.driver import QueuedBytes, States
 from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
@@ -112,9 +112,14 @@ class ObservedFlow:
         """Take up a heartbeat that has arrived. From any thread."""
         self._heartbeat = HeartbeatFigures(took_s, written_ms)
 
-    def groups_synced(self, groups: Sequence[GroupShown] | None) -> None:
-        """Take up where consumer groups stand; None: this process doesn't sync them any more. From any thread."""
-        self._groups = None if groups is None else GroupFigures(groups, self._now_ms())
+    def groups_synced(self, groups: Sequence[GroupShown] | None, *, done: bool = True) -> None:
+        """Take up where consumer groups stand; None: this process doesn't sync them any more. From any thread.
+
+        Args:
+            done: whether the round has come to its end.
+        """
+        synced_ms = self._now_ms() if done else self._groups.synced_ms if self._groups is not None else 0
+        self._groups = None if groups is None else GroupFigures(groups, synced_ms)
 
     def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
         """Take up a lane that was made. `states`: what its partitions do, and `queued_bytes` as of its plane; both are
@@ -239,6 +244,6 @@ class Figures:
         """Return what is told of a flow's heartbeats, see `ObservedFlow.heartbeat_seen`."""
         return self.flows[flow.name].heartbeat_seen
 
-    def groups(self, flow: Flow) -> Callable[[Sequence[GroupShown] | None], None]:
+    def groups(self, flow: Flow) -> GroupObserver:
         """Return what is told of a flow's consumer groups, see `ObservedFlow.groups_synced`."""
         return self.flows[flow.name].groups_synced

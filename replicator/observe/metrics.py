@@ -61,7 +61,10 @@ METRICS: Mapping[str, Described] = {
         "gauge", FLOW, "When the newest heartbeat that has arrived at the target was written; absent as above."
     ),
     "eos_flow_groups": Described(
-        "gauge", (*FLOW, "state"), "Consumer groups that are in sync, and others; of the process that syncs them."
+        "gauge",
+        (*FLOW, "state"),
+        "Consumer groups: in_sync; unknown, if they could not be looked at for three rounds; without_offsets in the "
+        "flow's topics; other. Of the process that syncs them.",
     ),
     "eos_flow_groups_synced_timestamp_seconds": Described(
         "gauge", FLOW, "When the last round ended; absent where no groups are synced, or not by this process."
@@ -182,7 +185,11 @@ def _of_groups(labels: str, figures: GroupFigures) -> Iterator[Sample]:
     """Of the first `GROUPS_MAX` groups each verdict."""
     synced = in_sync(figures.groups)
     yield "eos_flow_groups", f"{labels},{_labels(state='in_sync')}", synced
-    yield "eos_flow_groups", f"{labels},{_labels(state='other')}", len(figures.groups) - synced
+    unknown = sum(bool(it.unknown) for it in figures.groups)
+    without = sum(it.without_offsets for it in figures.groups)
+    yield "eos_flow_groups", f"{labels},{_labels(state='unknown')}", unknown
+    yield "eos_flow_groups", f"{labels},{_labels(state='without_offsets')}", without
+    yield "eos_flow_groups", f"{labels},{_labels(state='other')}", len(figures.groups) - synced - unknown - without
     yield "eos_flow_groups_synced_timestamp_seconds", labels, figures.synced_ms / 1000
     for it in figures.groups[:GROUPS_MAX]:
         for verdict, partitions in it.counts.items():

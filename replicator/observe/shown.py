@@ -123,6 +123,8 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
                     "partitions": {verdict.value: number for verdict, number in it.counts.items()},
                     "again": it.again,
                     "detail": it.detail,
+                    "looked_ms": it.looked_ms,
+                    "unknown": it.unknown,
                 }
                 for it in shown.groups
             ],

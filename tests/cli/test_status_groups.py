@@ -23,6 +23,7 @@ def test_those_that_wait_are_named_with_the_reason() -> None:
     well, busy = FlowGroups(groups).as_json()["groups"]
     assert well == {
         "group": "well", "target_group": "well.copy", "partitions": 1, "in_sync": 1, "again": 2, "detail": "in sync",
+        "looked_ms": 0, "unknown": "",
     }  # fmt: skip
     assert (busy["in_sync"], busy["partitions"]) == (1, 2)
 
@@ -41,3 +42,17 @@ def test_a_long_list_is_cut_and_says_so() -> None:
 
 def test_what_cannot_be_asked_is_said_and_not_taken_for_none() -> None:
     assert list(FlowGroups(unknown=("no right",)).lines()) == ["consumer groups: no right"]
+
+
+def test_what_could_not_be_looked_at_is_unknown_and_what_has_no_offset_is_neither() -> None:
+    lost = group("lost", GroupVerdict.IN_SYNC)._replace(unknown="no answer", looked_ms=7)
+    groups = FlowGroups((lost, GroupShown("idle", "idle"), group("well", GroupVerdict.IN_SYNC)))
+    assert list(groups.lines()) == ["3 consumer groups, 1 in sync", "group lost: unknown: no answer"]
+    assert [(it["in_sync"], it["looked_ms"], it["unknown"]) for it in groups.as_json()["groups"]] == [
+        (0, 7, "no answer"), (0, 0, ""), (1, 0, ""),
+    ]  # fmt: skip
+    (row,) = lost.rows
+    assert (row.verdict, row.detail, row.looked_ms, row.source, row.target) == (
+        GroupVerdict.UNKNOWN, "no answer", 7, 5, 4,
+    )  # fmt: skip
+    assert not lost.settled
