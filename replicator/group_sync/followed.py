@@ -293,6 +293,11 @@ class FollowedGroups:
             found.append(GroupShown(name, to, topics, it.detail, it.looked_ms, why))
         return found
 
+    @property
+    def target_groups(self) -> dict[str, str]:
+        """Their names at the target, by those at the source."""
+        return {name: self.target_group(name) for name in self._groups}
+
     def __len__(self) -> int:
         return len(self._groups)
 

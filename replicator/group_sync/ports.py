@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Protocol
 
 from replicator.model.errors import ReplicatorError
@@ -16,6 +16,9 @@ from replicator.wire.offset_fetch_groups import GroupValues, Wanted
 
 class SourceGroups(Protocol):
     """See `GroupQuestions`."""
+
+    def keep(self, groups: Set[str]) -> None:
+        """Let go of what is known of all groups but these."""
 
     def listing(self, timeout_s: float) -> GroupListing:
         """List all groups."""

@@ -60,6 +60,8 @@ class GroupSync:
         self._flow, self._clock, self._hold_topics = flow, clock, hold_topics
         self._source, self._target, self._map, self._notes = source, target, live_map, notes
         self._known: GroupNotes | None = None
+        self._kept = frozenset[str]()  # groups of which more is known than their names,
+        self._dropped = set[str]()  # and those at the target whose notes were dropped
         self._followed = FollowedGroups(flow)
         self._commits = CommitRound(self._followed, target, live_map, notes, clock)
         self._standing = Standing(self._followed, target, live_map)
@@ -89,9 +91,10 @@ class GroupSync:
 
     def _round(self) -> RoundDone:
         if self._known is None:
-            self._known = self._notes.begin()
+            self._begin()
             self._hold, self._ends = Hold(), {}
             self._followed.anew()
+        assert self._known is not None
         unanswered: list[ReplicatorError] = []
         self._read(unanswered)
         ends = self._map.source_ends()
@@ -114,10 +117,30 @@ class GroupSync:
         self._commit_ends(ends)
         return RoundDone(len(self._followed), committed, tuple(unanswered))
 
+    def _begin(self) -> None:
+        self._known, self._kept = self._notes.begin(), frozenset()
+        self._dropped.clear()
+
+    def _keep(self) -> None:
+        """Let go of groups that have gone at the source. One may come back, and what it has at the target is the flow's
+        still: then its notes are read again."""
+        groups = self._followed.target_groups
+        if groups.keys() == self._kept:
+            return
+        targets = set(groups.values())
+        if not self._dropped.isdisjoint(targets):
+            self._begin()
+        assert self._known is not None
+        self._kept = frozenset(groups)
+        self._dropped |= self._known.keep(targets)
+        self._source.keep(groups.keys())
+        self._target.keep(targets | {names.ends_group(self._flow.name)})
+
     def _read(self, unanswered: list[ReplicatorError]) -> None:
         listing = self._source.listing(ASK_S)
         unanswered += listing.unanswered
         selected = self._followed.select(listing.groups, all_of_them=not listing.unanswered)
+        self._keep()
         for at in range(0, len(selected), GROUPS_AT_ONCE):
             wanted = dict.fromkeys(selected[at : at + GROUPS_AT_ONCE])
             found = self._source.offsets(wanted, ASK_S, stable=True, else_only=self._copied)

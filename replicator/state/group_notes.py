@@ -57,6 +57,13 @@ class GroupNotes:
         """Yield the groups and topics of which there are notes."""
         return iter(self._records)
 
+    def keep(self, groups: Collection[str]) -> set[str]:
+        """Let go of all notes but those of these groups; return of which. They stay in the topic."""
+        gone = [key for key in self._records if key[0] not in groups]
+        for key in gone:
+            del self._records[key]
+        return {group for group, _ in gone}
+
     def take(
         self, group: str, topic: str, notes: dict[int, OwnershipNote], changed: Collection[int]
     ) -> Iterator[tuple[bytes, bytes]]:

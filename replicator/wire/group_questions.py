@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -114,6 +114,14 @@ class GroupQuestions(BrokerQuestions):
         self._pieces: dict[str, int] = {}  # of groups that are asked about alone: in how many questions
         self._joined: dict[str, tuple[list[GroupValues], GroupValues]] = {}  # of these: the answers, and all of them
         self._commit_bytes: dict[str, int] = {}  # of groups for which less than usual is committed at once
+
+    def keep(self, groups: Set[str]) -> None:
+        """Let go of what is known of all groups but these."""
+        for known in (self._coordinators, self._pieces, self._joined, self._commit_bytes):
+            for name in known.keys() - groups:
+                del known[name]
+        for question in [it for it in self._last if not groups >= set(it[0])]:
+            del self._last[question]
 
     def listing(self, timeout_s: float) -> GroupListing:
         """List the groups of all brokers. Raises Unreachable, NotAllowed, Retriable, Unsupported where none answers."""

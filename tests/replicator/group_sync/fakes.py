@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -61,6 +61,9 @@ class FakeGroups:
 
     def _draw(self, chance: float) -> bool:
         return self.faults is not None and self.faults.random() < chance
+
+    def keep(self, groups: Set[str]) -> None:
+        """See `GroupQuestions`."""
 
     def listing(self, timeout_s: float) -> GroupListing:
         """See `GroupQuestions`."""

@@ -15,6 +15,7 @@ from replicator.groups.decision import GroupVerdict
 from replicator.groups.ownership import GroupOffset
 from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError, Unreachable
+from replicator.model.names import ends_group
 from replicator.observe.figures import ObservedFlow
 from replicator.offset_map.translate import TranslatedOffset
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
@@ -216,3 +217,28 @@ def test_who_watches_is_told_of_rounds_that_fail(monkeypatch: pytest.MonkeyPatch
     assert figures is not None
     assert figures.synced_ms == 1_000
     assert [it.unknown for it in figures.groups] == ["the target doesn't answer"]
+
+
+def test_what_is_known_of_a_group_goes_with_it_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its offset at the target stays the flow's."""
+    rig = Rig()
+    rig.at_source(10)
+    rig.at_source(10, group="stays")
+    rig.rounds()
+    kept: list[set[str]] = []
+    monkeypatch.setattr(rig.target, "keep", lambda groups: kept.append(set(groups)))
+    value = rig.source.values.pop(("g", A))
+    rig.rounds()
+    assert kept == [{"stays", ends_group("f")}]
+    assert rig.sync._known is not None
+    assert {group for group, _ in rig.sync._known} == {"stays"}
+    rig.rounds(2)
+    assert len(kept) == 1
+    rig.source.values["g", A] = value._replace(offset=20)
+    rig.rounds(2)
+    assert (rig.verdict(), rig.there()) == (GroupVerdict.IN_SYNC, place(20))
+    rig.sync = rig.worker()  # the notes of all are read at its start
+    del rig.source.values["g", A]
+    rig.rounds()
+    assert rig.sync._known is not None
+    assert {group for group, _ in rig.sync._known} == {"stays"}

@@ -213,3 +213,18 @@ def test_a_partition_that_is_too_large_alone_names_no_setting(
     error = found["long" * 40]
     assert isinstance(error, Unsupported)
     assert "record_bytes_max" not in str(error)
+
+
+def test_nothing_is_kept_of_groups_that_are_gone(
+    coordinator: Coordinator, questions: GroupQuestions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaders, "RESPONSE_BYTES_MAX", 5_000)
+    for group in ("g", "gone"):
+        coordinator.stored[group] = {"t": range(100)}
+        coordinator.refuses = 1, int(E.invalid_commit_offset_size)
+        questions.commit({group: {"t": {0: OffsetToCommit(1, ""), 1: OffsetToCommit(1, "")}}}, 5.0)
+        values(questions.offsets({group: None}, 5.0, stable=True, else_only=lambda: {"t": range(100)}), group)
+    questions.keep({"g"})
+    kept = (questions._coordinators, questions._pieces, questions._joined, questions._commit_bytes)
+    assert [set(it) for it in kept] == [{"g"}] * 4
+    assert {groups for groups, _ in questions._last} == {("g",)}
