@@ -227,3 +227,38 @@ def test_a_group_below_the_start_of_the_flow_skips_nothing_that_was_copied(
     copied = consume(copying.target, fresh, copying.copy, PARTITIONS)
     assert Counter(consume(copying.target, group, copying.copy, PARTITIONS)) == Counter(copied)
     assert len(copied) > 200
+
+
+@pytest.mark.tier("long")
+def test_groups_that_an_open_transaction_holds_are_said_to_be_held(
+    make_copying: MakeCopying, unique: Callable[[str], str]
+) -> None:
+    """Also by who only looks: nothing moves until it ends."""
+    group = unique("held")
+    copying = make_copying(groups={**EVERY, "hold_with": ["^.*"]})
+    copying.load.mixed(300)
+    begun(copying, group, 100)
+    worker = copying.running()
+    copying.wait_copied()
+    wait_exact(copying, group)
+    before = offsets(copying.target, group, copying.copy, PARTITIONS)
+    producer = clients.producer(copying.source, transactional_id=unique("open"))
+    producer.init_transactions(clients.TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(copying.topic, b"open", partition=0)
+    assert producer.flush(clients.TIMEOUT_S) == 0
+    begin(copying.source, group, [(copying.topic, number, 0) for number in range(PARTITIONS)])
+
+    def rows() -> list[dict[str, object]]:
+        code, found = copying.said("groups")
+        assert code in (0, 1)
+        return next(it for it in found["flows"][0]["groups"] if it["group"] == group)["partitions"]  # type: ignore[no-any-return]
+
+    waiting = [row for row in rows() if row["verdict"] != "in_sync"]
+    assert {row["verdict"] for row in waiting} == {"held"}
+    assert all("a transaction at the source that hasn't ended" in str(row["detail"]) for row in waiting)
+    assert offsets(copying.target, group, copying.copy, PARTITIONS) == before
+    producer.commit_transaction(clients.TIMEOUT_S)
+    wait_offsets(copying, group, lambda found: found == [0] * PARTITIONS)
+    wait_until(lambda: copying.said("groups")[0] == 0, "all are shown in sync", lambda: str(rows()))
+    assert worker.stop() == 0, worker.tail()

@@ -180,6 +180,17 @@ class FollowedGroups:
                 self._put(it, topic, columns, held, now_s)
             it.next_s = now_s
 
+    @property
+    def moving(self) -> bool:
+        """Whether some partition would be moved."""
+        to_commit = GroupVerdict.TO_COMMIT
+        return any(to_commit in rows.counts() for it in self._groups.values() for rows in it.topics.values())
+
+    def hold_moving(self, why: str) -> None:
+        """Say of each partition that would be moved that it waits, and for what."""
+        for it in self._groups.values():
+            it.topics = {topic: rows.held(why) for topic, rows in it.topics.items()}
+
     def put(
         self,
         due: DueGroup,

@@ -70,6 +70,11 @@ class KafkaLiveMap:
         ]
         return {Partition(*at): end for at, end in self._clusters.source.offsets(ats, end=True).items()}
 
+    def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """See `LiveMap`."""
+        found = self._clusters.source.offsets(list(ats), end=True, committed_only=True) if ats else {}
+        return {Partition(*at): end for at, end in found.items()}
+
     def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""
         found = self._target_topics.get(topic)

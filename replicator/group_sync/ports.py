@@ -69,6 +69,9 @@ class LiveMap(Protocol):
     def source_ends(self) -> Mapping[Partition, int]:
         """Ask for the high watermarks of all source partitions that the flow copies. Raises ReplicatorError."""
 
+    def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """Ask for the last stable offsets of source partitions. Raises ReplicatorError."""
+
     def target_topic(self, topic: str) -> str:
         """The target topic of a source topic: its partitions have the same numbers."""
 

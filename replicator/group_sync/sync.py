@@ -26,12 +26,14 @@ from replicator.groups.hold import Hold
 from replicator.groups.shown_groups import GroupShown
 from replicator.lane.ports import Clock
 from replicator.model import names
-from replicator.model.errors import ReplicatorError
+from replicator.model.errors import ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
 
 TRANSLATE_S = 60.0
 """Between two looks at whether the map still says of what is in sync what it said."""
+HELD_S = 15.0
+"""After which it is told that groups are held: for less than that copying takes its time."""
 GROUPS_AT_ONCE = 2_000
 """Of which the source is asked at once: as many answers are held besides what is kept of them."""
 
@@ -68,6 +70,7 @@ class GroupSync:
         self._translate_s = 0.0
         self._topics = frozenset[str]()  # that there were at the source
         self._hold = Hold[Snapshot]()
+        self._held_s: float | None = None  # since when nothing was released
         self._ends: dict[Partition, int] = {}  # as they were committed
 
     def shown(self) -> list[GroupShown]:
@@ -92,7 +95,7 @@ class GroupSync:
     def _round(self) -> RoundDone:
         if self._known is None:
             self._begin()
-            self._hold, self._ends = Hold(), {}
+            self._hold, self._held_s, self._ends = Hold(), None, {}
             self._followed.anew()
         assert self._known is not None
         unanswered: list[ReplicatorError] = []
@@ -110,7 +113,7 @@ class GroupSync:
                 self._translate_s = self._clock.now_s() + TRANSLATE_S
                 self._standing.translate(self._clock.now_s())
             self._hold_topics.look({at.topic for at in ends})
-            released = self._released(ends)
+            released = self._released(ends, unanswered)
             due = self._followed.due(released, self._clock.now_s())
             committed = self._commits.run(due, self._known, unanswered)
         self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
@@ -150,18 +153,24 @@ class GroupSync:
         """The partitions that the flow copied at the last look at the map, by topic."""
         return {topic: range(len(of_topic)) for topic, of_topic in self._map.partitions().items()}
 
-    def _released(self, ends: Mapping[Partition, int]) -> Snapshot:
-        """What groups had committed when what they had written is copied; nothing while it isn't."""
+    def _released(self, ends: Mapping[Partition, int], unanswered: list[ReplicatorError]) -> Snapshot:
+        """What groups had committed when what they had written is copied; nothing while it isn't. Adds to `unanswered`
+        why it still isn't after a while."""
         snapshot = self._followed.snapshot(self._map.partitions())
         self._hold.take(snapshot, {at: end for at, end in ends.items() if self._hold_topics.holds(at.topic)})
         positions = self._map.positions()
         released = self._hold.released(positions)
         if released is not None:
+            self._held_s = None
             if released is not snapshot:
                 self._followed.changed()  # what was read since is looked at in the next round
             return released
-        behind = f"{min(self._hold.behind(positions))} is not copied yet to where it ended"
-        self._followed.hold(snapshot, self._map.target_topic, behind, self._clock.now_s())
+        why = self._hold.why(positions, lambda ats: self._map.stable_ends([at for at in ats if at in ends]))
+        now_s = self._clock.now_s()
+        self._followed.hold(snapshot, self._map.target_topic, why, now_s)
+        self._held_s = now_s if self._held_s is None else self._held_s
+        if now_s >= self._held_s + HELD_S:
+            unanswered.append(Retriable(f"groups are held: {why}"))
         return {}
 
     def _commit_ends(self, ends: Mapping[Partition, int]) -> None:

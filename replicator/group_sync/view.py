@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import structlog
 
 from replicator.clock import RealClock
 from replicator.config import Flow
 from replicator.flow.topics import reading_topics
 from replicator.group_sync.commits import ASK_S, CommitRound
 from replicator.group_sync.followed import FollowedGroups
+from replicator.group_sync.hold_topics import hold_topics_of
 from replicator.group_sync.live_map import KafkaLiveMap
 from replicator.group_sync.note_topic import read_notes
+from replicator.groups.hold import waits_for
 from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.proof.map_place import refuse_delivery
@@ -38,6 +42,22 @@ class GroupsSeen(NamedTuple):
 
     groups: list[GroupShown]
     unanswered: tuple[ReplicatorError, ...]
+
+
+def _held(flow: Flow, live_map: KafkaLiveMap) -> str:
+    """What `run` would wait for before it moves groups; empty where that is nothing, or isn't known."""
+    ends = live_map.source_ends()
+    with closing(hold_topics_of(flow, structlog.wrap_logger(None, processors=[_silent]))) as hold_topics:
+        hold_topics.look({at.topic for at in ends})
+        waited = {at: end for at, end in ends.items() if hold_topics.holds(at.topic)}
+    if not waited:
+        return ""
+    live_map.read()
+    return waits_for(waited, live_map.positions(), live_map.stable_ends)
+
+
+def _silent(*_: Any) -> Any:
+    raise structlog.DropEvent
 
 
 def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | None = None) -> GroupsSeen:
@@ -78,5 +98,9 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
         known = read_notes(flow, reader)
         due = (one._replace(renew=False) for one in followed.due(followed.snapshot(live_map.partitions()), 0.0))
         CommitRound(followed, target, live_map, _NoNotes(), clock).look(due, known, unanswered)
+        if followed.moving:
+            why = _held(flow, live_map)
+            if why:
+                followed.hold_moving(why)
         followed.end_round(clock.now_ms())
     return GroupsSeen(followed.shown(missed_max=1), tuple(unanswered))

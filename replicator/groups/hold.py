@@ -7,7 +7,7 @@ are held back until the topics that groups write to are copied up to where they 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from replicator.model.partition import Partition
@@ -49,7 +49,36 @@ class Hold(Generic[T]):
         offsets, self._waiting = self._waiting.offsets, None
         return offsets
 
+    def why(
+        self, positions: Mapping[Partition, int], stable: Callable[[Collection[Partition]], Mapping[Partition, int]]
+    ) -> str:
+        """Say what is waited for, see `waits_for`."""
+        return waits_for(self._waiting.ends if self._waiting is not None else {}, positions, stable)
+
     def behind(self, positions: Mapping[Partition, int]) -> list[Partition]:
         """Return the partitions that are waited for."""
-        ends = self._waiting.ends if self._waiting is not None else {}
-        return [at for at, end in ends.items() if end > positions.get(at, 0)]
+        return behind(self._waiting.ends if self._waiting is not None else {}, positions)
+
+
+def behind(ends: Mapping[Partition, int], positions: Mapping[Partition, int]) -> list[Partition]:
+    """Return the partitions that aren't copied up to these ends."""
+    return [at for at, end in ends.items() if end > positions.get(at, 0)]
+
+
+def waits_for(
+    ends: Mapping[Partition, int],
+    positions: Mapping[Partition, int],
+    stable: Callable[[Collection[Partition]], Mapping[Partition, int]],
+) -> str:
+    """Say what is waited for; empty where nothing is. What an open transaction holds up is named first.
+
+    Args:
+        stable: asks for the source's last stable offsets.
+    """
+    waiting = behind(ends, positions)
+    if not waiting:
+        return ""
+    stable_ends = stable(waiting)
+    if held := [at for at in waiting if stable_ends.get(at, ends[at]) < ends[at]]:
+        return f"a transaction at the source that hasn't ended holds up {min(held)}: it is not copied to where it ended"
+    return f"{min(waiting)} is not copied yet to where it ended"

@@ -20,6 +20,7 @@ SourceRead = GroupOffset | GroupVerdict
 _VERDICTS = tuple(GroupVerdict)
 _NUMBERS = {verdict: number for number, verdict in enumerate(_VERDICTS, 1)}
 _IN_SYNC = _NUMBERS[GroupVerdict.IN_SYNC]
+_TO_COMMIT = _NUMBERS[GroupVerdict.TO_COMMIT]
 _SETTLED = frozenset(number for verdict, number in _NUMBERS.items() if verdict.settled)
 _NO_OFFSET = -1
 PartitionValue = GroupOffset | int | None
@@ -84,6 +85,18 @@ class RowColumns:
                 rests[at] = rest
             elif at in rests:
                 del rests[at]
+        return made
+
+    def held(self, why: str) -> RowColumns:
+        """Return the same where those that would be moved wait."""
+        waiting = [at for at, number in enumerate(self._verdicts) if number == _TO_COMMIT]
+        if not waiting:
+            return self
+        made = self.with_rows({})
+        for at in waiting:
+            made._verdicts[at] = _NUMBERS[GroupVerdict.HELD]
+            again, exact, notes, _ = self._rest.get(at, _NOTHING)
+            made._rest[at] = again, exact, notes, why
         return made
 
     def differing(self, reads: Mapping[int, SourceRead]) -> dict[int, SourceRead]:

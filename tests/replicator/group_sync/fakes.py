@@ -168,6 +168,7 @@ class FakeMap:
     faults: Random | None = None
     reads: int = 0
     unmapped: dict[Partition, int] = field(default_factory=dict)
+    stable: dict[Partition, int] = field(default_factory=dict)
     _listed: dict[str, Sequence[Partition]] = field(default_factory=dict)
     _copied: dict[Partition, int] = field(default_factory=dict)
 
@@ -211,6 +212,10 @@ class FakeMap:
     def source_ends(self) -> Mapping[Partition, int]:
         """See `LiveMap`."""
         return dict(self.ends)
+
+    def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """See `LiveMap`: a transaction is open where `stable` says so."""
+        return {at: self.stable.get(at, self.ends[at]) for at in ats}
 
     def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""

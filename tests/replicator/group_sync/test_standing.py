@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from replicator.group_sync import followed as following
-from replicator.group_sync.sync import TRANSLATE_S
+from replicator.group_sync.sync import HELD_S, TRANSLATE_S
 from replicator.group_sync.watch import GroupSyncWatch
 from replicator.groups.decision import GroupVerdict
 from replicator.groups.ownership import GroupOffset
@@ -219,6 +220,33 @@ def test_who_watches_is_told_of_rounds_that_fail(monkeypatch: pytest.MonkeyPatch
     assert [it.unknown for it in figures.groups] == ["the target doesn't answer"]
 
 
+def test_what_holds_groups_is_said_once() -> None:
+    """A transaction that was left open at the source; not that copying takes a moment."""
+    rig = Rig(hold_with=["out"])
+    rig.at_source(10)
+    rig.map.ends[OUT], rig.map.stable[OUT] = 110, 105
+    with capture_logs() as lines:
+        watch = GroupSyncWatch(rig.flow, rig.sync, lambda *_, **__: None, threading.Event(), structlog.get_logger())
+        for _ in range(int(HELD_S) // 5):
+            watch.look()
+            rig.clock.s += 5
+            assert rig.verdict() is GroupVerdict.HELD
+        told = [it for it in lines if it["log_level"] == "warning"]
+        assert told == []
+        for _ in range(5):
+            watch.look()
+            rig.clock.s += 5
+        (told_once,) = [it for it in lines if it["log_level"] == "warning"]
+        assert told_once["event"] == "groups_not_synced"
+        assert "held: a transaction at the source that hasn't ended holds up out[0]" in told_once["reason"]
+        (row,) = [it for it in shown(rig).rows if it.at == A]
+        assert "a transaction at the source" in row.detail
+        rig.map.copied[OUT] = 110
+        watch.look()
+        assert lines[-1]["event"] == "groups_synced_again"
+    assert rig.there() == place(10)
+
+
 def test_what_is_known_of_a_group_goes_with_it_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its offset at the target stays the flow's."""
     rig = Rig()
@@ -242,3 +270,13 @@ def test_what_is_known_of_a_group_goes_with_it_and_comes_back(monkeypatch: pytes
     rig.rounds()
     assert rig.sync._known is not None
     assert {group for group, _ in rig.sync._known} == {"stays"}
+
+
+def test_a_topic_that_goes_while_it_is_waited_for_stops_no_round() -> None:
+    rig = Rig(hold_with=["out"])
+    rig.at_source(10)
+    rig.map.ends[OUT] = 110
+    rig.rounds()
+    del rig.map.ends[OUT], rig.map.copied[OUT]
+    rig.rounds(3)
+    assert rig.there() == place(10)

@@ -56,3 +56,12 @@ def test_rows_are_as_they_were_put_in_and_each_is_replaced_by_the_next_one(seed:
     assert shown.again == sum(it.again or 0 for it in rows_shown if it.in_sync)
     assert all(sum(it.verdict is verdict for it in rows_shown) == n for verdict, n in shown.counts.items())
     assert sum(shown.counts.values()) == len(expected)
+
+
+def test_what_would_be_moved_is_held() -> None:
+    rows = {at: PartitionSeen(GroupOffset(5), verdict, 4) for at, verdict in enumerate(GroupVerdict)}
+    before = RowColumns("t", "t.copy").with_rows(rows)
+    after = {row.at.partition: row for row in before.held("why")}
+    for at, row in enumerate(before):
+        held = row.verdict is GroupVerdict.TO_COMMIT
+        assert after[at] == (row._replace(verdict=GroupVerdict.HELD, detail="why") if held else row)
