@@ -72,6 +72,7 @@ class _Followed:
     stood: GroupValues | None = None  # what stood at the target when that was last compared with the rows
     members: bool = False  # whether it had some there, as it was seen last
     looked_s: float = -_NEVER  # when all of its rows were looked at
+    translated_s: float = -_NEVER  # when all of them were translated for that
     looked_ms: int = 0  # the same by the wall clock
     seen: bool = False  # in this round
     failed: str = ""  # why it wasn't, in this round
@@ -213,7 +214,7 @@ class FollowedGroups:
         if sum(map(len, rows.values())) < due.partitions:  # nothing is known of the others
             it.whole = True
         elif due.partitions == sum(map(len, it.topics.values())):
-            it.looked_s, it.seen = now_s, True
+            it.looked_s, it.translated_s, it.seen = now_s, now_s, True
 
     def missed(self, group: str, reason: str) -> None:
         """Take down why a group, by its name at the source, couldn't be looked at in this round."""
@@ -222,7 +223,9 @@ class FollowedGroups:
     def unseen(self, now_s: float) -> list[str]:
         """Return the groups with rows whose target is to be looked at, besides those that are due."""
         return [
-            name for name, it in self._groups.items() if it.topics and not it.failed and it.looked_s + LOOK_S <= now_s
+            name
+            for name, it in self._groups.items()
+            if it.topics and not (it.seen or it.failed) and it.looked_s + LOOK_S <= now_s
         ]
 
     def stands(self, group: str, found: GroupValues, now_s: float, *, has_members: bool) -> None:
@@ -243,9 +246,12 @@ class FollowedGroups:
         for at in partitions:
             it.later_s.setdefault(topic, {})[at] = it.next_s = now_s
 
-    def translated(self) -> Iterator[tuple[str, str, dict[int, tuple[int, int, Translated]]]]:
-        """Yield group, source topic and what was translated of its partitions, see `RowColumns.translated`."""
+    def translated(self, before_s: float) -> Iterator[tuple[str, str, dict[int, tuple[int, int, Translated]]]]:
+        """Yield group, source topic and what was translated of its partitions, see `RowColumns.translated`. Left out
+        are groups of which all was translated since `before_s`."""
         for name, it in self._groups.items():
+            if it.translated_s > before_s:
+                continue
             for topic, columns in it.topics.items():
                 yield name, topic, columns.translated()
 

@@ -55,12 +55,13 @@ class Standing:
         """The partitions that the flow copies, by target topic."""
         return {self._map.target_topic(it): range(len(ats)) for it, ats in self._map.partitions().items()}
 
-    def translate(self, now_s: float) -> None:
-        """Translate again what is in sync, by the map as it was read last. Raises ReplicatorError."""
+    def translate(self, now_s: float, since_s: float) -> None:
+        """Translate again what is in sync and wasn't translated for `since_s`, by the map as it was read last. Raises
+        ReplicatorError."""
         partitions = self._map.partitions()
         rows = (
             (group, topic, at, row)
-            for group, topic, of_topic in self._followed.translated()
+            for group, topic, of_topic in self._followed.translated(now_s - since_s)
             for at, row in of_topic.items()
             if at < len(partitions.get(topic, ())) and "ahead" not in row[2][2]  # these are looked at each time
         )

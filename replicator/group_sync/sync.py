@@ -109,13 +109,13 @@ class GroupSync:
         translate = self._clock.now_s() >= self._translate_s
         if translate or not self._followed.idle(self._clock.now_s()):
             self._map.read()
-            if translate:
-                self._translate_s = self._clock.now_s() + TRANSLATE_S
-                self._standing.translate(self._clock.now_s())
             self._hold_topics.look({at.topic for at in ends})
             released = self._released(ends, unanswered)
             due = self._followed.due(released, self._clock.now_s())
             committed = self._commits.run(due, self._known, unanswered)
+            if translate:
+                self._translate_s = self._clock.now_s() + TRANSLATE_S
+                self._standing.translate(self._clock.now_s(), TRANSLATE_S)
         self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
         self._commit_ends(ends)
         return RoundDone(len(self._followed), committed, tuple(unanswered))
