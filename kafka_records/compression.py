@@ -64,10 +64,10 @@ def _into(decompress_into: Callable[[Buffer, Decompressed], int], data: Buffer, 
         try:
             return _cut(out, decompress_into(data, out))
         except cramjam.DecompressionError as error:
+            del out  # before there is a larger one, and the traceback would keep it for as long as the error is known
             if size == bytes_max or _TOO_SMALL not in str(error):
                 raise
             size = min(4 * size, bytes_max)
-        del out  # before there is a larger one
 
 
 def _cut(out: Decompressed, size: int) -> Decompressed:

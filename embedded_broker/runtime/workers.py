@@ -91,10 +91,15 @@ class OneByOne:
             self._free.release()
             raise
         ended.add_done_callback(lambda _: self._free.release())
-        (done,) = await asyncio.shield(ended)
-        if isinstance(done, BaseException):
-            raise done
-        return done
+        # Taken out of the list, and not kept here: an error's traceback leads to both, and such a cycle would hold what
+        # the call has worked on, which is large, until a full collection of garbage.
+        done = (await asyncio.shield(ended)).pop()
+        try:
+            if isinstance(done, BaseException):
+                raise done
+            return done
+        finally:
+            del done
 
     def stop(self) -> None:
         """End the thread."""

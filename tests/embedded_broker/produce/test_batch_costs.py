@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.produce import batch_checks
+from embedded_broker.runtime.fair_share import FairShare
+from embedded_broker.storage.log_config import LogConfig
 from kafka_records import records
-from kafka_records.batch import seal
+from kafka_records.batch import CorruptBatch, read_header, seal
 from kafka_records.varints import varint
 from tests.embedded_broker.served import TIMEOUT_S, batch, change, fetch, produce, serving
 
@@ -143,3 +147,51 @@ def test_what_is_large_is_decompressed_in_a_thread_and_stays_in_order(
             assert refused.error_code is ErrorCode.not_leader_or_follower
 
     asyncio.run(main())
+
+
+CODECS: dict[int, Callable[[bytes], Any]] = {
+    1: lambda plain: cramjam.gzip.compress(plain, 1),
+    2: cramjam.snappy.compress_raw,
+    3: cramjam.lz4.compress,
+    ZSTD: lambda plain: cramjam.zstd.compress(plain, 1),
+}
+REFUSED = 4
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("why", ["too large", "no records"])
+def test_what_has_come_out_of_a_refused_batch_is_free_at_once(codec: int, why: str) -> None:
+    """And not when the next full collection of garbage comes by."""
+    body = bytes((72 if why == "too large" else 48) * MIB)
+    data = bytes(seal(bytes(CODECS[codec](body)), count=1, base_timestamp=0, max_timestamp=0, attributes=codec))
+    del body
+    config = LogConfig(message_bytes_max=8 * MIB)
+
+    async def main() -> None:
+        checks, share = batch_checks.BatchChecks(MIB), FairShare(500).request()
+
+        async def refused() -> None:
+            with pytest.raises(batch_checks.BatchRejected):
+                await checks.check(read_header(data), data, config, 0, share)
+
+        await refused()
+        gc.collect()
+        gc.disable()
+        try:
+            before_mib = _resident_mib()
+            for _ in range(REFUSED):
+                await refused()
+            assert _resident_mib() - before_mib < 48
+            assert not [
+                each for each in gc.get_objects() if isinstance(each, batch_checks.BatchRejected | CorruptBatch)
+            ]
+        finally:
+            gc.enable()
+            checks.stop()
+
+    asyncio.run(main())
+
+
+def _resident_mib() -> int:
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) // 1024
