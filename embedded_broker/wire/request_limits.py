@@ -3,7 +3,8 @@
 Sans-I/O. The codec allocates an array's claimed size before it reads the first item, so twenty bytes could allocate
 32 GiB. Here nothing is allocated: one pass finds where each field ends. It also limits the total number of items of a
 request, because two bytes on the wire become a hundred in memory, and removes tagged fields that the codec doesn't
-know: the codec refuses them, although KIP-482 requires that they be ignored.
+know: the codec refuses them, although KIP-482 requires that they be ignored. Each of them counts as an item, since
+three bytes of the wire are looked at, and left out, by themselves.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any
 from embedded_broker.wire.schema import entity
 
 ITEMS_MAX = 22_000
-"""Per request, over all its arrays: more than a client sends that names 10,000 partitions, each of another topic. An
-item becomes two kilobytes of objects, and all of them are decoded at once."""
+"""Per request, over all its arrays, and unknown tagged fields: more than a client sends that names 10,000 partitions,
+each of another topic. An item becomes two kilobytes of objects, and all of them are decoded at once."""
 STRING_BYTES_MAX = 2**15 - 1
 """Of a string in any version of any API. The compact strings of flexible versions could be longer, but no record or
 answer in which they are repeated: Kafka's generated readers refuse those, too ("invalid length")."""
@@ -34,7 +35,13 @@ class _Scan:
 
     items_left: int
     edits: list[tuple[int, int, bytes]] = dataclasses.field(default_factory=list)
-    """(from, to, replacement), to remove unknown tagged fields."""
+    """(from, to, replacement), to remove unknown tagged fields: one for those that follow each other."""
+
+    def count(self, items: int) -> None:
+        """So many items more. Raises TooManyItems."""
+        self.items_left -= items
+        if self.items_left < 0:
+            raise TooManyItems("too many items in one request")
 
 
 Skip = Callable[[bytes, int, _Scan], int]
@@ -82,15 +89,15 @@ def check_request(name: str, version: int, frame: bytes, at: int, items_max: int
 
 def skip_tagged(frame: bytes, at: int) -> int:
     """Where tagged fields that begin at `at` end, all unknown. Raises BadRequest or IndexError."""
-    return _tagged({})(frame, at, _Scan(0))
+    return _tagged({})(frame, at, _Scan(TAGS_MAX))
 
 
 def _edited(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
-    parts, at = [], 0
+    parts, at, view = list[bytes | memoryview](), 0, memoryview(frame)  # the frame is copied once
     for start, end, instead in sorted(edits):
-        parts += [frame[at:start], instead]
+        parts += (view[at:start], instead)
         at = end
-    return b"".join((*parts, frame[at:]))
+    return b"".join((*parts, view[at:]))
 
 
 @cache
@@ -211,9 +218,7 @@ def _array(one: int | Skip, flexible: bool, optional: bool) -> Skip:
             count, at = _INT32(frame, at)[0], at + 4
         if not count_min <= count <= (len(frame) - at) // bytes_min:
             raise BadRequest(f"{count} items are claimed where {len(frame) - at} bytes are left")
-        scan.items_left -= count
-        if scan.items_left < 0:
-            raise TooManyItems("too many items in one request")
+        scan.count(max(count, 0))
         if isinstance(one, int):
             return at + max(count, 0) * one
         for _ in range(count):
@@ -233,17 +238,24 @@ def _tagged(known: dict[int, Skip]) -> Skip:
         if count > TAGS_MAX:
             raise BadRequest("too many tagged fields")
         begin, at, kept = at, at + 1, count
+        unknown_at = -1  # where those that follow each other begin
         for _ in range(count):
             start = at
             tag, at = _uvarint(frame, at)
             size, at = _uvarint(frame, at)
             end = _end(frame, at, size)
             if tag not in known:
+                scan.count(1)
                 kept -= 1
-                scan.edits.append((start, end, b""))
+                unknown_at = start if unknown_at < 0 else unknown_at
             elif known[tag](frame, at, scan) != end:
                 raise BadRequest(f"tagged field {tag} isn't as long as it says")
+            elif unknown_at >= 0:
+                scan.edits.append((unknown_at, start, b""))
+                unknown_at = -1
             at = end
+        if unknown_at >= 0:
+            scan.edits.append((unknown_at, at, b""))
         if kept < count:
             scan.edits.append((begin, begin + 1, bytes([kept])))
         return at

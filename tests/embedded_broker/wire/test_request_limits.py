@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from kio.serial import entity_writer
 from embedded_broker.api.registry import load_all
 from embedded_broker.wire import schema
 from embedded_broker.wire.framing import read_header
-from embedded_broker.wire.request_limits import ITEMS_MAX, BadRequest, check_request
+from embedded_broker.wire.request_limits import ITEMS_MAX, TAGS_MAX, BadRequest, TooManyItems, check_request
 
 EVERY = [(api.name, version) for api in load_all().values() for version in api.versions]
 NO_TAGS, ONE_TAG = b"\x00", b"\x01"
@@ -96,6 +97,35 @@ def test_unknown_tagged_fields_are_left_out_wherever_they_stand() -> None:
     plain = b"\x03" + topic + NO_TAGS + topic + NO_TAGS + FLAGS_OF_METADATA_9 + NO_TAGS
     tagged = b"\x03" + topic + unknown + topic + NO_TAGS + FLAGS_OF_METADATA_9 + unknown
     assert checked("metadata", 9, tagged, 0) == plain
+
+
+def test_unknown_tagged_fields_count_as_items_and_cost_nothing_each() -> None:
+    """Sixty-four in each of twenty thousand topics were four megabytes of the wire, and 378 MiB of memory."""
+    unknown = bytes([TAGS_MAX]) + b"".join(bytes([0x20 + number, 1]) + b"z" for number in range(TAGS_MAX))
+    end = FLAGS_OF_METADATA_9 + NO_TAGS
+    tagged = bytes([3]) + (b"\x02a" + unknown) * 2 + end
+    assert check_request("metadata", 9, tagged, 0, 130) == (bytes([3]) + (b"\x02a" + NO_TAGS) * 2 + end, 130)
+    with pytest.raises(TooManyItems):
+        check_request("metadata", 9, tagged, 0, 129)
+    many = b"\xa1\x9c\x01" + (b"\x02a" + unknown) * 20_000 + end
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooManyItems):
+            check_request("metadata", 9, many, 0)
+        assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_unknown_tagged_fields_are_left_out_around_known_ones() -> None:
+    request = _request("fetch", 12, cluster_id="c", topics=[])
+    known = b"\x00\x02\x02c"
+    assert request.endswith(b"\x01" + known)
+    for unknown in (b"\x0b\x01x", b"\x0b\x01x" + b"\x0c\x00"):
+        count = 1 if len(unknown) == 3 else 2
+        for before, after in ((b"", unknown), (unknown, b""), (unknown, unknown)):
+            tags = bytes([1 + count * (bool(before) + bool(after))])
+            assert checked("fetch", 12, request[: -len(known) - 1] + tags + before + known + after, 0) == request
 
 
 def test_known_tagged_fields_stay_and_must_be_as_long_as_they_say() -> None:
