@@ -58,6 +58,9 @@ class BrokerConfig:
     partitions_max: int = 10_000
     """Partitions of all topics together: each holds an open file."""
     frame_bytes_max: int = 100 * MIB
+    frame_without_records_bytes_max: int = 16 * MIB
+    """Of all requests but Produce. Five are a CreateTopics of 20,000 names of 249 bytes, fifteen a commit of 20,000
+    offsets in one topic with 700 bytes of metadata each."""
     buffered_bytes_max: int = 128 * MIB
     """Bytes of requests not yet handled, over all connections."""
     answers_bytes_max: int = 128 * MIB

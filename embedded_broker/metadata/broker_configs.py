@@ -32,6 +32,7 @@ SETTINGS: Mapping[str, Setting] = {  # those that Kafka doesn't have begin with 
     "connection.failed.authentication.delay.ms": Setting(ConfigKind.INT, "login_failed_delay_ms"),
     "connections.max.reauth.ms": Setting(ConfigKind.LONG, "connections_reauth_ms_max"),
     "eos.login.deadline.ms": Setting(ConfigKind.INT, "login_deadline_ms", low=1),
+    "eos.request.without.records.max.bytes": Setting(ConfigKind.INT, "frame_without_records_bytes_max", low=1024),
     "eos.tls.handshake.deadline.ms": Setting(ConfigKind.INT, "handshake_deadline_ms", low=1),
     "eos.unfinished.logins.max": Setting(ConfigKind.INT, "unfinished_logins_max", low=1),
     "eos.unfinished.logins.per.ip.max": Setting(ConfigKind.INT, "unfinished_logins_per_ip_max", low=1),

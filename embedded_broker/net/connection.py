@@ -26,7 +26,7 @@ from embedded_broker.net.host import ConnectionHost
 from embedded_broker.net.login_phase import LoginPhase
 from embedded_broker.runtime.fair_share import Share
 from embedded_broker.security.session import ClientSession
-from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
+from embedded_broker.wire.framing import PREFIX, PRODUCE, BadFrame, Framer
 from embedded_broker.wire.responses import Encoded, size_of
 
 CHUNK_BYTES = 256 * 1024
@@ -34,7 +34,6 @@ FRAMES_AT_ONCE_MAX = 256  # cut in one step: there may be 75,000 in one read
 REQUESTS_IN_A_ROW_MAX = 8
 """Of one connection, before others have their turn: many handlers wait for nothing, so that a pipeline would be handled
 in one step. As many as a producer has in flight share an fsync."""
-PRODUCE = 0
 REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
 ITEM_BYTES = 2_000
@@ -52,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         config = host.config
         self._login = LoginPhase(config, context)
         self._framer = Framer(config.login_frame_bytes_max)
+        self._framer.without_records = host.without_records
         self._deadline_s = config.frame_deadline_ms / 1000
         self._transport: asyncio.Transport
         self._frames: deque[bytes] = deque()
@@ -190,7 +190,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def expect_tokens(self) -> None:
         """A login has begun or ended: bare tokens, which may be short, come if the session says so, else requests."""
-        self._framer.bytes_min = 0 if self.session.takes_tokens else PREFIX.size
+        is_token = self.session.takes_tokens
+        self._framer.bytes_min = 0 if is_token else PREFIX.size
+        self._framer.bytes_max = self._host.config.login_frame_bytes_max if is_token else self._login.frame_bytes_max
 
     def _watch_frame(self, begun: bool) -> None:
         """A deadline runs while a frame is incomplete; `begun`: it is another frame than before."""

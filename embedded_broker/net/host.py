@@ -9,6 +9,7 @@ from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.net.budget import Budget, Holder
 from embedded_broker.net.connection_quotas import Turn
 from embedded_broker.runtime.fair_share import FairShare
+from embedded_broker.wire.framing import WithoutRecords
 from embedded_broker.wire.responses import Encoded
 
 C = TypeVar("C", bound=Holder)
@@ -21,6 +22,8 @@ class ConnectionHost(Protocol[C]):
     answers: Budget[C]
     inbox: memoryview
     """What all connections read into; nothing of it is used after the call that brought it."""
+
+    without_records: WithoutRecords
 
     @property
     def config(self) -> BrokerConfig:

@@ -28,7 +28,7 @@ from embedded_broker.runtime.log_writer import LogWriter
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.storage.failures import is_disk_failure
-from embedded_broker.wire.framing import PREFIX
+from embedded_broker.wire.framing import PREFIX, WithoutRecords
 from embedded_broker.wire.responses import Answer, Encoded, Later
 
 UNSUPPORTED_VERSION = 35
@@ -86,6 +86,9 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}  # in the order of arrival: sets are in that of addresses
         config = self.config
+        names = {key: each.name for key, each in self.apis.items()}
+        self.without_records = WithoutRecords(config.frame_without_records_bytes_max, names)
+        """See `host.Host`."""
         self.inbox = memoryview(bytearray(READ_BYTES_MAX))
         """What connections read into; nothing of it is used after the call that brought it."""
         self.requests = Budget[Connection]("requests", config.buffered_bytes_max, self._requests_full)

@@ -6,7 +6,8 @@ Nothing is allocated for a claimed size: bytes are kept as they come, and a size
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from embedded_broker.wire.request_limits import BadRequest, skip_tagged
 
@@ -15,11 +16,29 @@ TLS_RECORDS = range(0x14030000, 0x18000000)
 """What the first four bytes of TLS are, taken for a size."""
 PREFIX = struct.Struct(">hhi")
 """API key, version, correlation id."""
+KEY_BYTES = 2
+PRODUCE = 0
 _CLIENT_ID = struct.Struct(">h")
 
 
 class BadFrame(ValueError):
     """A size below the smallest request header or above the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutRecords:
+    """The limit of all requests but those that carry records. Clients send lists of names: what is longer costs more
+    time and memory in objects than in bytes."""
+
+    bytes_max: int
+    names: Mapping[int, str]
+    """Of APIs, by their keys."""
+
+    def judge(self, key: int, size: int) -> None:
+        """Of a frame of `size` bytes. Raises BadFrame."""
+        if size > self.bytes_max and key != PRODUCE:
+            name = self.names.get(key, f"API {key}")
+            raise BadFrame(f"{name}: frame of {size} bytes; without records allowed are {self.bytes_max}")
 
 
 class Framer:
@@ -28,6 +47,8 @@ class Framer:
     def __init__(self, bytes_max: int, bytes_min: int = PREFIX.size) -> None:
         """Frames are `bytes_min` (key, version and correlation id) to `bytes_max` bytes without their size."""
         self.bytes_max, self.bytes_min = bytes_max, bytes_min
+        self.without_records: WithoutRecords | None = None
+        """Where frames are requests."""
         self._buffer = bytearray()
         self._wanted = -1
 
@@ -68,7 +89,13 @@ class Framer:
         if self._wanted < 0:
             if len(source) - at < SIZE_BYTES:
                 return None
-            self._wanted = self._size(source[at : at + SIZE_BYTES])
+            size = self._size(source[at : at + SIZE_BYTES])
+            if self.without_records is not None and size > self.without_records.bytes_max:
+                begin = at + SIZE_BYTES
+                if len(source) < begin + KEY_BYTES:
+                    return None
+                self.without_records.judge(int.from_bytes(source[begin : begin + KEY_BYTES], "big"), size)
+            self._wanted = size
         end = at + SIZE_BYTES + self._wanted
         return end if end <= len(source) else None
 

@@ -12,7 +12,7 @@ import pytest
 
 from kafka_records.batch import seal
 from kafka_records.records import encode
-from tests.embedded_broker import generated, largest, served
+from tests.embedded_broker import largest, served
 from tests.embedded_broker.served import Client, serving
 from tests.embedded_broker.watched import WatchedBroker
 
@@ -60,11 +60,10 @@ def test_an_answer_is_not_many_times_as_long_as_its_request(tmp_path: Path, monk
             ids = {topic.name: topic.topic_id for topic in broker.broker.topics.all()}
             tried, too_long = 0, []
             for each in largest.all_of(ids, NOT_LOGGED_IN, FEW):
-                frame = generated.frame(each.made)
-                size = await _send(broker.broker.port, frame)
+                size = await _send(broker.broker.port, each.frame)
                 tried += 1
-                if size > FIXED_BYTES + TIMES * len(frame):
-                    too_long.append(f"{each}: {len(frame)} bytes, {size} bytes of answer")
+                if size > FIXED_BYTES + TIMES * len(each.frame):
+                    too_long.append(f"{each}: {len(each.frame)} bytes, {size} bytes of answer")
             assert tried > 150
             assert too_long == []
 
@@ -72,7 +71,8 @@ def test_an_answer_is_not_many_times_as_long_as_its_request(tmp_path: Path, monk
 
 
 @pytest.mark.tier("long")
-def test_the_largest_requests_hold_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("of", [largest.all_of, largest.longest_of], ids=["items", "bytes"])
+def test_the_largest_requests_hold_nobody_up(of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is the CPU time of one iteration of the event loop, so it means the same on a busy machine."""
     monkeypatch.setattr(served, "TIMEOUT_S", ANSWER_S)
 
@@ -82,10 +82,9 @@ def test_the_largest_requests_hold_nobody_up(tmp_path: Path, monkeypatch: pytest
             ids = await _populate(broker.port)
             costly = []
             broker.read()
-            for each in largest.all_of(ids, NOT_LOGGED_IN):
-                frame = generated.frame(each.made)
+            for each in of(ids, NOT_LOGGED_IN):
                 before = broker.read()
-                await _send(broker.port, frame)
+                await _send(broker.port, each.frame)
                 seen = broker.read()
                 more_mib = seen.peak_mib - before.now_mib
                 if max(seen.stall_s, before.stall_s) > STALL_S_MAX or more_mib > MIB_MAX:

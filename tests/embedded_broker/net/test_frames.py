@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded_broker.wire.framing import BadFrame, Framer
+from embedded_broker.wire.framing import BadFrame, Framer, WithoutRecords
 from tests.embedded_broker.served import Client, batch, fetch, produce, serving
 
 UNSUPPORTED_VERSION = 35
@@ -43,6 +43,36 @@ def test_a_size_out_of_bounds_is_refused_before_anything_is_held(size: int) -> N
     framer = Framer(100)
     with pytest.raises(BadFrame):
         list(framer.feed(size.to_bytes(4, "big", signed=True)))
+
+
+def test_requests_without_records_are_refused_as_soon_as_their_size_and_api_are_known() -> None:
+    framer = Framer(100)
+    framer.without_records = WithoutRecords(50, {14: "sync_group"})
+    assert list(framer.feed((50).to_bytes(4, "big") + b"\0\x0e" + bytes(48))) == [b"\0\x0e" + bytes(48)]
+    assert list(framer.feed((100).to_bytes(4, "big") + bytes(100))) == [bytes(100)], "Produce"
+    assert not list(framer.feed((51).to_bytes(4, "big") + b"\0")), "half of the key"
+    with pytest.raises(BadFrame, match="sync_group: frame of 51 bytes; without records allowed are 50"):
+        list(framer.feed(b"\x0e"))
+    with pytest.raises(BadFrame, match="101"):
+        list(Framer(100).feed((101).to_bytes(4, "big") + b"\0\0"))
+
+
+def test_a_large_request_without_records_closes_its_connection_and_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, frame_without_records_bytes_max=1 << 20) as served:
+            await served.topic("t", max_message_bytes="4000000")
+            client, other = await served.client(), await served.client()
+            answer = await client.call("produce", 9, **produce("t", batch(bytes(3 << 20))))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+            client.send_bytes(((1 << 20) + 1).to_bytes(4, "big") + b"\0\x0e")
+            assert await client.closed()
+            assert served.server.requests.total_bytes == 0
+            assert (await other.call("api_versions", 0)).error_code == 0
+
+    asyncio.run(main())
+    assert "sync_group: frame of 1048577 bytes; without records allowed are 1048576" in capfd.readouterr().err
 
 
 async def _refused(directory: Path, data: bytes) -> None:
