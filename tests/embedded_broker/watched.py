@@ -90,7 +90,7 @@ class _Watch:
             began_s = time.thread_time()
             run(handle)
             if (step_s := time.thread_time() - began_s) > watch._step_s:
-                watch._step_s, watch._step = step_s, str(handle)[:500]
+                watch._step_s, watch._step = step_s, _named(handle)
 
         def watched_once(loop: BaseEventLoop) -> None:
             began_s, watch._step_s = time.thread_time(), 0.0
@@ -110,6 +110,15 @@ class _Watch:
             self._began_s = time.thread_time()
         else:
             self.took(time.thread_time() - self._began_s, f"collection of generation {info['generation']}")
+
+
+def _named(handle: Any) -> str:
+    """What it calls. Its own text could hold a whole request, and take longer than the step."""
+    called = handle._callback
+    owner = getattr(called, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        return f"{owner.get_name()}: {getattr(owner.get_coro(), '__qualname__', '')}"
+    return f"{getattr(called, '__qualname__', type(called).__name__)} of {type(owner).__name__}"
 
 
 async def _main(directory: Path, settings: dict[str, Any]) -> None:
