@@ -4,7 +4,8 @@ Invariants
 - A reservation is granted before the bytes are there, and only if they fit; so what is reserved never exceeds the
   limit, but for one answer that must be whole however large it is (`whole`): that one waits until nearly all is free.
 - Who holds more than `SMALL_BYTES` gets at most three quarters of the limit: the rest is for those who hold little.
-- Over the limit all holders are paused; they resume when half of it is free again.
+- Over the limit whoever holds more than `little_bytes` is paused, and all of them resume when half of it is free again.
+  Those that hold little go on: it is not they who fill it, and at twice the limit it ends for all.
 - While the limit is exceeded, or a reservation waits, a sixteenth of it must be freed in each `patience_s`; else the
   holder of the most bytes is shed, repeatedly until enough is free. So the limit is enforced, and no holder can block
   the others for longer than that. At twice the limit holders are shed without delay.
@@ -78,6 +79,15 @@ class Budget(Generic[H]):
         self._timer: asyncio.TimerHandle | None = None
         self._freed_bytes = 0  # since the timer was set
         self._peak_bytes = 0  # since `emptied` was called
+
+    @property
+    def little_bytes(self) -> int:
+        """See the invariants; a mebibyte of a limit of 128."""
+        return self._bytes_max // 128
+
+    def pauses(self, holder: H) -> bool:
+        """Whether `holder` must wait with more until others have freed something."""
+        return self.full and self._held.get(holder, 0) > self.little_bytes
 
     def held(self, holder: H, now_bytes: int) -> None:
         """Set the bytes that `holder` holds now; 0 removes it."""

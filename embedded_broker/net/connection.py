@@ -165,6 +165,8 @@ class Connection(asyncio.BufferedProtocol):
         self._account()
         self._go.set()
         self._watch_frame(begun=len(self._frames) > before)
+        if self._host.requests.pauses(self):
+            self._pause()
         if len(self._frames) >= self._login.requests_pending_max:
             self._pause()
             self._frame_deadline.cancel()  # it is not the client that keeps the rest of a frame waiting
@@ -247,7 +249,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Read again, unless too many requests are pending, here or of all."""
-        if self.closed or self._login.awaits_turn or self._host.requests.full:
+        if self.closed or self._login.awaits_turn or self._host.requests.pauses(self):
             return
         if self._paused and len(self._frames) < self._login.requests_pending_max:
             self._paused = False
@@ -274,6 +276,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = await self._host.dispatch(self, frame)
             self._taken_bytes = 0
             self._account()
+            self.resume()
             self._reserved_bytes = 0  # what takes its place is known now
             self._account_answers(size_of(answer) if isinstance(answer, bytes | tuple) else 0)
             if isinstance(answer, asyncio.Task):

@@ -161,8 +161,6 @@ class Server:
             self._logins.begin(connection, now_s)
         self._connections[connection] = None
         self._empty.clear()
-        if self.requests.full:
-            connection.pause()
         return turn
 
     def known(self, connection: Connection) -> None:
@@ -180,12 +178,15 @@ class Server:
             self._empty.set()
 
     def _requests_full(self, full: bool) -> None:
-        """No connection is read while requests are over their limit.
+        """Connections that hold much are not read while requests are over their limit.
 
         Frames that are whole are handled meanwhile; those that aren't meet their deadline.
         """
         for each in self._connections:
-            each.pause() if full else each.resume()
+            if not full:
+                each.resume()
+            elif self.requests.pauses(each):
+                each.pause()
 
     def unsent_bytes_max(self) -> int:
         """How much one client may leave unread and still get further answers."""

@@ -215,6 +215,66 @@ async def _is_quick(served: Served, seconds_max: float = 5.0) -> None:
     assert time.monotonic() - began < seconds_max
 
 
+def _begun(size: int, held_bytes: int) -> bytes:
+    """Of a Produce of so many bytes."""
+    return size.to_bytes(4, "big") + bytes(held_bytes - 4)
+
+
+def test_who_holds_little_goes_on_while_others_have_filled_the_limit(tmp_path: Path) -> None:
+    limit = 4 << 20
+
+    async def main() -> None:
+        async with serving(tmp_path, buffered_bytes_max=limit) as served:
+            await served.topic("t")
+            requests = served.server.requests
+            requests._patience_s = 600.0
+            before, hoarders = await served.client(), [await served.client() for _ in range(6)]
+            for each in hoarders:
+                each.send_bytes(_begun(20 << 20, 3 << 20))
+            async with asyncio.timeout(10):
+                while not requests.full:  # noqa: ASYNC110 - only sockets tell
+                    await asyncio.sleep(0.01)
+            for client in (before, await served.client()):
+                async with asyncio.timeout(5):
+                    answer = await client.call("produce", 9, **produce("t", batch(bytes(3_000))))
+                    assert answer.responses[0].partition_responses[0].error_code == 0
+                    assert (await client.call("fetch", 12, **fetch("t", 0))).error_code == 0
+            held_bytes = requests.total_bytes
+            assert requests.full
+            await asyncio.sleep(0.2)
+            assert requests.total_bytes == held_bytes <= 2 * limit, "the hoarders are not read"
+
+    asyncio.run(main())
+
+
+def test_many_that_hold_little_each_are_bounded_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, count = 1 << 20, 320
+
+    async def main() -> None:
+        async with serving(tmp_path, buffered_bytes_max=limit) as served:
+            requests, peak = served.server.requests, 0
+            requests._patience_s = 600.0
+            held = requests.held
+
+            def noted(holder: Connection, now_bytes: int) -> None:
+                nonlocal peak
+                held(holder, now_bytes)
+                peak = max(peak, requests.total_bytes)
+
+            monkeypatch.setattr(requests, "held", noted)
+            honest = await served.client()
+            for each in [await served.client() for _ in range(count)]:
+                each.send_bytes(_begun(100_000, requests.little_bytes - 100))
+            async with asyncio.timeout(10):
+                while len(served.server._connections) > count:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert limit < peak <= 2 * limit
+            assert requests.total_bytes < limit
+            assert (await honest.call("api_versions", 0)).error_code == 0
+
+    asyncio.run(main())
+
+
 def test_slow_frames_are_closed_at_the_deadline_from_their_first_byte(tmp_path: Path) -> None:
     async def drip(client: Client) -> None:
         client.send_bytes(b"\0\0\1\0")
