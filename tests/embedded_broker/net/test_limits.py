@@ -220,6 +220,7 @@ def _begun(size: int, held_bytes: int) -> bytes:
     return size.to_bytes(4, "big") + bytes(held_bytes - 4)
 
 
+@pytest.mark.tier("long")
 def test_who_holds_little_goes_on_while_others_have_filled_the_limit(tmp_path: Path) -> None:
     limit = 4 << 20
 
@@ -247,6 +248,7 @@ def test_who_holds_little_goes_on_while_others_have_filled_the_limit(tmp_path: P
     asyncio.run(main())
 
 
+@pytest.mark.tier("long")
 def test_many_that_hold_little_each_are_bounded_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit, count = 1 << 20, 320
 

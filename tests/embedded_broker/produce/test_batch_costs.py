@@ -158,6 +158,7 @@ CODECS: dict[int, Callable[[bytes], Any]] = {
 REFUSED = 4
 
 
+@pytest.mark.tier("long")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("why", ["too large", "no records"])
 def test_what_has_come_out_of_a_refused_batch_is_free_at_once(codec: int, why: str) -> None:
