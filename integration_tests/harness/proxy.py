@@ -113,8 +113,9 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._port = 0
-        self._line_bytes_per_s: float | None = None
-        self._line_free_s = 0.0  # until when the slow line is taken, by the loop's clock
+        self._line_bytes_per_s: dict[Side, float | None] = dict.fromkeys(Side)
+        self._line_free_s = dict.fromkeys(Side, 0.0)  # until when the slow line is taken, by the loop's clock
+        self._reply_bytes_max = FRAME_BYTES_MAX
 
     @property
     def bootstrap(self) -> str:
@@ -155,10 +156,14 @@ class Proxy:
         with self._lock:
             return self._asked.copy()
 
-    def slow_down(self, bytes_per_s: float | None) -> None:
-        """All requests together pass at this rate from now on; None: as fast as they come. Connections take turns, as
-        on a line that they share; what is on its way already keeps the rate that it began with."""
-        self._line_bytes_per_s = bytes_per_s
+    def slow_down(self, bytes_per_s: float | None, side: Side = Side.REQUEST) -> None:
+        """All requests together, or all replies, pass at this rate from now on; None: as fast as they come. Connections
+        take turns, as on a line that they share; what is on its way already keeps the rate that it began with."""
+        self._line_bytes_per_s[side] = bytes_per_s
+
+    def break_at(self, reply_bytes: int) -> None:
+        """Reset each connection whose next reply is larger than that."""
+        self._reply_bytes_max = reply_bytes
 
     def cut_all(self) -> None:
         """Reset all connections that are open now."""
@@ -230,22 +235,25 @@ class Proxy:
             with self._lock:
                 self._asked[request.client, frames.api_name(request.api)] += 1
             if await self._passes(Side.REQUEST, request, pair):
-                await self._take_line(len(frame))
+                await self._take_line(Side.REQUEST, len(frame))
                 await _send(pair.broker, frame)
 
-    async def _take_line(self, size: int) -> None:
+    async def _take_line(self, side: Side, size: int) -> None:
         """Wait until so many bytes have passed the slow line, if it is one."""
-        rate, loop = self._line_bytes_per_s, asyncio.get_running_loop()
+        rate, loop = self._line_bytes_per_s[side], asyncio.get_running_loop()
         for begin in range(0, size if rate is not None else 0, LINE_PIECE_BYTES):
             assert rate is not None
             piece = min(LINE_PIECE_BYTES, size - begin)
-            self._line_free_s = max(loop.time(), self._line_free_s) + piece / rate
-            await asyncio.sleep(self._line_free_s - loop.time())
+            self._line_free_s[side] = max(loop.time(), self._line_free_s[side]) + piece / rate
+            await asyncio.sleep(self._line_free_s[side] - loop.time())
 
     async def _replies(self, reader: asyncio.StreamReader, pair: _Pair, waiting: dict[int, frames.Request]) -> None:
         while (frame := await _frame(reader)) is not None:
             request = waiting.pop(frames.correlation(frame))
+            if len(frame) > self._reply_bytes_max:
+                pair.abort()
             if await self._passes(Side.REPLY, request, pair):
+                await self._take_line(Side.REPLY, len(frame))
                 await _send(pair.client, addresses.rewrite(request, frame, "127.0.0.1", self._port))
 
     async def _passes(self, side: Side, request: frames.Request, pair: _Pair) -> bool:

@@ -30,6 +30,7 @@ from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
 from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
+from replicator.kafka.fetch_size import FetchSize
 from replicator.kafka.group_consumer import GroupConsumer
 from replicator.kafka.heartbeat_clients import KafkaHeartbeats
 from replicator.kafka.note import write_note
@@ -81,6 +82,7 @@ class KafkaConnections:
         asked: threading.Event,
         origins: SharedOrigins,
         patience: CoordinatorPatience,
+        fetch_size: FetchSize,
         budget: FetchBudget,
         log: structlog.stdlib.BoundLogger,
     ) -> None:
@@ -88,7 +90,7 @@ class KafkaConnections:
         flow, self.origins = plan.flow, origins
         self._open = ExitStack()
         with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
-            self.plane = _plane(plan, policy, patience, budget, log)
+            self.plane = _plane(plan, policy, patience, fetch_size, budget, log)
             stack.callback(self.plane.close)
             self.source = questions_of(flow, "source", asked)
             stack.callback(self.source.close)
@@ -140,6 +142,7 @@ def _plane(
     plan: LanePlan,
     policy: Policy,
     patience: CoordinatorPatience,
+    fetch_size: FetchSize,
     budget: FetchBudget,
     log: structlog.stdlib.BoundLogger,
 ) -> RecordsPlane | BatchesPlane:
@@ -154,6 +157,7 @@ def _plane(
         bulk=not policy.copies_live,
         compress=plan.compress,
         patience=patience,
+        fetch_size=fetch_size,
         timestamps={route.source: route.timestamps for route in plan.routes},
     )
     if chosen_engine(plan.flow).name == BATCHES:
@@ -183,6 +187,7 @@ def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Service
 
     origins: _OfFlow[SharedOrigins] = _OfFlow(SharedOrigins)
     patience = _OfFlow(lambda flow: CoordinatorPatience(flow.limits.transaction_timeout_ms / 1000))
+    fetch_sizes = _OfFlow(lambda flow: FetchSize())
     budget = FetchBudget(FETCHED_BYTES_MAX)
     told: set[str] = set()
 
@@ -192,7 +197,8 @@ def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Service
         if engine.told() and engine.told() not in told:
             told.add(engine.told())
             log.info("engine", engine=engine.name, reasons=list(engine.reasons))
-        return KafkaConnections(plan, policy, asked, origins.of(flow), patience.of(flow), budget, log)
+        known = origins.of(flow), patience.of(flow), fetch_sizes.of(flow)
+        return KafkaConnections(plan, policy, asked, *known, budget, log)
 
     return Services(
         connect=connect,

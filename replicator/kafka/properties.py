@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from replicator.config import Cluster, Flow
+from replicator.kafka.fetch_size import PARTITIONS_AT_ONCE, WHOLE_FETCH, FetchStep
 from replicator.model import names
 
 Properties = dict[str, str | int | float | bool | None]
@@ -39,6 +40,7 @@ FETCH_BYTES, FETCH_BULK_BYTES = 2**20, 2**22  # of one partition; in bulk it is 
 FETCH_RESPONSE_BYTES = 2**24
 BATCH_BYTES_MAX, MESSAGE_BYTES_MAX = 1_000_000, 1_000_000_000  # librdkafka's default, librdkafka's maximum
 RESPONSE_OVERHEAD_BYTES = 2**20
+SOCKET_TIMEOUT_MS, SOCKET_TIMEOUT_MS_MAX = 60_000, 300_000  # librdkafka's default, librdkafka's maximum
 RECORD_OVERHEAD_BYTES = 1_024
 """librdkafka counts a record's key, value and headers and its largest possible framing (50 bytes) against
 message.max.bytes: with this much more our own limit decides, which counts what is really sent."""
@@ -50,12 +52,15 @@ def fetch_bytes_max(flow: Flow, record_bytes_max: int) -> int:
     return min(MESSAGE_BYTES_MAX, max(FETCH_RESPONSE_BYTES, flow.limits.record_bytes_max, record_bytes_max))
 
 
-def source_consumer(flow: Flow, *, record_bytes_max: int = 0, bulk: bool = False) -> Properties:
+def source_consumer(
+    flow: Flow, *, record_bytes_max: int = 0, bulk: bool = False, step: FetchStep = WHOLE_FETCH
+) -> Properties:
     """Configure the reader of source records: never resets, never commits, checks every CRC.
 
     Args:
         record_bytes_max: the largest record or batch that the target takes.
         bulk: one partition is read for its records' sake, in large fetches.
+        step: how much is asked for at once.
     """
     limits, fetched = flow.limits, fetch_bytes_max(flow, record_bytes_max)
     return {
@@ -70,13 +75,25 @@ def source_consumer(flow: Flow, *, record_bytes_max: int = 0, bulk: bool = False
         "allow.auto.create.topics": False,
         "queued.max.messages.kbytes": max(1, limits.fetch_queue_bytes_max // 1024),
         "queued.min.messages": 100_000,
-        "fetch.message.max.bytes": FETCH_BULK_BYTES if bulk else FETCH_BYTES,
-        "fetch.max.bytes": fetched,
+        **_fetches(flow, step, FETCH_BULK_BYTES if bulk else FETCH_BYTES, fetched),
         "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES,
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 5,  # a full queue is looked at again soon, not a second later
         "fetch.error.backoff.ms": 50,
         "topic.metadata.refresh.interval.ms": 30_000,
+    }
+
+
+def _fetches(flow: Flow, step: FetchStep, partition_bytes: int, response_bytes: int) -> Properties:
+    """Configure how much is asked for at once, and how long an answer is waited for."""
+    if not step.step:
+        return {"fetch.message.max.bytes": partition_bytes, "fetch.max.bytes": response_bytes}
+    wait_ms = int(flow.source.properties.get("socket.timeout.ms", SOCKET_TIMEOUT_MS))
+    return {
+        "message.max.bytes": 1_000,  # librdkafka wants it to be no larger than a fetch
+        "fetch.message.max.bytes": partition_bytes // step.divisor,
+        "fetch.max.bytes": min(response_bytes, PARTITIONS_AT_ONCE * (partition_bytes // step.divisor)),
+        "socket.timeout.ms": min(wait_ms * step.patience, SOCKET_TIMEOUT_MS_MAX),
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from replicator.config import Flow
 from replicator.kafka.coordinator_patience import CoordinatorPatience
+from replicator.kafka.fetch_size import FetchSize
 from replicator.model.partition import Partition
 from replicator.model.timestamps import TimestampBounds
 
@@ -18,7 +19,7 @@ class PlaneSettings:
     `claim_partition` is the one of the claims topic that this lane writes, `routes` maps source to target partitions.
     `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`, `compress` too, `timestamps` by source partition as
     of `Route`. `bulk`: single partitions are copied in large transactions, where latency does not matter. `patience` is
-    what the flow knows of its coordinator, None: nothing.
+    what the flow knows of its coordinator, None: nothing. `fetch_size` is what it knows of the line to its source.
     """
 
     flow: Flow
@@ -30,4 +31,5 @@ class PlaneSettings:
     bulk: bool = False
     compress: bool = False
     patience: CoordinatorPatience | None = None
+    fetch_size: FetchSize = field(default_factory=FetchSize)
     timestamps: Mapping[Partition, TimestampBounds] = field(default_factory=dict)

@@ -53,6 +53,10 @@ class _Wanted(NamedTuple):
     lost: Lost
 
 
+class AnswerLate(ConnectionLost):
+    """A request was given up because its answer took too long, and the connection with it."""
+
+
 class BrokerLink:
     """A connection to the broker at `address`. `error` says why it ended; then another one has to be made."""
 
@@ -269,7 +273,7 @@ class BrokerLink:
 
     def late(self) -> None:
         """Take note that the time of a request is up."""
-        self.lose(self._lost("no answer in time"))
+        self.lose(AnswerLate(f"{self.where}: no answer in time"))
 
 
 def framed(request: bytes, number: int) -> Pieces:

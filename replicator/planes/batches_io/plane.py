@@ -16,6 +16,7 @@ from kafka_records.rebuild import rebuild
 from kafka_records.records import Record
 from replicator.kafka import properties
 from replicator.kafka.coordinator_patience import CoordinatorPatience
+from replicator.kafka.fetch_size import PARTITIONS_AT_ONCE
 from replicator.model import names
 from replicator.model.checkpoint import PAYLOAD_DIGEST_KIND, Stored
 from replicator.model.errors import Abortable, ReplicatorError
@@ -35,6 +36,7 @@ from replicator.planes.batches_io.producing import Producing
 from replicator.planes.batches_io.reader import ReaderSettings, SourceReader
 from replicator.planes.batches_io.writer import TransactionWriter, WriterLimits
 from replicator.planes.contract import AsideRecord, Copied, Flushed, MapBlocks, PollResult, ReadPlan, Written
+from replicator.planes.fetch_watch import FetchWatch
 from replicator.planes.settings import PlaneSettings
 from replicator.wire.access import access
 from replicator.wire.fetch import FetchLimits
@@ -83,15 +85,18 @@ class BatchesPlane:
             )
             for cluster, role in ((flow.source, "source"), (flow.target, "lane"))
         )  # fmt: skip
-        part_bytes = properties.FETCH_BULK_BYTES if settings.bulk else properties.FETCH_BYTES
+        self._fetches = FetchWatch(flow.source.name, settings.fetch_size)
+        step = self._fetches.step
+        part_bytes = (properties.FETCH_BULK_BYTES if settings.bulk else properties.FETCH_BYTES) // step.divisor
+        response_bytes = min(fetched, PARTITIONS_AT_ONCE * part_bytes) if step.step else fetched
         reader = ReaderSettings(
             FetcherSettings(flow.source.name, part_bytes, patience_s=request_s),
-            FetchLimits(fetched, FETCH_WAIT_MS, flow.source.properties.get("client.rack", "")),
+            FetchLimits(response_bytes, FETCH_WAIT_MS, flow.source.properties.get("client.rack", "")),
             f"{client_id}.source",
             limits.fetch_queue_bytes_max,
             request_s,
         )
-        self._reader = SourceReader(reader, self._source_brokers, budget)
+        self._reader = SourceReader(reader, self._source_brokers, budget, self._fetches)
         merging = MergeLimits(
             settings.batch_bytes_max,
             codec=_ZSTD if settings.compress else None,
@@ -159,6 +164,8 @@ class BatchesPlane:
 
     def poll(self, records_max: int, timeout_s: float) -> PollResult:
         """Read batches of up to `records_max` records and hand them over; opens a transaction with the first."""
+        if not self._sent:
+            self._fetches.check()
         result, began_s = PollResult(), time.monotonic()
         until_s = began_s + timeout_s
         self._turn(0.0)

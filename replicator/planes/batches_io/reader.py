@@ -16,10 +16,12 @@ from replicator.model.partition import Partition
 from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
 from replicator.planes.batches_io.brokers import DATA, Brokers
 from replicator.planes.batches_io.budget import FetchBudget
-from replicator.planes.batches_io.link import AnswerTooLarge, BrokerLink, Pieces, framed
+from replicator.planes.batches_io.link import AnswerLate, AnswerTooLarge, BrokerLink, Pieces, framed
 from replicator.planes.contract import ReadPlan
+from replicator.planes.fetch_watch import FetchWatch
 from replicator.wire import epoch_ends, fetch
 from replicator.wire.any_broker import body_at
+from replicator.wire.connection import ConnectionLost
 from replicator.wire.fetch import FetchLimits
 from replicator.wire.metadata_response import Metadata
 
@@ -41,8 +43,8 @@ class ReaderSettings:
 class SourceReader:
     """Of one lane."""
 
-    def __init__(self, settings: ReaderSettings, brokers: Brokers, budget: FetchBudget) -> None:
-        self._settings, self._brokers, self._budget = settings, brokers, budget
+    def __init__(self, settings: ReaderSettings, brokers: Brokers, budget: FetchBudget, fetches: FetchWatch) -> None:
+        self._settings, self._brokers, self._budget, self._fetches = settings, brokers, budget, fetches
         self._fetcher = BatchFetcher(settings.fetcher)
         self._looking: set[str] = set()
         self._held = 0
@@ -108,7 +110,7 @@ class SourceReader:
 
     def _ask(self, broker: int, link: BrokerLink, now_s: float, *, full: bool) -> None:
         settings = self._settings
-        lost, until_s = partial(self._lost, broker), now_s + settings.answer_s
+        lost, until_s = partial(self._lost, broker), now_s + settings.answer_s * self._fetches.step.patience
         if questions := self._fetcher.next_check(broker, now_s):
 
             def checked(link: BrokerLink, data: bytes | bytearray) -> None:
@@ -130,6 +132,7 @@ class SourceReader:
             at, then_s = body_at(bytes(data[:_HEADER_BYTES])), time.monotonic()
             throttled_s = int.from_bytes(data[1:_HEADER_BYTES], "big") / 1000
             link.throttle(throttled_s, then_s)
+            self._fetches.arrived()
             self._fetcher.fetched(broker, request.number, fetch.read(data, at, throttled_s), then_s)
 
         def write(link: BrokerLink, number: int) -> Pieces:
@@ -139,7 +142,14 @@ class SourceReader:
             limits = settings.limits if request.patient else settings.limits._replace(wait_ms=0)
             return framed(fetch.request(settings.client_id, version, request.ask, limits), number)
 
-        link.ask(write, fetched, lost, until_s + settings.limits.wait_ms / 1000)
+        def not_fetched(error: ReplicatorError) -> None:
+            if isinstance(error, AnswerLate):
+                self._fetches.late()
+            elif isinstance(error, ConnectionLost):
+                self._fetches.broke()
+            lost(error)
+
+        link.ask(write, fetched, not_fetched, until_s + settings.limits.wait_ms / 1000)
 
     def _lost(self, broker: int, error: ReplicatorError) -> None:
         if isinstance(error, AnswerTooLarge):

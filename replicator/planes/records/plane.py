@@ -72,7 +72,9 @@ class RecordsPlane:
             settings.patience,
         )
         self._positions = OffsetReader(flow)
-        self._source = Source(flow, on_client_error, record_bytes_max=limits[1], bulk=settings.bulk)
+        self._source = Source(
+            flow, on_client_error, record_bytes_max=limits[1], bulk=settings.bulk, fetch_size=settings.fetch_size
+        )
         self._plain: PlainWriter | None = None
         if flow.delivery is not Delivery.EXACTLY_ONCE:
             self._plain = PlainWriter(flow, *limits, on_client_error, compress=settings.compress)
@@ -121,6 +123,8 @@ class RecordsPlane:
 
     def poll(self, records_max: int, timeout_s: float) -> PollResult:
         """Read up to `records_max` source records and hand them to the writer; opens a transaction with the first."""
+        if not (self._runs or self._held):
+            self._source.check_fetches()
         batch = self._source.poll(records_max, timeout_s)
         result = PollResult(drained=batch.drained, failed=batch.failed, heard=batch.heard)
         if batch.groups and not self._transactions.open:

@@ -19,9 +19,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from replicator.config import Flow
 from replicator.kafka import failures, metadata, properties
 from replicator.kafka.client_log import line_logger
+from replicator.kafka.fetch_size import FetchSize
 from replicator.model.errors import NotAllowed, ReplicatorError
 from replicator.model.partition import Partition, Seek, Span
 from replicator.planes.contract import ReadPlan
+from replicator.planes.fetch_watch import FetchWatch
 from replicator.planes.records import source_errors
 from replicator.planes.records.message import Polled, Record
 from replicator.planes.records.oversized import OversizedSearch, is_oversized
@@ -47,7 +49,13 @@ class Source:
     """A consumer that is only ever assigned. Owned by one lane's thread."""
 
     def __init__(
-        self, flow: Flow, on_client_error: Callable[[str], None], *, record_bytes_max: int = 0, bulk: bool = False
+        self,
+        flow: Flow,
+        on_client_error: Callable[[str], None],
+        *,
+        record_bytes_max: int = 0,
+        bulk: bool = False,
+        fetch_size: FetchSize | None = None,
     ) -> None:
         """Arguments as of `properties.source_consumer`; `on_client_error` takes what librdkafka waits out."""
         self._flow, self._on_client_error = flow, on_client_error
@@ -64,10 +72,13 @@ class Source:
         self._validated = False
         self._known: set[str] = set()
         self._oversized = OversizedSearch(flow, record_bytes_max)
-        props = properties.source_consumer(flow, record_bytes_max=record_bytes_max, bulk=bulk)
+        self._fetches = FetchWatch(flow.source.name, fetch_size or FetchSize())
+        step = self._fetches.step
+        props = properties.source_consumer(flow, record_bytes_max=record_bytes_max, bulk=bulk, step=step)
         self._consumer = Consumer({**props, "error_cb": self._error}, logger=line_logger(self._line))
 
     def _line(self, text: str) -> None:
+        self._fetches.line(text)
         self._on_client_error(f"cluster {self._flow.source.name!r}: {text}")
 
     def _error(self, error: KafkaError) -> None:
@@ -151,6 +162,10 @@ class Source:
                 self._fail(at, failures.classify(error, self._flow.source.name, doing, right))
             self._unchecked.pop(at, None)
 
+    def check_fetches(self) -> None:
+        """Raise Retriable where another reader shall ask for less at once than this one, or can ask for more."""
+        self._fetches.check()
+
     def poll(self, records_max: int, timeout_s: float) -> Batch:
         """Wait up to `timeout_s` for the first message, then take what is there, at most `records_max`."""
         if self._unchecked:
@@ -204,6 +219,7 @@ class Source:
     def _take(self, at: Partition, group: list[Record], found: Batch) -> None:
         found.groups[at] = group
         found.heard.add(at)
+        self._fetches.arrived()
         offset = group[-1].offset() + 1
         if at not in found.ends or found.ends[at].offset < offset:
             self._next[at] = offset
