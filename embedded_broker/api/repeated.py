@@ -20,8 +20,10 @@ Items = Sequence[Any]
 
 
 def _topic(item: Any) -> object:
-    """The topic that an item is about, which later versions name by id."""
-    return getattr(item, "topic_id", None) or getattr(item, "name", None) or item.topic
+    """The topic that an item is about, which later versions name by id. An empty name is a name, and no id an id: what
+    they name isn't there, which the handlers say."""
+    fields = ("topic_id", "name", "topic")
+    return next((value for field in fields if (value := getattr(item, field, None)) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class ClientRights:
         if topic_id not in (None, NO_ID):
             topic = self.topics.by_id(topic_id)
             return None if topic is None else topic.name
-        name = getattr(item, "name", None) or getattr(item, "topic", None)
+        name = getattr(item, "name", getattr(item, "topic", None))
         return None if name is None else str(name)
 
 

@@ -90,7 +90,7 @@ def _entity(kind: Any, path: Path, values: dict[Path, Any], filling: Filling) ->
 
 def _leaf(kafka_type: str, filling: Filling, nullable: bool) -> Any:
     if kafka_type == "string":
-        return None if filling.text is None and nullable else filling.text or "x"
+        return None if filling.text is None and nullable else "x" if filling.text is None else filling.text
     if kafka_type == "uuid":
         return filling.topic_id
     return batch(b"v") if kafka_type == "records" else ZERO.get(kafka_type, filling.number)

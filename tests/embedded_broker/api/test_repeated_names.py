@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.registry import load_all
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state.consumer_types import by_topic
-from tests.embedded_broker.served import serving
+from tests.embedded_broker import generated
+from tests.embedded_broker.generated import Filling
+from tests.embedded_broker.served import batch, serving
 
 TIMES = 400
 TOPIC = 2
@@ -114,5 +120,67 @@ def test_partitions_are_told_by_their_topics_in_order(tmp_path: Path) -> None:
             ids = sorted(topic.topic_id for topic in served.broker.topics.all() if not topic.is_internal)
             found = by_topic(frozenset({(ids[1], 2), (ids[0], 1), (ids[1], 0), (ids[0], 0)}))
             assert list(found.items()) == [(ids[0], [0, 1]), (ids[1], [0, 2])]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("others", [("",), ("t",)])
+def test_an_empty_name_may_stand_beside_another(tmp_path: Path, others: tuple[str, ...]) -> None:
+    """Answered as Kafka 4.3 answers: once for each name, and none of them is taken for another."""
+    unknown, none = ErrorCode.unknown_topic_or_partition, ErrorCode.none
+    expected = {"": unknown, **{name: none for name in others if name}}
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t")
+            client = await served.client()
+            for version in (9, 12):
+                data = [
+                    {"name": name, "partition_data": [{"index": 0, "records": batch(b"v")}]} for name in ("", *others)
+                ]
+                produced = await client.call("produce", version, acks=-1, timeout=1_000, topic_data=data)
+                assert {each.name: each.partition_responses[0].error_code for each in produced.responses} == expected
+            topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": 0}]} for name in ("", *others)]
+            deleted = await client.call("delete_records", 2, topics=topics, timeout=1_000)
+            assert {each.name: each.partitions[0].error_code for each in deleted.topics} == expected
+
+    asyncio.run(main())
+
+
+def test_topics_without_an_id_are_answered_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            for ids in ([None, None], [None, uuid4()]):
+                data = [{"topic_id": each, "partition_data": [{"index": 0, "records": batch(b"v")}]} for each in ids]
+                produced = await client.call("produce", 13, acks=-1, timeout=1_000, topic_data=data)
+                found = {each.topic_id: each.partition_responses[0].error_code for each in produced.responses}
+                assert found == dict.fromkeys(ids, ErrorCode.unknown_topic_id)
+
+    asyncio.run(main())
+
+
+@pytest.mark.tier("long")
+def test_no_api_fails_over_names_that_are_empty_or_absent_and_repeated(tmp_path: Path) -> None:
+    """Every API in every version, with an authorizer and without."""
+    ways = [Filling(text, items=items) for text in ("", None) for items in (1, 2)]
+
+    async def main() -> None:
+        for authorizer in (False, True):
+            settings: dict[str, Any] = {"authorizer": authorizer, "super_users": frozenset({"User:other"})}
+            async with serving(tmp_path / str(authorizer), **settings) as served:
+                told: list[str] = []
+                for _, api in sorted(load_all().items()):
+                    for version in api.versions:
+                        for way in ways:
+                            before = served.broker.errors
+                            client = await served.client()
+                            client.send_bytes(generated.frame(generated.request(api.name, version, filling=way)))
+                            client.writer.write_eof()
+                            await client.reader.read()
+                            client.writer.close()
+                            if served.broker.errors > before:
+                                told.append(f"{api.name} v{version} {way}")
+                assert told == []
 
     asyncio.run(main())

@@ -96,6 +96,17 @@ def test_an_id_decides_over_the_name_beside_it(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_an_empty_name_needs_a_right_as_any_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            for who, expected in ((alice, TOPIC), (admin, ErrorCode.unknown_topic_or_partition)):
+                answer = await who.call("produce", 9, **produce("", batch(b"v")))
+                assert answer.responses[0].partition_responses[0].error_code is expected
+
+    asyncio.run(main())
+
+
 def test_offsets_by_topic_id(tmp_path: Path) -> None:
     """OffsetFetch v10, of some topics and of all, for who sees one of two and for who sees everything."""
 
