@@ -22,6 +22,8 @@ from embedded_broker.wire.responses import Answer
 DISABLED = "No Authorizer is configured."
 NO_COLON = "(no colon is present separating the principal type from the principal name)"
 KINDS = frozenset(map(int, Resource))
+CREATION_STEPS = 5
+"""To look at one."""
 
 
 @api(30, "create_acls", range(1, 4), changes=True)
@@ -32,7 +34,9 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
         refused = {"error_code": ErrorCode.security_disabled, "error_message": DISABLED}
         return {"results": [refused for _ in request.creations]}
     results: list[dict[str, Any]] = []
+    share = conn.share()
     for wanted in request.creations:
+        await share.spent(CREATION_STEPS)
         try:
             acl = _acl(wanted)
         except ValueError as error:
@@ -42,7 +46,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
             results.append({"error_code": ErrorCode.unknown_server_error, "error_message": None})
             continue
         try:
-            await authorizer.add(acl)
+            await authorizer.add(acl, share)
             results.append({"error_message": None})
         except NoSpace:
             results.append(dict(REFUSAL))

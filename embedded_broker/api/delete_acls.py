@@ -1,8 +1,7 @@
 """DeleteAcls (31).
 
 Behaviour: the ACLs that match each filter are durably deleted before the response, which lists them; on a full disk all
-of them or none. Without an
-authorizer: SECURITY_DISABLED.
+of them or none. Others go on between filters. Without an authorizer: SECURITY_DISABLED.
 Version notes: v2 is flexible (KIP-482), v3 adds the resource type USER (KIP-373).
 """
 
@@ -13,7 +12,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.create_acls import DISABLED
-from embedded_broker.api.describe_acls import entry, filter_of
+from embedded_broker.api.describe_acls import ENTRY_BYTES, entry, filter_of
 from embedded_broker.api.disk_full import REFUSAL
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
@@ -26,12 +25,14 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
     """Handle DeleteAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
     results: list[dict[str, Any]] = []
+    share = conn.share()
     for wanted in request.filters:
         if authorizer is None:
             results.append({"error_code": ErrorCode.security_disabled, "error_message": DISABLED, "matching_acls": []})
             continue
         try:
-            found = await authorizer.remove(filter_of(wanted))
+            found = await authorizer.remove(filter_of(wanted), share)
+            await share.spent(0, (1 + len(found)) * ENTRY_BYTES)
         except ValueError as error:
             results.append({"error_code": ErrorCode.invalid_request, "error_message": str(error), "matching_acls": []})
             continue

@@ -7,13 +7,18 @@ unless the broker says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from operator import itemgetter
+from typing import NamedTuple
 
 CLUSTER_NAME = "kafka-cluster"
 WILDCARD = "*"
 ANY_PRINCIPAL = "User:*"
+ANY = 1
+"""Of each enumeration here."""
+_PATTERN = (1, 2)
+"""Places of a filter's name and pattern: where it isn't for what has that name, but for what covers it."""
 
 
 class Resource(IntEnum):
@@ -74,9 +79,8 @@ _IMPLIED: Mapping[Operation, frozenset[Operation]] = {
 """Which allowed operations allow this one too."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Acl:
-    """One rule."""
+class Acl(NamedTuple):
+    """One rule. A tuple: thousands are hashed, compared and sorted."""
 
     resource: Resource
     name: str
@@ -92,18 +96,15 @@ class Acl:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
-    def speaks_of(self, principal: str, host: str, operation: Operation) -> bool:
-        """Whether it decides about that operation of that principal."""
-        if self.principal not in (principal, ANY_PRINCIPAL) or self.host not in (host, WILDCARD):
-            return False
+    def decides(self, operation: Operation) -> bool:
+        """Whether it says something about that operation."""
         if self.operation in (Operation.ALL, operation):
             return True
         return self.permission is Permission.ALLOW and self.operation in _IMPLIED.get(operation, ())
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which ACLs are meant; None and ANY mean all (AclBindingFilter)."""
+class Filter(NamedTuple):
+    """Which ACLs are meant; None and ANY mean all (AclBindingFilter). Its fields are those of `Acl`, in their order."""
 
     resource: Resource
     name: str | None
@@ -113,87 +114,17 @@ class Filter:
     operation: Operation
     permission: Permission
 
-    def matches(self, acl: Acl) -> bool:
-        """Whether an ACL is meant."""
-        return (
-            self.resource in (Resource.ANY, acl.resource)
-            and self._matches_pattern(acl)
-            and self.principal in (None, acl.principal)
-            and self.host in (None, acl.host)
-            and self.operation in (Operation.ANY, acl.operation)
-            and self.permission in (Permission.ANY, acl.permission)
-        )
-
-    def _matches_pattern(self, acl: Acl) -> bool:
-        if self.pattern not in (PatternType.ANY, PatternType.MATCH, acl.pattern):
-            return False
-        if self.name is None:
-            return True
-        return acl.covers(self.name) if self.pattern is PatternType.MATCH else acl.name == self.name
-
-
-class AclSet:
-    """Rules, found by the resource they are about."""
-
-    def __init__(self, acls: Iterable[Acl] = ()) -> None:
-        self._literal: dict[tuple[Resource, str], dict[Acl, None]] = {}
-        self._prefixed: dict[Resource, dict[Acl, None]] = {}
-        for acl in acls:
-            self.add(acl)
-
-    def __iter__(self) -> Iterator[Acl]:
-        for acls in (*self._literal.values(), *self._prefixed.values()):
-            yield from acls
-
-    def __contains__(self, acl: Acl) -> bool:
-        return acl in self._home(acl)
-
-    def _home(self, acl: Acl) -> dict[Acl, None]:
-        if acl.pattern is PatternType.PREFIXED:
-            return self._prefixed.setdefault(acl.resource, {})
-        return self._literal.setdefault((acl.resource, acl.name), {})
-
-    def add(self, acl: Acl) -> None:
-        """Take in a rule."""
-        self._home(acl)[acl] = None
-
-    def remove(self, acl: Acl) -> None:
-        """Drop a rule."""
-        self._home(acl).pop(acl, None)
-
-    def _about(self, resource: Resource, name: str) -> Iterator[Acl]:
-        yield from self._literal.get((resource, name), ())
-        if name != WILDCARD:
-            yield from self._literal.get((resource, WILDCARD), ())
-        yield from (acl for acl in self._prefixed.get(resource, ()) if acl.covers(name))
-
-    def allows(
-        self, principal: str, host: str, operation: Operation, resource: Resource, name: str, default: bool
-    ) -> bool:
-        """Whether it may be done; `default`: whether it may when no rule is about the resource."""
-        allowed, any_rule = False, False
-        for acl in self._about(resource, name):
-            any_rule = True
-            if acl.speaks_of(principal, host, operation):
-                if acl.permission is Permission.DENY:
-                    return False
-                allowed = True
-        return allowed if any_rule else default
-
-    def allows_some(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        """Whether there is any resource of that type with which it may be done (`authorizeByResourceType`)."""
-        said = [acl for acl in self if acl.resource is resource and acl.speaks_of(principal, host, operation)]
-        denied = [acl for acl in said if acl.permission is Permission.DENY]
-        return any(not _inside(acl, denied) for acl in said if acl.permission is Permission.ALLOW)
-
-
-def _inside(allowed: Acl, denied: Iterable[Acl]) -> bool:
-    """Whether nothing is left of what a rule allows."""
-    for deny in denied:
-        if deny.pattern is PatternType.LITERAL and deny.name == WILDCARD:
-            return True
-        if deny.pattern is PatternType.PREFIXED and allowed.name != WILDCARD and allowed.name.startswith(deny.name):
-            return True
-        if deny.pattern is allowed.pattern is PatternType.LITERAL and deny.name == allowed.name:
-            return True
-    return False
+    def among(self, acls: Iterable[Acl]) -> list[Acl]:
+        """Those that are meant. What must be the same is compared at once, since there may be thousands."""
+        places = [
+            at for at, value in enumerate(self)
+            if value is not None and value != ANY and not (self.pattern is PatternType.MATCH and at in _PATTERN)
+        ]  # fmt: skip
+        if places:
+            same = itemgetter(*places)
+            wanted = same(self)
+            acls = [acl for acl in acls if same(acl) == wanted]
+        if self.pattern is PatternType.MATCH and self.name is not None:
+            name = self.name
+            return [acl for acl in acls if acl.covers(name)]
+        return list(acls)

@@ -6,13 +6,19 @@ import uuid
 from typing import TYPE_CHECKING
 
 from embedded_broker.metadata.metadata_log import MetadataLog
-from embedded_broker.security.acls import Acl, AclSet, Filter, Operation, PatternType, Permission, Resource
+from embedded_broker.security.acl_set import AclSet
+from embedded_broker.security.acls import Acl, Filter, Operation, PatternType, Permission, Resource
 
 if TYPE_CHECKING:
     from embedded_broker.config.settings import BrokerConfig
+    from embedded_broker.runtime.fair_share import Share
     from embedded_broker.security.session import ClientSession
 
 PREFIX = "acl:"
+SCANNED_AT_ONCE, SCANNED_A_STEP = 2_000, 10
+"""ACLs that are compared with a filter, before others have their turn, and for a step of `Thresholds.slice_steps`."""
+FILTER_STEPS, ACL_STEPS, CHANGE_STEPS = 5, 5, 20
+"""Of a filter, of an ACL that it means, and of one that is made or removed."""
 
 
 class Authorizer:
@@ -50,19 +56,27 @@ class Authorizer:
         """Whether they may do it with any resource of a type."""
         if session.principal in self._super_users:
             return True
-        if self._default and not any(acl.resource is resource for acl in self._acls):
+        if self._default and not self._acls.has_any(resource):
             return True
         return self._acls.allows_some(session.principal, session.client_host, operation, resource)
 
-    def find(self, wanted: Filter) -> list[Acl]:
-        """The ACLs that a filter means, in order."""
-        return sorted(acl for acl in self._acls if wanted.matches(acl))
+    async def find(self, wanted: Filter, share: Share) -> list[Acl]:
+        """The ACLs that a filter means, in order: those that hold now. `share`: of the request that asks."""
+        candidates, found = list(self._acls.candidates(wanted)), list[Acl]()
+        await share.spent(FILTER_STEPS)
+        for first in range(0, len(candidates), SCANNED_AT_ONCE):
+            part = candidates[first : first + SCANNED_AT_ONCE]
+            matching = wanted.among(part)
+            found += matching
+            await share.spent(len(part) // SCANNED_A_STEP + len(matching) * ACL_STEPS)
+        return sorted(found)
 
-    async def add(self, acl: Acl) -> None:
+    async def add(self, acl: Acl, share: Share) -> None:
         """Make an ACL hold, durably; one that does already stays as it is.
 
         Raises NoSpace with nothing changed, or another OSError.
         """
+        await share.spent(CHANGE_STEPS)
         async with self._metadata.changes.one():
             if acl not in self._keys:
                 await self._add(acl)
@@ -82,15 +96,20 @@ class Authorizer:
         self._keys[acl] = key
         self._acls.add(acl)
 
-    async def remove(self, wanted: Filter) -> list[Acl]:
+    async def remove(self, wanted: Filter, share: Share) -> list[Acl]:
         """End the ACLs that a filter means, durably: all of them, or none. Returns them in order.
 
         Raises NoSpace with nothing changed, or another OSError.
         """
+        if not self._acls.candidates(wanted):
+            await share.spent(FILTER_STEPS)
+            self._metadata.changes.go_on()
+            return []
         async with self._metadata.changes.one():
-            found = self.find(wanted)
+            found = await self.find(wanted, share)
             await self._metadata.remove([self._keys[acl] for acl in found])
             for acl in found:
                 del self._keys[acl]
                 self._acls.remove(acl)
+        await share.spent(len(found) * CHANGE_STEPS)
         return found

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.broker import Broker
 from embedded_broker.metadata.changes import REQUESTS_AT_ONCE_MAX, Changes
 from embedded_broker.runtime.workers import NoThread
-from embedded_broker.security.acls import Filter, Operation, PatternType, Permission, Resource
+from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.storage import flush_scheduler
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.storage.partition import Partition
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.tier("default")  # starts two brokers for each change
 
 OK = ErrorCode.none
 MANY = 30
-ANY_ACL = Filter(Resource.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
 SALTED = {"iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32}
 
 
@@ -38,7 +37,7 @@ def holding(broker: Broker) -> dict[str, Any]:
     return {
         "topics": [(topic.name, topic.topic_id, topic.configs, len(topic.partitions)) for topic in broker.topics.all()],
         "retention": [partition.config.retention_ms for partition in broker.topics.partitions()],
-        "acls": broker.security.authorizer.find(ANY_ACL),
+        "acls": sorted(broker.security.authorizer._acls),
         "users": broker.security.credentials.stored(),
         "quotas": sorted((str(entity), quotas) for entity, quotas in broker.client_quotas.all()),
         "groups": {name: broker.groups._registry.new_consumer(name).config for name in ("g", "h")},

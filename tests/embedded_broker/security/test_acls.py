@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from embedded_broker.security.acls import Acl, AclSet, Filter, Operation, PatternType, Permission, Resource
+from embedded_broker.security.acl_set import AclSet
+from embedded_broker.security.acls import Acl, Filter, Operation, PatternType, Permission, Resource
 
 T, G = Resource.TOPIC, Resource.GROUP
 READ, WRITE, DESCRIBE, ALL = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL
@@ -115,7 +116,10 @@ EVERYTHING = Filter(Resource.ANY, None, PatternType.ANY, None, None, Operation.A
     ],
 )  # fmt: skip
 def test_filters(wanted: Filter, names: set[str]) -> None:
-    assert {name for name, each in ACLS.items() if wanted.matches(each)} == names
+    assert {name for name, each in ACLS.items() if wanted.among([each])} == names
+    assert {
+        name for name, each in ACLS.items() if each in wanted.among(AclSet(ACLS.values()).candidates(wanted))
+    } == names
 
 
 def test_a_removed_rule_says_nothing() -> None:
