@@ -1,7 +1,8 @@
 """DescribeConfigs (32).
 
 Behaviour: every config of a topic with its value and source; the configs of the broker that clients use, and what is
-set for all brokers (without a name); those of consumer groups.
+set for all brokers (without a name); those of consumer groups. A value of more than 32,767 bytes, which earlier
+releases let a list grow to, is told from v4 on, and before that answered with INVALID_CONFIG.
 Version notes: v1+ synonyms; v3+ types and documentation (always empty).
 """
 
@@ -19,9 +20,12 @@ from embedded_broker.metadata.broker_configs import OF_CONNECTIONS, OF_ONE_BROKE
 from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, DynamicConfigs, Source
 from embedded_broker.metadata.topic_configs import ConfigKind
 from embedded_broker.metadata.topic_names import name_problem
+from embedded_broker.wire.request_limits import STRING_BYTES_MAX
 from embedded_broker.wire.responses import Answer, Same
 
 TOPIC, BROKER, GROUP = 2, 4, 32
+LONG_STRINGS_SINCE = 4
+"""The version with compact strings."""
 RESOURCE_STEPS = 200
 RESOURCE_BYTES = 5_000
 """Most configs are the same for all topics, see `topic_configs_shown`."""
@@ -38,8 +42,9 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
         TopicConfigs(broker.dynamic_configs, asks_synonyms=_asks_synonyms(request)),
     )
     for wanted in {(each.resource_type, each.resource_name): each for each in request.resources}.values():
-        results.append(_resource(broker, wanted, request, topics))
-        await share.spent(RESOURCE_STEPS, RESOURCE_BYTES)
+        result = _resource(broker, wanted, request, topics)
+        results.append(result)
+        await share.spent(RESOURCE_STEPS, RESOURCE_BYTES + sum(map(_text_bytes, result["configs"])))
     return {"results": results}
 
 
@@ -64,7 +69,27 @@ def _resource(broker: Parts, wanted: Any, request: Any, topics: TopicConfigs) ->
     else:
         return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "only topics, brokers and groups"}
     asked = frozenset(wanted.configuration_keys or ())
-    return {**answer, "configs": [each for each in configs if not asked or each["name"] in asked]}
+    configs = [each for each in configs if not asked or each["name"] in asked]
+    if type(request).__version__ < LONG_STRINGS_SINCE and (
+        long := [each["name"] for each in configs if _is_long(each)]
+    ):
+        message = f"no answer before version {LONG_STRINGS_SINCE} can hold a value as long as that of {long[0]}"
+        return {**answer, "error_code": ErrorCode.invalid_config, "error_message": message}
+    return {**answer, "configs": configs}
+
+
+def _text_bytes(config: Same) -> int:
+    """What the texts of a config take in an answer, which has a copy of each, beside what RESOURCE_BYTES counts."""
+    return len(config["value"] or "") * (1 + len(config["synonyms"]))
+
+
+def _is_long(config: Same) -> bool:
+    """Whether it has a value that older versions can't tell: appended to when that had no limit."""
+    values = [config["value"], *(each["value"] for each in config["synonyms"])]
+    return any(
+        value is not None and len(value) > STRING_BYTES_MAX // 4 and len(value.encode()) > STRING_BYTES_MAX
+        for value in values
+    )
 
 
 def _of_broker(broker: Parts, name: str, request: Any) -> list[Same]:

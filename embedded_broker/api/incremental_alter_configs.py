@@ -3,7 +3,8 @@
 Behaviour: sets, deletes, appends to or subtracts from configs of topics, consumer groups and brokers; durable before it
 is answered. The changes of a topic are applied atomically. Of a broker's settings those that are defaults of topics,
 and the limits of connections, can be changed while it runs, for it or for all brokers (KIP-226), those of logins for it
-alone; others are refused with INVALID_REQUEST.
+alone; others are refused with INVALID_REQUEST. A list that would become longer than 32,767 bytes is refused with
+INVALID_CONFIG, as in Kafka.
 Version notes: none that matter here.
 """
 
@@ -19,9 +20,14 @@ from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.broker_configs import OF_ONE_BROKER, TOPIC_DEFAULTS
 from embedded_broker.metadata.topic_configs import CONFIGS, ConfigKind, parts_of
+from embedded_broker.wire.request_limits import STRING_BYTES_MAX
 from embedded_broker.wire.responses import Answer
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
+TOO_LONG = (
+    f"The configuration value cannot be added because it exceeds the maximum value size of {STRING_BYTES_MAX} bytes."
+)
+"""As Kafka says it. No request can set a longer one at once."""
 
 
 @api(44, "incremental_alter_configs", range(2), changes=True)
@@ -65,7 +71,11 @@ def _listed(changed: dict[str, str], config: Any) -> str:
         raise ConfigRejected.invalid(f"{config.name} is not a list")
     parts, given = parts_of(changed.get(config.name, default or "")), parts_of(config.value)
     if config.config_operation == APPEND:
-        return ",".join([*parts, *(part for part in given if part not in parts)])
+        known = set(parts)
+        longer = ",".join([*parts, *dict.fromkeys(part for part in given if part not in known)])
+        if len(longer.encode()) > STRING_BYTES_MAX:
+            raise ConfigRejected.invalid(TOO_LONG)
+        return longer
     if config.config_operation == SUBTRACT:
         return ",".join(part for part in parts if part not in given)
     raise ConfigRejected(ErrorCode.invalid_request, f"unknown operation {config.config_operation}")

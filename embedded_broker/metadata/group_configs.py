@@ -16,6 +16,7 @@ from embedded_broker.state.consumer_types import ConsumerGroupConfig
 
 PREFIX = "group:"
 HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+INT_DIGITS = len(str(INT_MAX))
 NAMES: Mapping[str, str] = {HEARTBEAT: "heartbeat_interval_ms", SESSION: "session_timeout_ms"}
 
 Configure = Callable[[str, Callable[[ConsumerGroupConfig], ConsumerGroupConfig]], None]
@@ -51,9 +52,10 @@ class GroupConfigs:
         for name, text in configs.items():
             if name not in NAMES:
                 raise InvalidConfig(f"Unknown group config name: {name}")
-            if not text.isdecimal() or not 1 <= int(text) <= INT_MAX:
+            digits = text.lstrip("0")  # Python refuses long numbers, Kafka none that is written with many zeros
+            if not text.isdecimal() or len(digits) > INT_DIGITS or not 1 <= int(digits or "0") <= INT_MAX:
                 raise InvalidConfig(f"Invalid value {text} for configuration {name}: from 1 to {INT_MAX}")
-        held = {**self.defaults, **configs}
+        held = {**self.defaults, **_in_short(configs)}
         if int(held[SESSION]) <= int(held[HEARTBEAT]):
             raise InvalidConfig(f"{SESSION} must be greater than {HEARTBEAT}")
 
@@ -61,7 +63,7 @@ class GroupConfigs:
         """Make a group's configs durable, then let them hold. They have been checked; within `Changes.one`.
 
         Raises OSError."""
-        await self._metadata.put(f"{PREFIX}{group_id}", dict(configs) or None)
+        await self._metadata.put(f"{PREFIX}{group_id}", _in_short(configs) or None)
         self._apply(group_id)
 
     def _apply(self, group_id: str) -> None:
@@ -69,3 +71,8 @@ class GroupConfigs:
         held = {**self.defaults, **self.own(group_id)}
         values = {NAMES[name]: int(text) for name, text in held.items()}
         self._configure(group_id, lambda config: replace(config, **values))
+
+
+def _in_short(configs: Mapping[str, str]) -> dict[str, str]:
+    """Numbers as they are shown, whatever zeros were before them."""
+    return {name: str(int(text.lstrip("0"))) for name, text in configs.items()}
