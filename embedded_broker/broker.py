@@ -156,10 +156,14 @@ class Broker:
                     await self.topics.create(name, 1, configs)
 
     def _recover_metadata(self) -> None:
-        replayed: list[tuple[bytes | None, bytes | None]] = []
+        latest: dict[bytes, bytes] = {}  # the others may be ten thousand, and large
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
-            replayed.extend((record.key, record.value) for record in decode(batch))
+            for record in decode(batch):
+                if record.value is None:
+                    latest.pop(record.key or b"", None)
+                else:
+                    latest[record.key or b""] = record.value
 
         self._metadata_log = Partition.open(
             self.fs,
@@ -180,8 +184,9 @@ class Broker:
             self.new_uuid,
             self.thresholds.metadata_dead_records_max,
             self.changes,
+            self.config.metadata_bytes_max,
         )
-        for key, value in replayed:
+        for key, value in latest.items():
             self.metadata.replay(key, value)
 
     def _compose(self) -> None:

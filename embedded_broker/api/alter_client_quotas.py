@@ -2,6 +2,8 @@
 
 Behaviour: quotas of users, client ids and addresses are checked and kept, durably before the answer. Connections of an
 address that come faster than its connection_creation_rate, over ten seconds, are closed; nothing else is throttled.
+Names of more than 4,096 bytes are refused with INVALID_REQUEST, and new quotas with POLICY_VIOLATION when all metadata
+takes too much memory.
 Version notes: v1 is flexible.
 """
 
@@ -11,18 +13,24 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.disk_full import MESSAGE, STORAGE
+from embedded_broker.api.disk_full import refused_with
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.client_quotas import QuotaRejected, check
 from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
+
+ENTRY_STEPS = 20
 
 
 @api(49, "alter_client_quotas", range(2), changes=True)
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterClientQuotas: see the behaviour and version notes above."""
-    return {"entries": [await _change(broker, entry, request.validate_only) for entry in request.entries]}
+    share, entries = conn.share(), []
+    for entry in request.entries:
+        await share.spent(ENTRY_STEPS, ENTRY_BYTES)
+        entries.append(await _change(broker, entry, request.validate_only))
+    return {"entries": entries}
 
 
 async def _change(broker: Parts, entry: Any, validate_only: bool) -> dict[str, Any]:
@@ -35,7 +43,7 @@ async def _change(broker: Parts, entry: Any, validate_only: bool) -> dict[str, A
             await broker.client_quotas.change(entity, changes)
     except QuotaRejected as error:
         error_code, message = ErrorCode.invalid_request, str(error)
-    except NoSpace:
-        error_code, message = STORAGE, MESSAGE
+    except NoSpace as error:
+        error_code, message = refused_with(error)
     named = [{"entity_type": each.entity_type, "entity_name": each.entity_name} for each in entry.entity]
     return {"error_code": error_code, "error_message": message, "entity": named}

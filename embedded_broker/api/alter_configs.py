@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal, steps
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
@@ -19,9 +19,10 @@ from embedded_broker.wire.responses import Answer
 @api(33, "alter_configs", range(3), changes=True)
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterConfigs: see the behaviour and version notes above."""
-    answers = []
+    answers, share = [], conn.share()
     refused_before = check_request(request.resources)
     for wanted in request.resources:
+        await share.spent(steps(wanted))
         refused = refused_before.get((wanted.resource_type, wanted.resource_name))
         if refused is not None:
             answers.append(refusal(wanted, refused))

@@ -2,7 +2,8 @@
 
 Behaviour: each user's credential is stored or removed durably before the response. Clients send salted passwords; the
 broker stores only the keys that RFC 5802 requires of a server. Checks as in ScramControlManager: a user may be altered
-once in a request, and iterations are bounded.
+once in a request, and iterations are bounded. So are, here, names (4,096 bytes), salts and salted passwords (1,024):
+UNACCEPTABLE_CREDENTIAL; and all metadata together: POLICY_VIOLATION.
 Version notes: there is v0 only.
 """
 
@@ -13,18 +14,22 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.disk_full import REFUSAL
+from embedded_broker.api.disk_full import refusal
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
+from embedded_broker.metadata.metadata_size import NAME_BYTES_MAX, is_long
 from embedded_broker.security.credentials import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
+    SALT_BYTES_MAX,
     TYPES,
     Credentials,
     of_salted_password,
 )
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
+
+USER_STEPS = 20
 
 
 class ScramChangeRejected(Exception):
@@ -41,7 +46,9 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
     credentials = broker.security.credentials
     times = Counter(each.name for each in (*request.deletions, *request.upsertions))
     results: dict[str, dict[str, Any]] = {}
+    share = conn.share()
     for wanted in (*request.deletions, *request.upsertions):
+        await share.spent(USER_STEPS)
         try:
             if times[wanted.name] > 1:
                 message = "A user credential cannot be altered twice in the same request"
@@ -54,8 +61,8 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
                 "error_code": refused.error_code,
                 "error_message": str(refused),
             }
-        except NoSpace:
-            results[wanted.name] = {"user": wanted.name, **REFUSAL}
+        except NoSpace as error:
+            results[wanted.name] = {"user": wanted.name, **refusal(error)}
     return {"results": list(results.values())}
 
 
@@ -74,5 +81,10 @@ async def _change(credentials: Credentials, wanted: Any) -> None:
     if not ITERATIONS_MIN <= wanted.iterations <= ITERATIONS_MAX:
         many = "few" if wanted.iterations < ITERATIONS_MIN else "many"
         raise ScramChangeRejected(ErrorCode.unacceptable_credential, f"Too {many} iterations")
+    if is_long(wanted.name):
+        raise ScramChangeRejected(ErrorCode.unacceptable_credential, f"Username of more than {NAME_BYTES_MAX} bytes")
+    for what, value in (("Salt", wanted.salt), ("Salted password", wanted.salted_password)):
+        if len(value) > SALT_BYTES_MAX:
+            raise ScramChangeRejected(ErrorCode.unacceptable_credential, f"{what} of more than {SALT_BYTES_MAX} bytes")
     made = of_salted_password(mechanism, wanted.salted_password, wanted.salt, wanted.iterations)
     await credentials.put(mechanism, wanted.name, made)

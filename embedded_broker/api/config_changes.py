@@ -8,15 +8,17 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.disk_full import MESSAGE, STORAGE
+from embedded_broker.api.disk_full import refused_with
 from embedded_broker.api.ports import Parts
 from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, NotDynamic
+from embedded_broker.metadata.metadata_size import NAME_BYTES_MAX, is_long
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.storage.disk_space import NoSpace
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 DELETE = 1
+RESOURCE_STEPS, CHARACTERS_A_STEP = 20, 20
 
 Change = Callable[[dict[str, str]], dict[str, str]]
 
@@ -49,12 +51,16 @@ async def change(broker: Parts, wanted: Any, make: Change, validate_only: bool) 
         else:
             raise ConfigRejected(ErrorCode.invalid_request, "only topics, groups and brokers have configs to change")
     except NoSpace as error:
-        raise ConfigRejected(STORAGE, MESSAGE) from error
+        raise ConfigRejected(*refused_with(error)) from error
 
 
 async def _change_group(broker: Parts, wanted: Any, make: Change, validate_only: bool) -> None:
     if not wanted.resource_name:
         raise ConfigRejected(ErrorCode.invalid_request, "Default group resources are not allowed.")
+    if is_long(wanted.resource_name):
+        raise ConfigRejected(
+            ErrorCode.invalid_request, f"Group ids of at most {NAME_BYTES_MAX} bytes can have configs."
+        )
     async with broker.metadata.changes.one():
         changed = make(broker.group_configs.own(wanted.resource_name))
         try:
@@ -97,6 +103,11 @@ async def _change_topic(broker: Parts, wanted: Any, make: Change, validate_only:
             raise ConfigRejected.invalid(str(error)) from error
         if not validate_only:
             await broker.topics.configure(topic, changed)
+
+
+def steps(wanted: Any) -> int:
+    """What it costs to look at one resource: lists have thousands of elements."""
+    return RESOURCE_STEPS + sum(len(config.value or "") for config in wanted.configs) // CHARACTERS_A_STEP
 
 
 def check_request(resources: Sequence[Any]) -> dict[tuple[int, str], ConfigRejected]:

@@ -1,8 +1,8 @@
 """CreateAcls (30).
 
 Behaviour: each ACL is durable, and in effect, before the response; creating an existing ACL is no error. Without an
-authorizer: SECURITY_DISABLED. On a full disk: KAFKA_STORAGE_ERROR for those that could not be created. Checks and
-messages as in AclApis and AclControlManager.
+authorizer: SECURITY_DISABLED. On a full disk: KAFKA_STORAGE_ERROR for those that could not be created, and
+POLICY_VIOLATION when metadata takes too much memory. Checks and messages as in AclApis and AclControlManager.
 Version notes: v2 is flexible (KIP-482), v3 adds the resource type USER (KIP-373).
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.disk_full import REFUSAL
+from embedded_broker.api.disk_full import refusal
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, Resource
@@ -48,8 +48,8 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
         try:
             await authorizer.add(acl, share)
             results.append({"error_message": None})
-        except NoSpace:
-            results.append(dict(REFUSAL))
+        except NoSpace as error:
+            results.append(refusal(error))
     return {"results": results}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.disk_full import MESSAGE, STORAGE
+from embedded_broker.api.disk_full import refused_with
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topics import Topic
@@ -42,8 +42,8 @@ async def _grow(broker: Parts, wanted: Any, validate_only: bool) -> dict[str, An
         if not validate_only:
             try:
                 await broker.topics.grow(topic, wanted.count)
-            except NoSpace:
-                return _refusal(wanted, STORAGE, MESSAGE)
+            except NoSpace as error:
+                return _refusal(wanted, *refused_with(error))
     return {"name": wanted.name, "error_message": None}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.disk_full import MESSAGE, STORAGE
+from embedded_broker.api.disk_full import refused_with
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.api.topic_configs_shown import TopicConfigs
@@ -92,7 +92,7 @@ async def _create(broker: Parts, wanted: Any, validate_only: bool, shown: TopicC
             try:
                 topic = await broker.topics.create(wanted.name, count, configs)
             except NoSpace as error:
-                raise TopicRejected(STORAGE, MESSAGE) from error
+                raise TopicRejected(*refused_with(error)) from error
             answer["topic_id"] = topic.topic_id
     return answer
 

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.create_acls import DISABLED
 from embedded_broker.api.describe_acls import ENTRY_BYTES, entry, filter_of
-from embedded_broker.api.disk_full import REFUSAL
+from embedded_broker.api.disk_full import refusal
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
@@ -36,8 +36,8 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
         except ValueError as error:
             results.append({"error_code": ErrorCode.invalid_request, "error_message": str(error), "matching_acls": []})
             continue
-        except NoSpace:
-            results.append({**REFUSAL, "matching_acls": []})
+        except NoSpace as error:
+            results.append({**refusal(error), "matching_acls": []})
             continue
         matching = [
             {"resource_type": int(acl.resource), "resource_name": acl.name, "pattern_type": int(acl.pattern),

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.disk_full import REFUSAL
+from embedded_broker.api.disk_full import refusal
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
@@ -82,7 +82,7 @@ async def _delete(broker: Parts, name: str | None, topic_id: UUID | None) -> dic
             return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "an internal topic"}
         try:
             await broker.topics.delete(topic)
-        except NoSpace:
-            return {**answer, **REFUSAL}
+        except NoSpace as error:
+            return {**answer, **refusal(error)}
         await broker.groups.on_topic_deleted(topic.name)
         return answer

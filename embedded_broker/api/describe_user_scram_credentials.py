@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.credentials import TYPES
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 NUMBERS = {name: number for number, name in TYPES.items()}
 
@@ -25,7 +25,11 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
     """Handle DescribeUserScramCredentials: see the behaviour and version notes above."""
     stored = broker.security.credentials.stored()
     times = Counter(each.name for each in request.users or ()) or Counter(stored.keys())
-    return {"error_message": None, "results": [_one(name, times[name], stored.get(name, ())) for name in sorted(times)]}
+    share, results = conn.share(), []
+    for name in sorted(times):
+        await share.spent(5, ENTRY_BYTES + 2 * len(name))
+        results.append(_one(name, times[name], stored.get(name, ())))
+    return {"error_message": None, "results": results}
 
 
 def _one(name: str, times: int, found: Any) -> dict[str, Any]:

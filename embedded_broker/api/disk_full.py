@@ -13,12 +13,27 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.metadata.metadata_size import MetadataFull
+from embedded_broker.storage.disk_space import NoSpace
+
 Refusal = Callable[[Any, int], Mapping[str, Any]]
 
 COORDINATOR, STORAGE = ErrorCode.not_coordinator, ErrorCode.kafka_storage_error
 MESSAGE = "The disk is full, or no more files can be opened."
 REFUSAL: Mapping[str, Any] = {"error_code": STORAGE, "error_message": MESSAGE}
 """The fields of one resource in a response."""
+TOO_MUCH = "All topics, configs, ACLs, users and quotas together would take too much of the broker's memory."
+
+
+def refused_with(error: NoSpace) -> tuple[ErrorCode, str]:
+    """The error of one resource in a response: there is no disk space, or no memory for what would be kept."""
+    return (ErrorCode.policy_violation, TOO_MUCH) if isinstance(error, MetadataFull) else (STORAGE, MESSAGE)
+
+
+def refusal(error: NoSpace) -> dict[str, Any]:
+    """The same, as the fields of it."""
+    error_code, message = refused_with(error)
+    return {"error_code": error_code, "error_message": message}
 
 
 def _whole(**others: Any) -> Refusal:

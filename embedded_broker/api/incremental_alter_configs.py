@@ -15,7 +15,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal, steps
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.broker_configs import OF_ONE_BROKER, TOPIC_DEFAULTS
@@ -33,9 +33,10 @@ TOO_LONG = (
 @api(44, "incremental_alter_configs", range(2), changes=True)
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle IncrementalAlterConfigs: see the behaviour and version notes above."""
-    answers = []
+    answers, share = [], conn.share()
     refused_before = check_request(request.resources)
     for wanted in request.resources:
+        await share.spent(steps(wanted))
         refused = refused_before.get((wanted.resource_type, wanted.resource_name))
         if refused is not None:
             answers.append(refusal(wanted, refused))

@@ -30,5 +30,5 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
         GROUP: broker.group_configs.ids(),
     }
     found = [{"resource_type": kind, "resource_name": name} for kind in kinds for name in names.get(kind, ())]
-    await conn.share().spent(len(found), ENTRY_BYTES * len(found))
+    await conn.share().spent(len(found), sum(ENTRY_BYTES + len(each["resource_name"]) for each in found))
     return {"config_resources": found}

@@ -115,6 +115,9 @@ class BrokerConfig:
     transactional_ids_bytes_max: int = 32 * MIB
     """What transactional ids and the partitions of their open transactions take in memory, of one address three
     quarters of it, and of one connection a quarter. Above it new ones are refused: POLICY_VIOLATION."""
+    metadata_bytes_max: int = 64 * MIB
+    """What topics, their configs, ACLs, users, quotas and configs of groups take in memory, some 2,500 bytes each and
+    their texts. Above it new ones are refused: POLICY_VIOLATION."""
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0

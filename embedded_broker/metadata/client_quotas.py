@@ -13,6 +13,7 @@ from enum import Enum, IntEnum
 from typing import NamedTuple
 
 from embedded_broker.metadata.metadata_log import MetadataLog
+from embedded_broker.metadata.metadata_size import NAME_BYTES_MAX, is_long
 from embedded_broker.metadata.topic_configs import INT_MAX, LONG_MAX
 
 PREFIX = "quota:"
@@ -75,6 +76,8 @@ def keys_of(entity: Entity) -> Mapping[str, Number]:
             raise QuotaRejected(f"Unhandled client quota entity type: {entity_type}")
         if name == "":
             raise QuotaRejected(f"Empty {entity_type} not supported")
+        if is_long(name):
+            raise QuotaRejected(f"The name of a {entity_type} with quotas has at most {NAME_BYTES_MAX} bytes")
     if IP not in entity:
         return OF_CLIENTS
     if len(entity) > 1:
@@ -166,4 +169,5 @@ class ClientQuotas:
             after = {name: value for name, value in {**before, **changes}.items() if value is not None}
             if after != before:
                 await self._metadata.put(key, {"entity": dict(entity), "quotas": after} if after else None)
-                self._creation_rates = self._read_creation_rates()
+                if IP in entity:
+                    self._creation_rates = self._read_creation_rates()

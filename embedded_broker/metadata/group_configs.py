@@ -16,7 +16,8 @@ from embedded_broker.state.consumer_types import ConsumerGroupConfig
 
 PREFIX = "group:"
 HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
-INT_DIGITS = len(str(INT_MAX))
+NUMBER_LENGTH_MAX = 1_000
+"""With zeros in front, which Kafka takes, too. Python refuses to read numbers that are much longer."""
 NAMES: Mapping[str, str] = {HEARTBEAT: "heartbeat_interval_ms", SESSION: "session_timeout_ms"}
 
 Configure = Callable[[str, Callable[[ConsumerGroupConfig], ConsumerGroupConfig]], None]
@@ -52,8 +53,7 @@ class GroupConfigs:
         for name, text in configs.items():
             if name not in NAMES:
                 raise InvalidConfig(f"Unknown group config name: {name}")
-            digits = text.lstrip("0")  # Python refuses long numbers, Kafka none that is written with many zeros
-            if not text.isdecimal() or len(digits) > INT_DIGITS or not 1 <= int(digits or "0") <= INT_MAX:
+            if len(text) > NUMBER_LENGTH_MAX or not text.isdecimal() or not 1 <= int(text) <= INT_MAX:
                 raise InvalidConfig(f"Invalid value {text} for configuration {name}: from 1 to {INT_MAX}")
         held = {**self.defaults, **_in_short(configs)}
         if int(held[SESSION]) <= int(held[HEARTBEAT]):
@@ -75,4 +75,4 @@ class GroupConfigs:
 
 def _in_short(configs: Mapping[str, str]) -> dict[str, str]:
     """Numbers as they are shown, whatever zeros were before them."""
-    return {name: str(int(text.lstrip("0"))) for name, text in configs.items()}
+    return {name: str(int(text)) for name, text in configs.items()}

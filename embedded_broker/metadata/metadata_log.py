@@ -3,6 +3,8 @@
 Keys: `topic:<id>` (name, partitions, configs, growth), `group:<id>` and `broker:<id>` (configs), `acl:<id>`,
 `quota:<entity>`, `scram:<mechanism>:<user>`, `cluster` (its id), `boot` (how often it was started).
 
+All that clients set takes `bytes_max` of memory at most, see `metadata_size`.
+
 When the disk is full, keys can't be set for clients; but removals are written, from the reserve, because they free disk
 space, or revoke rights, which must not wait.
 """
@@ -16,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from embedded_broker.metadata.changes import Changes
+from embedded_broker.metadata.metadata_size import MetadataFull, entry_bytes
 from embedded_broker.runtime.clock import Clock
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
@@ -36,6 +39,7 @@ class MetadataLog:
         new_uuid: Callable[[], UUID],
         dead_records_max: int,
         changes: Changes,
+        bytes_max: int,
     ) -> None:
         """
         Args:
@@ -45,8 +49,10 @@ class MetadataLog:
             new_uuid: names the cluster.
             dead_records_max: with more records that don't count a start rewrites the log.
             changes: every change is one of them.
+            bytes_max: what entries may take in memory.
         """
         self.changes = changes
+        self._bytes_max, self._bytes = bytes_max, 0
         self._dead_records_max = dead_records_max
         self._log, self._flush_scheduler, self._clock, self._new_uuid = log, flush_scheduler, clock, new_uuid
         self._entries: dict[str, Mapping[str, Any]] = {}
@@ -66,6 +72,7 @@ class MetadataLog:
             await self._rewrite_if_long()
 
     async def _start(self) -> None:
+        self._bytes = sum(entry_bytes(key, body) for key, body in self._entries.items())
         async with self.changes.one():
             await self.put(BOOT, {"epoch": self.boot_epoch + 1}, own=True)
             if CLUSTER not in self._entries:
@@ -109,8 +116,8 @@ class MetadataLog:
     async def put(self, key: str, body: Mapping[str, Any] | None, *, own: bool = False) -> None:
         """Set or, with None, remove an entry, durably. Call it within `changes.one`.
 
-        `own`: the broker itself needs it, so it may be set from the reserve. Raises NoSpace with nothing changed, or
-        another OSError.
+        `own`: the broker itself needs it, so it may be set from the reserve. Raises NoSpace with nothing changed, which
+        may be MetadataFull, or another OSError.
         """
         await self._put({key: body}, own=own or body is None)
 
@@ -124,8 +131,14 @@ class MetadataLog:
 
     async def _put(self, entries: Mapping[str, Mapping[str, Any] | None], own: bool) -> None:
         self.changes.check()
+        more_bytes = sum(
+            entry_bytes(key, body) - entry_bytes(key, self._entries.get(key)) for key, body in entries.items()
+        )
+        if not own and more_bytes > 0 and self._bytes + more_bytes > self._bytes_max:
+            raise MetadataFull(f"metadata takes {self._bytes} bytes, at most {self._bytes_max} are allowed")
         self._append(entries, own=own)
         await self._flush_scheduler.until_durable(self._log)
+        self._bytes += more_bytes
         for key, body in entries.items():
             if body is None:
                 self._entries.pop(key, None)

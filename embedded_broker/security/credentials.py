@@ -22,7 +22,8 @@ TYPES: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 """As in ScramControlManager."""
-SALT_BYTES = 24
+SALT_BYTES, SALT_BYTES_MAX = 24, 1_024
+"""Of those made here; of those that clients bring, which each login is sent, and of the salted password with it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
