@@ -12,9 +12,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import INTERNAL
+from embedded_broker.state.owners import Owner
 from embedded_broker.state.transactions import TopicPartition
 from embedded_broker.wire.responses import Answer
 
@@ -26,7 +28,9 @@ TRANSACTION_VERSION_2_SINCE = 5
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle AddPartitionsToTxn: see the behaviour and version notes above."""
     if version >= BATCHED_SINCE:
-        return {"results_by_transaction": [await _batched(broker, each, version) for each in request.transactions]}
+        return {
+            "results_by_transaction": [await _batched(broker, conn, each, version) for each in request.transactions]
+        }
     claim = (
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -37,7 +41,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
     if forbidden:
         errors = _unadded(wanted, forbidden, ErrorCode.topic_authorization_failed)
     else:
-        errors = await _add(broker, claim, wanted, client_version=0)
+        errors = await _add(broker, claim, wanted, owner_of(conn))
     if version < 2:
         errors = {
             partition: ErrorCode.invalid_producer_epoch if error_code is ErrorCode.producer_fenced else error_code
@@ -46,7 +50,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
     return {"results_by_topic_v3_and_below": _by_topic(request.v3_and_below_topics, errors)}
 
 
-async def _batched(broker: Parts, each: Any, version: int) -> dict[str, Any]:
+async def _batched(broker: Parts, conn: Client, each: Any, version: int) -> dict[str, Any]:
     """The answer for one of several transactions."""
     claim = each.transactional_id, each.producer_id, each.producer_epoch
     wanted = _wanted(each.topics)
@@ -54,17 +58,17 @@ async def _batched(broker: Parts, each: Any, version: int) -> dict[str, Any]:
         errors = {partition: broker.transactions.verify(*claim, partition) for partition in wanted}
     else:
         client_version = 2 if version >= TRANSACTION_VERSION_2_SINCE else 0
-        errors = await _add(broker, claim, wanted, client_version)
+        errors = await _add(broker, claim, wanted, owner_of(conn), client_version)
     return {"transactional_id": each.transactional_id, "topic_results": _by_topic(each.topics, errors)}
 
 
 async def _add(
-    broker: Parts, claim: tuple[str, int, int], wanted: list[TopicPartition], client_version: int
+    broker: Parts, claim: tuple[str, int, int], wanted: list[TopicPartition], owner: Owner, client_version: int = 0
 ) -> dict[TopicPartition, ErrorCode]:
     missing = _missing(broker, wanted)
     if missing:
         return _unadded(wanted, missing, ErrorCode.unknown_topic_or_partition)
-    error_code = await broker.transactions.add_partitions(*claim, wanted, client_version=client_version)
+    error_code = await broker.transactions.add_partitions(*claim, wanted, client_version, owner)
     return dict.fromkeys(wanted, error_code)
 
 

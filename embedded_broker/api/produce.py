@@ -113,7 +113,7 @@ class _Appends:
         if transactional_id is None:
             return
         try:
-            self._verify = await verifier(self._broker, transactional_id, self._version, batches)
+            self._verify = await verifier(self._broker, transactional_id, self._version, batches, self._owner())
         except NoSpace:
             self._verify = _unverified
 

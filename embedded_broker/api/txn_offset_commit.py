@@ -67,7 +67,7 @@ async def _commit(broker: Parts, conn: Client, request: Any, version: int, commi
     if not offsets.producers.has_open(request.producer_id, request.producer_epoch):
         claim = request.transactional_id, request.producer_id, request.producer_epoch
         if version >= IMPLICIT_SINCE:
-            found = await broker.transactions.add_partitions(*claim, [OFFSETS_PARTITION], client_version=2)
+            found = await broker.transactions.add_partitions(*claim, [OFFSETS_PARTITION], 2, owner_of(conn))
             found = found or broker.transactions.verify(*claim, OFFSETS_PARTITION)  # it may have ended meanwhile
         else:
             found = broker.transactions.verify(*claim, OFFSETS_PARTITION)

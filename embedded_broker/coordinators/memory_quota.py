@@ -6,13 +6,14 @@ clients that leave much can't harm those who were there.
 Invariants
 - All together hold `bytes_max` at most, but for what was there at the start.
 - What clients of one address have brought since the start holds three quarters of it at most, and what came by one
-  connection a quarter: the rest is for others.
+  connection a quarter: the rest is for others. It counts for who has brought it, whoever has begun what it is in: so
+  nobody spends the part of another, and what was there at the start is nobody's way around their own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
 from embedded_broker.state.owners import SOMEBODY, Owner
@@ -26,7 +27,7 @@ class MemoryQuota:
     def __init__(self, bytes_max: int) -> None:
         """`bytes_max`: in all."""
         self._bytes_max = bytes_max
-        self._held: dict[str, tuple[Owner, int]] = {}
+        self._held: dict[str, dict[Owner, int]] = {}
         self._by_owner: Counter[Owner] = Counter()
         self._by_address: Counter[str] = Counter()
         self.total_bytes = 0
@@ -35,10 +36,8 @@ class MemoryQuota:
         """Whether anything is kept under `key`."""
         return key in self._held
 
-    def fits(self, key: str, owner: Owner, more_bytes: int) -> bool:
-        """Whether a client may leave so many bytes more under `key`, which count for who has brought the first of them.
-        Fewer always fit."""
-        owner = self._held[key][0] if key in self._held else owner
+    def fits(self, owner: Owner, more_bytes: int) -> bool:
+        """Whether a client may leave so many bytes more. What takes no more than what it replaces always fits."""
         if more_bytes <= 0:
             return True
         if self.total_bytes + more_bytes > self._bytes_max:
@@ -48,14 +47,24 @@ class MemoryQuota:
             and self._by_address[owner.address] + more_bytes <= self._bytes_max * 3 // 4
         )
 
-    def note(self, key: str, now_bytes: int, owner: Owner = SOMEBODY) -> None:
-        """Under `key` are so many bytes now; 0 removes it. They count for who has brought the first of them."""
-        owner, before = self._held.pop(key, (owner, 0))
-        if now_bytes:
-            self._held[key] = owner, now_bytes
-        self.total_bytes += now_bytes - before
-        _add(self._by_owner, owner, now_bytes - before)
-        _add(self._by_address, owner.address, now_bytes - before)
+    def note(self, key: str, held: Mapping[Owner, int], own_bytes: int = 0) -> None:
+        """Under `key` are so many bytes now, by who has brought them; nothing removes it.
+
+        `own_bytes`: of what is kept, beside that; they count for the first of those.
+        """
+        now = {owner: size for owner, size in held.items() if size}
+        if now:
+            now[next(iter(now))] += own_bytes
+        self._count(self._held.pop(key, {}), -1)
+        if now:
+            self._held[key] = now
+        self._count(now, 1)
+
+    def _count(self, held: Mapping[Owner, int], times: int) -> None:
+        for owner, size in held.items():
+            self.total_bytes += times * size
+            _add(self._by_owner, owner, times * size)
+            _add(self._by_address, owner.address, times * size)
 
 
 def _add(counter: Counter[Key], key: Key, more: int) -> None:

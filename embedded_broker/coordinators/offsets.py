@@ -90,7 +90,7 @@ class OffsetManager:
 
     def is_settled(self, group_id: str) -> bool:
         """Whether `state` holds all of the group that has been appended."""
-        return group_id not in self._under_way.bytes
+        return not self._under_way.has_group(group_id)
 
     def is_under_way(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether something was appended about a partition's offset that isn't on disk yet."""
@@ -98,7 +98,7 @@ class OffsetManager:
 
     def has_any(self, group_id: str) -> bool:
         """Whether a group has an offset: on disk, pending, or on its way to the disk."""
-        return bool(self.state.size_bytes(group_id) or self._under_way.of_group(group_id))
+        return bool(self.state.held(group_id) or self._under_way.of_group(group_id))
 
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
         """A record found at recovery; `producer_id` of a transactional batch, else -1."""
@@ -110,9 +110,10 @@ class OffsetManager:
         for group_id in self.state.end_transaction(producer_id, commit):
             self._note(group_id)
 
-    def _note(self, group_id: str, owner: Owner = SOMEBODY) -> None:
+    def _note(self, group_id: str) -> None:
         """A group has other offsets now."""
-        self.quota.note(group_id, self.state.size_bytes(group_id) + self._under_way.bytes[group_id], owner)
+        held = self.state.held(group_id) + self._under_way.held(group_id)
+        self.quota.note(group_id, held, group_bytes(group_id))
 
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
         """OffsetCommit. Must not return before what succeeded is on disk."""
@@ -122,7 +123,7 @@ class OffsetManager:
         if error_code is ErrorCode.none and group is None:
             self._find_or_create(who.group_id)
         if batch is not None:
-            await self._write(batch, records, who.owner)
+            await self._write(batch, records)
         return results
 
     async def commit_in_transaction(
@@ -148,7 +149,7 @@ class OffsetManager:
         base_offset = log.append(batch)
         for delta, record in enumerate(records):
             self.state.apply(_placed(record, base_offset + delta), producer_id)
-        self._note(who.group_id, who.owner)
+        self._note(who.group_id)
         await self._host.durable(log)
         return results
 
@@ -217,13 +218,13 @@ class OffsetManager:
     def _encoded(self, records: Sequence[OffsetRecord]) -> bytearray:
         return encode([_encode(record) for record in records], self._host.clock.now_ms())
 
-    async def _write(self, batch: bytearray, records: Sequence[OffsetRecord], owner: Owner = SOMEBODY) -> None:
+    async def _write(self, batch: bytearray, records: Sequence[OffsetRecord]) -> None:
         """Append, wait for the disk, apply; also when the client disconnects meanwhile. `batch` is the records'."""
         log = self._host.internal_log(OFFSETS_TOPIC)
         base_offset = log.append(batch)
         self._under_way.add(base_offset, records)
         for group_id in {record.group_id: None for record in records}:
-            self._note(group_id, owner)  # what is on its way counts like what is there: it may be much
+            self._note(group_id)  # what is on its way counts like what is there: it may be much
         await self._background.finish("offsets", partial(self._apply_once_durable, log, base_offset))
 
     async def _apply_once_durable(self, log: Partition, base_offset: int) -> None:
@@ -272,10 +273,12 @@ class OffsetManager:
             elif self._is_too_large(commit):
                 results[commit.partition] = ErrorCode.offset_metadata_too_large
             else:
-                committed = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+                committed = CommittedOffset(
+                    commit.offset, commit.leader_epoch, commit.metadata, now_ms, owner=who.owner
+                )
                 existing = known.get(commit.partition)
                 more_bytes += max(committed.size_bytes - (0 if existing is None else existing.size_bytes), 0)
-                if not self.quota.fits(group_id, who.owner, more_bytes):
+                if not self.quota.fits(who.owner, more_bytes):
                     results[commit.partition] = ErrorCode.invalid_commit_offset_size
                     continue
                 results[commit.partition] = ErrorCode.none

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from embedded_broker.state.offsets import OffsetRecord
+from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.transactions import TopicPartition
 
 GroupPartition = tuple[str, TopicPartition]
@@ -19,9 +20,6 @@ class OffsetsUnderWay:
     Invariants
     - Batches are taken in the order in which they were added: of a commit and a deletion the later one counts.
     - A deletion looks here as well as at what is on disk: a commit before it in the log must not outlive it.
-
-    Attributes:
-        bytes: by group what its records will take in memory; none is 0.
     """
 
     def __init__(self) -> None:
@@ -29,7 +27,7 @@ class OffsetsUnderWay:
         self._records = Counter[GroupPartition]()
         self._by_group: defaultdict[str, Counter[TopicPartition]] = defaultdict(Counter)
         self._by_topic: defaultdict[str, Counter[GroupPartition]] = defaultdict(Counter)
-        self.bytes = Counter[str]()
+        self._held: defaultdict[str, Counter[Owner]] = defaultdict(Counter)
 
     def add(self, base_offset: int, records: Sequence[OffsetRecord]) -> None:
         """A batch was appended."""
@@ -53,6 +51,14 @@ class OffsetsUnderWay:
         """Whether a record, a deletion too, is about a group's offset of a partition."""
         return key in self._records
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether a record, a deletion too, is about a group."""
+        return group_id in self._held
+
+    def held(self, group_id: str) -> Counter[Owner]:
+        """By who has committed it what the group's records will take in memory."""
+        return self._held.get(group_id, Counter())
+
     def of_group(self, group_id: str) -> set[TopicPartition]:
         """Partitions for which the group has commits under way."""
         return set(self._by_group.get(group_id, ()))
@@ -64,8 +70,10 @@ class OffsetsUnderWay:
     def _count(self, record: OffsetRecord, sign: int) -> None:
         key = record.group_id, record.partition
         _add(self._records, key, sign)
-        _add(self.bytes, record.group_id, sign * (1 if record.committed is None else record.committed.size_bytes))
-        if record.committed is not None:
+        made = record.committed
+        owner, size = (SOMEBODY, 1) if made is None else (made.owner, made.size_bytes)
+        _add_in(self._held, record.group_id, owner, sign * size)
+        if made is not None:
             _add_in(self._by_group, record.group_id, record.partition, sign)
             _add_in(self._by_topic, record.partition[0], key, sign)
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
+
+from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.memory_quota import MemoryQuota
 from embedded_broker.state import transactions
 from embedded_broker.state.owners import SOMEBODY, Owner
-from embedded_broker.state.transactions import Transaction
+from embedded_broker.state.transactions import Decision, RefuseRequest, TopicPartition, Transaction
 
-ID_BYTES, PARTITION_BYTES = 1_200, 150
+ID_BYTES, PARTITION_BYTES = 1_200, 250
 """What an id takes in memory beside its text, and each partition of its open transaction."""
+
+NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced})
 
 
 def size_of(transaction: Transaction) -> int:
     """What it takes in memory."""
     return ID_BYTES + 2 * len(transaction.transactional_id) + PARTITION_BYTES * len(transaction.partitions)
+
+
+def is_not_the_owner(decision: Decision) -> bool:
+    """Whether a request is refused whatever step is being written: these refusals don't depend on the id's state."""
+    return isinstance(decision, RefuseRequest) and decision.error_code in NOT_THE_OWNER
 
 
 @dataclass(slots=True)
@@ -36,13 +46,21 @@ class TransactionEntry:
     quota: MemoryQuota = field(default_factory=lambda: MemoryQuota(0))
     # Who has brought the id, if it was not there at the start.
     owner: Owner = SOMEBODY
+    # Who has made partitions part of the open transaction, of those that were not in it at the start.
+    added_by: dict[TopicPartition, Owner] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.notify_if_settled()
 
     def count(self) -> None:
         """Count it again: its state is another one."""
-        self.quota.note(self.transaction.transactional_id, size_of(self.pending or self.transaction), self.owner)
+        state = self.pending or self.transaction
+        held = Counter({self.owner: ID_BYTES + 2 * len(state.transactional_id)})
+        for partition in state.partitions:
+            held[self.added_by.get(partition, SOMEBODY)] += PARTITION_BYTES
+        self.quota.note(state.transactional_id, held)
+        if not state.partitions:
+            self.added_by.clear()
 
     @property
     def logged(self) -> Transaction:
@@ -51,7 +69,7 @@ class TransactionEntry:
 
     def forgotten(self) -> None:
         """It is known no more."""
-        self.quota.note(self.transaction.transactional_id, 0)
+        self.quota.note(self.transaction.transactional_id, {})
 
     def stored(self, made: Transaction) -> None:
         """The state `made` has been written and holds now."""

@@ -36,7 +36,7 @@ from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.memory_quota import MemoryQuota
 from embedded_broker.coordinators.ports import CoordinatorHost, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
-from embedded_broker.coordinators.transaction_entry import PARTITION_BYTES, TransactionEntry, size_of
+from embedded_broker.coordinators.transaction_entry import PARTITION_BYTES, TransactionEntry, is_not_the_owner, size_of
 from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.owners import SOMEBODY, Owner
@@ -49,7 +49,6 @@ from kafka_records.records import decode, encode
 ENDING_PATIENCE_S = 0.1
 """How long the next transaction waits for the last one's markers. In Kafka only batches of transaction version 2 wait
 (`add.partitions.to.txn.retry.backoff.max.ms`), not those who add partitions by request."""
-NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced})
 
 
 Store = Callable[[TransactionEntry, Transaction, tuple[bytes, bytes]], Coroutine[None, None, None]]
@@ -148,7 +147,7 @@ class TransactionCoordinator:
             entry = self._entries.get(transactional_id)
             if entry is None:
                 fresh = Transaction(transactional_id, self._producer_ids.allocate(), NO_EPOCH, timeout_ms)
-                if not self._quota.fits(transactional_id, owner, size_of(fresh)):
+                if not self._quota.fits(owner, size_of(fresh)):
                     return Identity(ErrorCode.policy_violation)
                 entry = TransactionEntry(fresh, quota=self._quota, owner=owner)
             if entry.pending is not None:
@@ -173,6 +172,7 @@ class TransactionCoordinator:
         epoch: int,
         partitions: Iterable[TopicPartition],
         client_version: int = 0,
+        owner: Owner = SOMEBODY,
     ) -> ErrorCode:
         """Make partitions part of the open transaction, or open one.
 
@@ -185,11 +185,12 @@ class TransactionCoordinator:
             epoch: as the client believes.
             partitions: all or none of them are added.
             client_version: 2 if it is the first batch or offset that adds its partition, else 0.
+            owner: the client's connection.
         """
         names = frozenset(partitions)
         deadline = asyncio.get_running_loop().time() + ENDING_PATIENCE_S
         while True:
-            error_code = await self._add(transactional_id, producer_id, epoch, names, client_version)
+            error_code = await self._add(transactional_id, producer_id, epoch, names, client_version, owner)
             is_busy = error_code is ErrorCode.concurrent_transactions
             if not is_busy or not await self._settles(transactional_id or "", deadline):
                 return error_code
@@ -209,6 +210,7 @@ class TransactionCoordinator:
         epoch: int,
         partitions: frozenset[TopicPartition],
         client_version: int,
+        owner: Owner,
     ) -> ErrorCode:
         if not transactional_id:
             return ErrorCode.invalid_request
@@ -216,17 +218,18 @@ class TransactionCoordinator:
         if entry is None:
             return ErrorCode.invalid_producer_id_mapping
         more = partitions - entry.transaction.partitions
-        if not self._quota.fits(transactional_id, entry.owner, len(more) * PARTITION_BYTES):
+        if not self._quota.fits(owner, len(more) * PARTITION_BYTES):
             return ErrorCode.policy_violation
         now_ms = self._host.clock.now_ms()
         begun_at = single_partition_commit.begin_offset(self._host.topics, partitions)
         decision = transactions.add_partitions(
             entry.transaction, producer_id, epoch, partitions, now_ms, client_version, begun_at
         )
-        if entry.pending is not None and not _is_not_the_owner(decision):
+        if entry.pending is not None and not is_not_the_owner(decision):
             return ErrorCode.concurrent_transactions
         if isinstance(decision, RefuseRequest):
             return decision.error_code
+        entry.added_by.update(dict.fromkeys(more, owner))
         await self._make(entry, decision)
         return ErrorCode.none
 
@@ -283,7 +286,7 @@ class TransactionCoordinator:
                 decision = transactions.end(entry.transaction, producer_id, epoch, commit, now_ms)
         except NoProducerId:
             return Identity(ErrorCode.coordinator_load_in_progress)
-        if entry.pending is not None and not _is_not_the_owner(decision):
+        if entry.pending is not None and not is_not_the_owner(decision):
             return Identity(ErrorCode.concurrent_transactions)
         if isinstance(decision, RefuseRequest):
             return Identity(decision.error_code)
@@ -389,10 +392,6 @@ class TransactionCoordinator:
                     del self._entries[transactional_id]
                     entry.forgotten()
         self._background.schedule("sweep", self._host.thresholds.transactions_sweep_interval_ms, self._sweep)
-
-
-def _is_not_the_owner(decision: Decision) -> bool:
-    return isinstance(decision, RefuseRequest) and decision.error_code in NOT_THE_OWNER
 
 
 def _record(transaction: Transaction) -> tuple[bytes, bytes]:

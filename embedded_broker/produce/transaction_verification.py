@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.produce.append_validation import Verify
+from embedded_broker.state.owners import Owner
 from kafka_records.batch import BatchHeader
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class VerifyingCoordinator(Protocol):
         partitions: Collection[tuple[str, int]],
         *,
         client_version: int,
+        owner: Owner,
     ) -> ErrorCode:
         """Make partitions part of a transaction. Raises NoSpace, or another OSError."""
         ...
@@ -63,7 +65,7 @@ class ProducedBatch(Protocol):
 
 
 async def verifier(
-    host: VerificationHost, transactional_id: str, version: int, batches: Sequence[ProducedBatch]
+    host: VerificationHost, transactional_id: str, version: int, batches: Sequence[ProducedBatch], owner: Owner
 ) -> Verify:
     """A function for one Produce request: whether a batch may open a transaction in a partition.
 
@@ -72,6 +74,7 @@ async def verifier(
         transactional_id: of the request.
         version: of the request.
         batches: those that the request has for partitions that exist.
+        owner: the client's connection.
     """
     if version < IMPLICIT_SINCE:
         return lambda partition, header: _verified(host, transactional_id, version, partition, header)
@@ -83,7 +86,7 @@ async def verifier(
         header = unopened[0].header
         names = [(each.partition.topic, each.partition.index) for each in unopened]
         found = await host.transactions.add_partitions(
-            transactional_id, header.producer_id, header.producer_epoch, names, client_version=2
+            transactional_id, header.producer_id, header.producer_epoch, names, client_version=2, owner=owner
         )
         added = verification_error(found, abortable=True)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from sys import getsizeof
 
 from embedded_broker.state.codec import FieldReader, Truncated, put_string
+from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.producers import NO_PRODUCER_ID
 from embedded_broker.state.transactions import TopicPartition
 
@@ -35,6 +36,8 @@ class CommittedOffset:
     metadata: str
     commit_ms: int
     record_offset: int = -1
+    owner: Owner = field(default=SOMEBODY, compare=False, repr=False)
+    """Who has committed it, if that wasn't before the start."""
 
     @property
     def size_bytes(self) -> int:
@@ -89,8 +92,8 @@ class Offsets:
         # Producer id → group → partition → offset: what its open transaction will commit.
         # Invariant: an offset in here is never visible, but makes its partition unstable.
         self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
-        # What the offsets of each group take in memory, both kinds together.
-        self._bytes: Counter[str] = Counter()
+        # What the offsets of each group take in memory, both kinds together, by who has committed them.
+        self._bytes: defaultdict[str, Counter[Owner]] = defaultdict(Counter)
 
     def apply(self, record: OffsetRecord, producer_id: int = NO_PRODUCER_ID) -> None:
         """Take over a record that has been appended, or that is found at recovery.
@@ -126,16 +129,19 @@ class Offsets:
         """The group's committed offsets. Read only."""
         return self._committed.get(group_id, {})
 
-    def size_bytes(self, group_id: str) -> int:
-        """What the group and its offsets take in memory, those that are pending included; 0 if it has none."""
-        held = self._bytes.get(group_id, 0)
-        return held and held + group_bytes(group_id)
+    def held(self, group_id: str) -> Counter[Owner]:
+        """What the offsets of a group take in memory, by who has committed them."""
+        return self._bytes.get(group_id, Counter())
 
     def _count(self, group_id: str, before: CommittedOffset | None, now: CommittedOffset | None) -> None:
         """One offset takes the place of another."""
-        more_bytes = (now.size_bytes if now is not None else 0) - (before.size_bytes if before is not None else 0)
-        self._bytes[group_id] += more_bytes
-        if not self._bytes[group_id]:
+        held = self._bytes[group_id]
+        for each, times in ((now, 1), (before, -1)):
+            if each is not None:
+                held[each.owner] += times * each.size_bytes
+                if not held[each.owner]:
+                    del held[each.owner]
+        if not held:
             del self._bytes[group_id]
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:

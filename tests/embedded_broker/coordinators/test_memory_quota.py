@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.memory_quota import MemoryQuota
@@ -28,28 +27,36 @@ def test_a_connection_has_a_quarter_and_an_address_three() -> None:
     quota = MemoryQuota(400)
     for connection in range(3):
         owner = HERE._replace(connection=connection)
-        assert not quota.fits(f"{connection}", owner, 101)
-        assert quota.fits(f"{connection}", owner, 100)
-        quota.note(f"{connection}", 100, owner)
-        assert not quota.fits("more", owner, 1)
-    assert not quota.fits("of this address", HERE._replace(connection=4), 1)
-    assert quota.fits("of another", THERE, 100)
-    quota.note("of another", 100, THERE)
-    assert not quota.fits("of nobody", Owner("nobody", 1), 1)
-    assert quota.fits("0", THERE, 0)
+        assert not quota.fits(owner, 101)
+        assert quota.fits(owner, 100)
+        quota.note(f"{connection}", {owner: 100})
+        assert not quota.fits(owner, 1)
+    assert not quota.fits(HERE._replace(connection=4), 1)
+    assert quota.fits(THERE, 100)
+    quota.note("of another", {THERE: 100})
+    assert not quota.fits(Owner("nobody", 1), 1)
+    assert quota.fits(THERE, 0)
 
 
-@pytest.mark.parametrize("owner", [HERE, SOMEBODY])
-def test_what_is_kept_counts_for_who_has_brought_the_first_of_it(owner: Owner) -> None:
+def test_what_is_kept_counts_for_who_has_brought_it() -> None:
     quota = MemoryQuota(400)
-    quota.note("k", 50, owner)
-    quota.note("k", 90, THERE)
-    assert quota.fits("k", THERE, 10)
-    assert quota.fits("other", THERE, 100)
-    assert quota.total_bytes == 90
-    quota.note("k", 0)
+    quota.note("k", {HERE: 50, THERE: 40}, own_bytes=10)
+    assert (quota.fits(HERE, 41), quota.fits(HERE, 40)) == (False, True)
+    assert (quota.fits(THERE, 61), quota.fits(THERE, 60)) == (False, True)
+    quota.note("k", {THERE: 90}, own_bytes=10)
+    assert (quota.fits(THERE, 1), quota.fits(HERE, 100)) == (False, True)
+    assert quota.total_bytes == 100
+    quota.note("k", {})
     assert (quota.total_bytes, quota.has("k")) == (0, False)
-    assert quota.fits("other", owner, 100)
+    assert quota.fits(THERE, 100)
+
+
+def test_what_was_there_at_the_start_is_nobodys() -> None:
+    quota = MemoryQuota(400)
+    quota.note("k", {SOMEBODY: 300}, own_bytes=10)
+    assert (quota.fits(HERE, 90), quota.fits(HERE, 91)) == (True, False)
+    quota.note("k", {SOMEBODY: 200, HERE: 100})
+    assert (quota.fits(HERE, 1), quota.fits(THERE, 100)) == (False, True)
 
 
 def _commit(group: str, metadata: str, *partitions: int) -> dict[str, Any]:
@@ -171,5 +178,90 @@ def test_partitions_of_open_transactions_count(tmp_path: Path) -> None:
             ended = await client.call("end_txn", 3, transactional_id="x", producer_id=mine.producer_id,
                                       producer_epoch=mine.producer_epoch, committed=False)  # fmt: skip
             assert ended.error_code is ErrorCode.none
+
+    asyncio.run(main())
+
+
+def test_groups_that_were_there_at_the_start_are_no_way_around_a_quota(tmp_path: Path) -> None:
+    limits: dict[str, Any] = {"offsets_bytes_max": MIB, "partitions_max": 400}
+
+    async def main() -> None:
+        async with serving(tmp_path, **limits) as served:
+            await served.topic("t", 100)
+            client = await served.client()
+            for number in range(4):
+                assert await _errors(client, f"old {number}", "m", 0) == [ErrorCode.none]
+        async with serving(tmp_path, **limits) as served:
+            greedy, honest = await served.client(), await _elsewhere(served)
+            for number in range(4):
+                await _errors(greedy, f"old {number}", "m" * 4_096, *range(100))
+            assert served.broker.groups.offsets.quota.total_bytes < MIB // 3
+            assert await _errors(honest, "old 3", "m" * 100, 0, 1) == [ErrorCode.none] * 2
+            assert await _errors(honest, "new", "m" * 4_096, *range(10)) == [ErrorCode.none] * 10
+            honest.writer.close()
+
+    asyncio.run(main())
+
+
+def test_nobody_spends_the_quota_of_another_in_the_group_of_another(tmp_path: Path) -> None:
+    limits: dict[str, Any] = {"offsets_bytes_max": MIB, "partitions_max": 400}
+
+    async def main() -> None:
+        async with serving(tmp_path, **limits) as served:
+            await served.topic("t", 200)
+            honest, greedy = await served.client(), await served.client()
+            assert await _errors(honest, "shared", "", 0) == [ErrorCode.none]
+            assert TOO_MUCH in await _errors(greedy, "shared", "m" * 4_096, *range(100))
+            assert await _errors(greedy, "own", "m" * 4_096, 0) == [TOO_MUCH]
+            for group in ("shared", "mine"):
+                for _ in range(100):
+                    assert await _errors(honest, group, "m" * 1_000, 150) == [ErrorCode.none]
+            assert await _errors(greedy, "own", "m" * 4_096, 0) == [TOO_MUCH]
+            # What is in the place of another's offset counts for who has committed it.
+            assert await _errors(honest, "shared", "", *range(60)) == [ErrorCode.none] * 60
+            assert await _errors(greedy, "own", "m" * 4_096, 0) == [ErrorCode.none]
+
+    asyncio.run(main())
+
+
+def _add(identity: Any, transactional_id: str, *partitions: int) -> dict[str, Any]:
+    return {
+        "v3_and_below_transactional_id": transactional_id, "v3_and_below_producer_id": identity.producer_id,
+        "v3_and_below_producer_epoch": identity.producer_epoch,
+        "v3_and_below_topics": [{"name": "t", "partitions": partitions}],
+    }  # fmt: skip
+
+
+async def _added(client: Client, identity: Any, transactional_id: str, *partitions: int) -> set[ErrorCode]:
+    answer = await client.call("add_partitions_to_txn", 3, **_add(identity, transactional_id, *partitions))
+    return {each.partition_error_code for each in answer.results_by_topic_v3_and_below[0].results_by_partition}
+
+
+def test_transactions_count_for_who_adds_partitions_to_them(tmp_path: Path) -> None:
+    """Also those of ids that were there at the start."""
+    limits: dict[str, Any] = {"transactional_ids_bytes_max": MIB // 2, "partitions_max": 400}
+    ids = [f"old {number}" for number in range(8)]
+
+    async def main() -> None:
+        async with serving(tmp_path, **limits) as served:
+            await served.topic("t", 200)
+            client = await served.client()
+            identities = {each: await client.call("init_producer_id", 4, **_init(each)) for each in ids}
+        async with serving(tmp_path, **limits) as served:
+            greedy, honest = await served.client(), await served.client()
+            identities["mine"] = await honest.call("init_producer_id", 4, **_init("mine"))
+            assert await _added(honest, identities["mine"], "mine", 0) == {ErrorCode.none}
+            found = set[ErrorCode]()
+            for each, identity in identities.items():
+                found |= await _added(greedy, identity, each, *range(1, 200))
+            assert found == {ErrorCode.none, ErrorCode.policy_violation}
+            assert await _added(greedy, identities["mine"], "mine", *range(1, 150)) == {ErrorCode.policy_violation}
+            assert await _added(honest, identities["mine"], "mine", *range(1, 200)) == {ErrorCode.none}
+            for name in ("new", "another"):
+                assert (await honest.call("init_producer_id", 4, **_init(name))).error_code is ErrorCode.none
+            ended = {"transactional_id": ids[0], "producer_id": identities[ids[0]].producer_id,
+                     "producer_epoch": identities[ids[0]].producer_epoch, "committed": False}  # fmt: skip
+            assert (await greedy.call("end_txn", 3, **ended)).error_code is ErrorCode.none
+            assert await _added(greedy, identities[ids[7]], ids[7], *range(1, 100)) == {ErrorCode.none}
 
     asyncio.run(main())

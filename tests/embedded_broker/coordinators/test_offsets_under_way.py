@@ -28,11 +28,12 @@ def test_what_is_under_way_is_known_until_it_is_taken_in_the_order_of_the_log() 
     assert under_way.on_topic("t") == {("g", P0), ("g", P1), ("h", P0)}
     assert list(under_way.take(11)) == [(10, first)]
     assert list(under_way.take(11)) == []
-    assert (under_way.of_group("g"), under_way.on_topic("t"), set(under_way.bytes)) == ({P1}, {("g", P1)}, {"g"})
+    assert (under_way.of_group("g"), under_way.on_topic("t")) == ({P1}, {("g", P1)})
+    assert (under_way.has_group("g"), under_way.has_group("h"), under_way.held("h")) == (True, False, {})
     assert ("g", P0) in under_way, "a deletion is under way"
     assert list(under_way.take(99)) == [(12, second)]
     assert (under_way.first(), under_way.of_group("g"), under_way.on_topic("t")) == (None, set(), set())
-    assert not under_way.bytes
+    assert (under_way.has_group("g"), under_way.held("g")) == (False, {})
 
 
 def test_the_offset_of_a_deleted_topic_goes_although_its_commit_is_under_way() -> None:
