@@ -87,10 +87,18 @@ def unknown_source_topic(flow: Flow, name: str) -> Incident:
 
 
 def decide_topics(
-    flow: Flow, listing: Listing, targets: Mapping[str, ListedTopic], claims: Claims
+    flow: Flow,
+    listing: Listing,
+    targets: Mapping[str, ListedTopic],
+    claims: Claims,
+    unclaimed: Mapping[str, str],
 ) -> dict[str, TopicDecision]:
-    """What becomes of each topic of a listing, by source topic. `targets`: topics of the target by name; those of
-    topics in conflict may be left out. Pure."""
+    """What becomes of each topic of a listing, by source topic. Pure.
+
+    Args:
+        targets: topics of the target by name; those of topics in conflict may be left out.
+        unclaimed: see `unclaimed.unclaimed`.
+    """
     decisions: dict[str, TopicDecision] = {}
     for name, info in listing.topics.items():
         to = target_topic(flow, name)
@@ -99,7 +107,8 @@ def decide_topics(
         if listing.origins_unknown and not theirs and conflict is None:  # nothing of it is copied yet
             decisions[name] = TopicDecision(waiting=listing.origins_unknown)
             continue
-        decisions[name] = decide_topic(flow, info, denied, targets.get(to, ListedTopic()), theirs, conflict)
+        target = targets.get(to, ListedTopic())
+        decisions[name] = decide_topic(flow, info, denied, target, theirs, conflict, unclaimed.get(to))
     return decisions
 
 

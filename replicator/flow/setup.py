@@ -29,9 +29,11 @@ from replicator.flow.topic_rules import (
     ListedTopic,
     TopicDecision,
     needs_claims,
+    refused,
     topic_routes,
 )
 from replicator.flow.topics import ControlPlane, both, check_control_topic
+from replicator.flow.unclaimed import unclaimed
 from replicator.model import names
 from replicator.model.errors import (
     Incident,
@@ -79,6 +81,7 @@ class Setup:
         self._looked: tuple[Control, Callable[[], Claims | None]] | None = None  # just now, until it is used
         self._known: set[str] = set()  # source topics that were seen or claimed: asked for by name
         self._claims = Claims({}, ())
+        self._first_counts: dict[str, int] = {}  # partitions of source topics when the flow listed them first
         self._unread: dict[str, str] = {}  # other flows' claims topics on the source, and why they can't be read
         self._control_bytes_max = starts.RECORD_BYTES_MAX
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
@@ -160,6 +163,7 @@ class Setup:
         self._map.prepare()
         self._prepare_aside()
         self._control, self._claims = control, claims or self._claims
+        self._first_counts |= control.first_listing() if control is not None else {}
         claimed = {claim.source.topic for claim in self._claims.claims.values()} - self._known
         if claimed:
             self._known |= claimed
@@ -198,9 +202,9 @@ class Setup:
         self._control_bytes_max = min(taken, self._flow.limits.record_bytes_max, starts.RECORD_BYTES_MAX) - BATCH_BYTES
         self.claim_partitions = lanes
         if found[claims].partitions < lanes:
-            refused = self._plane.grow({claims: lanes})[claims]
-            if refused is not None:
-                raise refused
+            answer = self._plane.grow({claims: lanes})[claims]
+            if answer is not None:
+                raise answer
 
     def _prepare_aside(self) -> None:
         """Make sure of the topic for records that the flow's policy sets aside; without it their partitions wait for an
@@ -336,7 +340,9 @@ class Setup:
         if creates or listing.origins_unknown:
             self._claims = self._plane.state.claims()
         self._configs.note(config_changes(self._flow, listing, targets))
-        decisions, made, met = self._make(decide_topics(self._flow, listing, targets, self._claims))
+        known = self._flow, listing, targets, self._claims
+        growing = unclaimed(*known, self._first_counts, self._plane.target_logs)
+        decisions, made, met = self._make(decide_topics(*known, growing))
         if met:  # made by somebody else meanwhile: now visible, and decided on as they are
             return self.routes(listing)
         targets |= self._plane.listed_target(made)
@@ -349,6 +355,8 @@ class Setup:
         self._routes = found
         copied = {name for name, routes in found.items() if any(route.stopped is None for route in routes)}
         self._acls.note({name: named[name] for name in copied if name in named})
+        for name in copied & named.keys():
+            self._first_counts.setdefault(name, listing.topics[name].partitions)
         routes = {route.source: route for of_topic in found.values() for route in of_topic}
         sizes = {
             name: int(it.info.configs[MAX_MESSAGE_BYTES])
@@ -368,7 +376,7 @@ class Setup:
             topic = decision.create.name if decision.create else decision.grow.topic if decision.grow else ""
             answer = created.get(topic) if decision.create else grown[topic]
             if isinstance(answer, ReplicatorError):
-                done[name] = _refused(name, decision, answer)
+                done[name] = refused(name, decision, answer)
                 continue
             made.add(topic)
             if decision.create and answer:
@@ -388,13 +396,3 @@ class Setup:
 
     def _client_error(self, text: str) -> None:
         self._log.info("client", detail=text)
-
-
-def _refused(name: str, decision: TopicDecision, error: ReplicatorError) -> TopicDecision:
-    """The decision where the target refused to create or to grow."""
-    reason = str(error)
-    incident = Incident(error.name, error.detail, topic=name) if isinstance(error, Incident) else None
-    waiting = reason if isinstance(error, NotAllowed) else ""
-    if decision.create:
-        return TopicDecision(stopped=incident, waiting=waiting)
-    return TopicDecision(stopped_beyond=incident, waiting_beyond=waiting)

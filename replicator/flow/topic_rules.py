@@ -18,7 +18,7 @@ from replicator.config import Flow
 from replicator.config.routing import target_topic
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.model.errors import Incident, NotAllowed
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.origins import NONE, Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -151,6 +151,7 @@ def decide_topic(
     target: ListedTopic,
     claims: tuple[Claim, ...],
     conflict: Incident | None,
+    unclaimed: str | None = None,
 ) -> TopicDecision:
     """The decision over one source topic.
 
@@ -158,19 +159,20 @@ def decide_topic(
         source: as its cluster lists it; its configs count only if `denied` is None.
         claims: those of its target topic, see `needs_claims`.
         conflict: what stops the topic whatever the target says, see `Listing`.
+        unclaimed: of a target topic without claims, see `unclaimed`; None: it may not grow.
     """
     if conflict is not None:
         return TopicDecision(stopped=conflict)
-    refused = denied or target.denied
-    if refused is not None:
-        return TopicDecision(waiting=str(refused))
+    unseen = denied or target.denied
+    if unseen is not None:
+        return TopicDecision(waiting=str(unseen))
     if target.info is None:
         return _absent(flow, source, claims)
     rewritten = rewrites(flow, source, target.info)
     if rewritten is not None:
         return TopicDecision(stopped=rewritten)
     if target.info.partitions < source.partitions:
-        return _too_small(flow, source, target.info, claims)
+        return _too_small(flow, source, target.info, claims, unclaimed)
     return TopicDecision()
 
 
@@ -190,12 +192,16 @@ def rewrites(flow: Flow, source: TopicInfo, target: TopicInfo) -> Incident | Non
     return target_rewrites_timestamps(flow.target.name, target.name, source.name)
 
 
-def _too_small(flow: Flow, source: TopicInfo, target: TopicInfo, claims: tuple[Claim, ...]) -> TopicDecision:
+def _too_small(
+    flow: Flow, source: TopicInfo, target: TopicInfo, claims: tuple[Claim, ...], unclaimed: str | None
+) -> TopicDecision:
     counts = (
         f"topic {target.name!r} of cluster {flow.target.name!r} has {target.partitions} partitions, source topic "
         f"{source.name!r} has {source.partitions}"
     )
-    if not claims:
+    if unclaimed:
+        return TopicDecision(waiting=f"whether {target.name!r} may grow isn't known: {unclaimed}")
+    if not claims and unclaimed is None:
         return TopicDecision(stopped=Incident("target_topic_too_small", counts, topic=source.name))
     others = sorted({claim.target_topic_id for claim in claims} - {target.topic_id})
     # A lane decides on the partitions that are there; the others aren't made in a topic that isn't the flow's.
@@ -205,6 +211,16 @@ def _too_small(flow: Flow, source: TopicInfo, target: TopicInfo, claims: tuple[C
     if flow.new_partitions == "stop":
         return TopicDecision(stopped=Incident("source_partitions_added", counts, topic=source.name))
     return TopicDecision(grow=Growth(target.name, target.partitions, source.partitions))
+
+
+def refused(name: str, decision: TopicDecision, error: ReplicatorError) -> TopicDecision:
+    """The decision over source topic `name` where the target refused to create or to grow."""
+    reason = str(error)
+    incident = Incident(error.name, error.detail, topic=name) if isinstance(error, Incident) else None
+    waiting = reason if isinstance(error, NotAllowed) else ""
+    if decision.create:
+        return TopicDecision(stopped=incident, waiting=waiting)
+    return TopicDecision(stopped_beyond=incident, waiting_beyond=waiting)
 
 
 def topic_routes(

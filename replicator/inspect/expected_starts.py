@@ -105,9 +105,15 @@ def no_topic(flow: Flow) -> str:
     return f"no topic of cluster {flow.source.name!r} is selected now"
 
 
-def routes_of(flow: Flow, listing: Listing, targets: Mapping[str, ListedTopic], claims: Claims) -> list[Route]:
-    """Where the partitions of a listing go, before anything is created or grown."""
-    decisions = decide_topics(flow, listing, targets, claims)
+def routes_of(
+    flow: Flow,
+    listing: Listing,
+    targets: Mapping[str, ListedTopic],
+    claims: Claims,
+    unclaimed: Mapping[str, str],
+) -> list[Route]:
+    """Where the partitions of a listing go, before anything is created or grown; `unclaimed` as of `decide_topics`."""
+    decisions = decide_topics(flow, listing, targets, claims, unclaimed)
     found: list[Route] = []
     for name, info in listing.topics.items():
         target = targets.get(target_topic(flow, name), ListedTopic()).info

@@ -22,6 +22,7 @@ from replicator.flow.listing import Listing, config_changes, decide_topics
 from replicator.flow.offsets_topic import check_index_topic, check_map_topic, index_topic_of, map_topic_of
 from replicator.flow.topic_rules import ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
+from replicator.flow.unclaimed import unclaimed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
 from replicator.inspect.flow_plan import FlowPlan, Kind, PlanFinding, gone_topics, topic_plan
 from replicator.inspect.plan_coupled import plan_coupled
@@ -63,6 +64,7 @@ class _Planner:
         self._control: Control | None = None  # None: it can't be read
         self._starts = True  # whether nothing of the whole flow keeps it from starting
         self._expected: ExpectedStarts = {}
+        self._unclaimed: Mapping[str, str] = {}  # which topics without claims may grow
         self._broker_configs: Mapping[str, str] = {}  # of the target; empty where they can't be read
 
     def attempt(self, step: Callable[[], object], kind: Kind) -> bool:
@@ -254,7 +256,10 @@ class _Planner:
         )
 
     def _topics(self, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
-        decisions = decide_topics(self._flow, listing, targets, self._claims or Claims({}, ()))
+        known = self._flow, listing, targets, self._claims or Claims({}, ())
+        first = {} if self._control is None else self._control.first_listing()
+        self._unclaimed = unclaimed(*known, first, self._clusters.target_logs)
+        decisions = decide_topics(*known, self._unclaimed)
         hidden: list[TopicSpec] = []
         for name, info in listing.topics.items():
             target = targets.get(routing.target_topic(self._flow, name), ListedTopic())
@@ -308,7 +313,7 @@ class _Planner:
     def _positions(self, source: ClusterInfo, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
         """What becomes of each partition that can be copied to now, as `run` decides."""
         flow, claims = self._flow, self._claims or Claims({}, ())
-        routes = routes_of(flow, listing, targets, claims)
+        routes = routes_of(flow, listing, targets, claims, self._unclaimed)
         forecast = StartForecast(flow, self._clusters, source.cluster_id, self._control, _now_ms)
         expected = self._expected = forecast.decide(routes, claims)
         have = Counter(it.route.source.topic for it in expected.values() if it.stored_offset is not None)

@@ -21,6 +21,7 @@ from replicator.flow.listing import Listing
 from replicator.flow.offsets_topic import map_note
 from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
+from replicator.flow.unclaimed import unclaimed
 from replicator.inspect.expected_starts import (
     ExpectedStart,
     ExpectedStarts,
@@ -181,7 +182,9 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         control, claims, incident = _own_topics(clusters)
         known = claims or Claims({}, ())
         forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
-        expected = forecast.decide(routes_of(flow, listing, targets, known), known)
+        first = {} if control is None else control.first_listing()
+        growing = unclaimed(flow, listing, targets, known, first, clusters.target_logs)
+        expected = forecast.decide(routes_of(flow, listing, targets, known, growing), known)
         no_map = map_note(flow, clusters) if known.claims else ""
         positions = {at: it.position.evidence for at, it in expected.items() if it.position is not None}
         evidence = list(positions.values())

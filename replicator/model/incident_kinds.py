@@ -102,7 +102,8 @@ _TARGET = {
     ),
     "target_topic_too_small": IncidentKind(
         "An existing target topic has fewer partitions than its source",
-        "It wasn't made by this flow, so it isn't changed",
+        "This flow has claimed no partition of it, and it was too small from the start, or somebody has written to it: "
+        "so it isn't changed",
         "Add partitions to it, delete it if nobody needs it, or change rename",
     ),
     "target_rewrites_timestamps": IncidentKind(

@@ -22,7 +22,7 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
-from replicator.model.partition import Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claim, Claims
 from replicator.state.control_topic import Control
 from replicator.state.generation import LaneAssignment
@@ -131,6 +131,18 @@ class FakeSourceClaims:
 
 
 @dataclass
+class FakeLogs:
+    """What is asked for the ends of the target's logs: those that aren't named were never written to."""
+
+    known: dict[Partition, LogEnds | ReplicatorError] = field(default_factory=dict)
+    asked: list[Partition] = field(default_factory=list)
+
+    def log_ends(self, partitions: Collection[Partition]) -> dict[Partition, LogEnds | ReplicatorError]:
+        self.asked += partitions
+        return {at: self.known.get(at, LogEnds(f"id-{at.topic}", 0, 0, 0)) for at in partitions}
+
+
+@dataclass
 class FakePlane:
     """Topics of both clusters by name; `denied` by cluster and topic, `refused` by name of what is created or grown.
 
@@ -156,6 +168,7 @@ class FakePlane:
     source_acls: set[TopicAcl] = field(default_factory=set)
     target_acls: set[TopicAcl] = field(default_factory=set)
     unlisted: ReplicatorError | None = None  # every question for ACLs
+    target_logs: FakeLogs = field(default_factory=FakeLogs)
 
     def close(self) -> None:
         self.closed = True

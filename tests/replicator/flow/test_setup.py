@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.origins import Origin
-from replicator.model.partition import Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claim, Claims
 from replicator.state.control import keeping
 from replicator.state.control_topic import Control
@@ -179,6 +179,58 @@ def test_a_topic_of_the_flow_grows() -> None:
     made.target["a.t1"] = topic("a.t1", 1)
     assert states(made) == {"t1[0]": "", "t1[1]": ""}
     assert made.grown == ["a.t1"]
+
+
+def grown_before_its_claim(made: FakePlane) -> FakePlane:
+    """The flow was opened and its topic made; before it was claimed the source got a third partition."""
+    run_before(made)
+    made.target["a.t1"] = topic("a.t1", 2)
+    made.source["t1"] = topic("t1", 3)
+    return made
+
+
+def test_a_topic_that_was_never_claimed_grows_with_its_source() -> None:
+    made = grown_before_its_claim(plane("t1"))
+    assert states(made) == dict.fromkeys(("t1[0]", "t1[1]", "t1[2]"), "")
+    assert made.grown == ["a.t1"]
+
+
+def test_a_topic_that_was_found_while_the_flow_ran_and_never_claimed_grows_with_its_source() -> None:
+    made = plane("t1")
+    setup = setup_of(made)
+    setup.routes(setup.begin())
+    for partitions in (2, 3):
+        made.source["t2"] = topic("t2", partitions)
+        routes = setup.routes(setup.listing()).routes
+        assert {route.stopped for route in routes.values()} == {None}
+    assert made.grown == ["a.t2"]
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (LogEnds("id-a.t1", 0, 0, 1), "target_topic_too_small"),
+        (LogEnds("id-a.t1", 7, 7, 7), "target_topic_too_small"),
+        (Retriable("a.t1[1] has no leader"), "whether 'a.t1' may grow isn't known: a.t1[1] has no leader"),
+    ],
+)
+def test_a_topic_that_anybody_has_written_to_does_not_grow_without_a_claim(
+    end: LogEnds | ReplicatorError, state: str
+) -> None:
+    made = grown_before_its_claim(plane("t1"))
+    made.target_logs.known[Partition("a.t1", 1)] = end
+    assert states(made) == dict.fromkeys(("t1[0]", "t1[1]", "t1[2]"), state)
+    assert made.grown == []
+
+
+def test_a_topic_that_was_too_small_when_the_flow_found_it_does_not_grow() -> None:
+    made = plane("t1")
+    made.target["a.t1"] = topic("a.t1", 1)
+    setup = setup_of(made)
+    for listing in (setup.begin(), setup.listing()):
+        stopped = [route.stopped for route in setup.routes(listing).routes.values()]
+        assert [it and it.name for it in stopped] == ["target_topic_too_small"] * 2
+    assert made.target_logs.asked == [], "nothing that it could answer would matter"
 
 
 def test_a_topic_that_may_not_be_seen_any_more_waits_and_is_not_taken_for_deleted() -> None:

@@ -44,8 +44,10 @@ def decision(
     target: ListedTopic | None = None,
     claims: tuple[Claim, ...] = (),
     conflict: Incident | None = None,
+    unclaimed: str | None = None,
 ) -> TopicDecision:
-    return decide_topic(flow(settings), source or topic("t1"), denied, target or ListedTopic(), claims, conflict)
+    target = target or ListedTopic()
+    return decide_topic(flow(settings), source or topic("t1"), denied, target, claims, conflict, unclaimed)
 
 
 def name_of(incident: Incident | None) -> str:
@@ -152,6 +154,14 @@ def test_the_flows_own_topics_grow() -> None:
 
 def test_a_foreign_topic_with_fewer_partitions_is_refused() -> None:
     assert name_of(decision(target=ListedTopic(topic("a.t1", 1))).stopped) == "target_topic_too_small"
+
+
+def test_a_topic_that_the_flow_has_not_claimed_yet_grows() -> None:
+    small = ListedTopic(topic("a.t1", 1))
+    assert decision(target=small, unclaimed="") == TopicDecision(grow=Growth("a.t1", 1, 2))
+    assert name_of(decision("new_partitions: stop", target=small, unclaimed="").stopped) == "source_partitions_added"
+    found = decision(target=small, unclaimed="a.t1[0] has no leader")
+    assert found == TopicDecision(waiting="whether 'a.t1' may grow isn't known: a.t1[0] has no leader")
 
 
 def test_a_recreated_topic_does_not_grow_and_its_partitions_are_left_to_the_lane() -> None:
