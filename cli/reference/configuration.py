@@ -38,7 +38,11 @@ Under `clusters.NAME.properties` stand properties of librdkafka by its names, as
 there, and what is named like a password, is printed as `[hidden]`. A password that is written into the file, or that
 would be sent without TLS to another host, is refused unless the cluster has `allow_plaintext_password: true`.
 
-These properties belong to the replicator, because exactly-once rests on them, and are refused:
+`fetch.max.bytes` and `fetch.message.max.bytes` of a source say how much its reader asks for at once, in all and of one
+partition, up to what `limits.record_bytes_max` takes; a batch that is larger is fetched all the same. No other client
+heeds them.
+
+These properties belong to the replicator, because exactly-once rests on them or its limits decide, and are refused:
 
 """
 SECTIONS = (

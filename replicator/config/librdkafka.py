@@ -7,11 +7,19 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from replicator.config.messages import alternatives, suggestion
-from replicator.config.properties import SECRET, Problem
+from replicator.config.properties import FETCH_BYTES, SECRET, Problem
 
 _QUOTED = re.compile(r'configuration property:? "([^"]+)"', re.IGNORECASE)
-_LEADING = re.compile(r"^([a-z]+(?:\.[a-z]+)+) ")
-_ALIASES = {"compression.codec": "compression.type", "sasl.mechanisms": "sasl.mechanism"}
+_LEADING = re.compile(r"^`?([a-z]+(?:\.[a-z]+)+)`? ")
+_ALIASES = {
+    "compression.codec": "compression.type",
+    "sasl.mechanisms": "sasl.mechanism",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "linger.ms": "queue.buffering.max.ms",
+    "queue.buffering.max.ms": "linger.ms",
+}
+"""Properties by the names that librdkafka's errors give them, with another name that a file may have."""
+_NAMED = re.compile("`([a-z.]+)`")
 CHOICES = {
     "security.protocol": ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
     "sasl.mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
@@ -60,7 +68,6 @@ def problems(values: Mapping[str, str]) -> Iterator[Problem]:
         values: properties with secrets put in; `bootstrap.servers` is left out, so that nothing is connected.
     """
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
 
     left = {key: value for key, value in values.items() if key != "bootstrap.servers"}
     for key in [key for key in left if _PYTHON_ONLY.fullmatch(key)]:
@@ -68,7 +75,7 @@ def problems(values: Mapping[str, str]) -> Iterator[Problem]:
         del left[key]
     while True:
         try:
-            AdminClient({"log_level": 0, **left}, logger=_silent())
+            _make_clients(left)
         except KafkaException as error:
             text = str(error.args[0].str()).strip()
         else:
@@ -80,6 +87,22 @@ def problems(values: Mapping[str, str]) -> Iterator[Problem]:
         del left[problem.key]
 
 
+def _make_clients(values: Mapping[str, str]) -> None:
+    """Make a client of each kind: each takes what the others refuse. Raises KafkaException.
+
+    Args:
+        values: without addresses. The size of a fetch is told to the source reader alone, within its bounds.
+    """
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient
+
+    settings: dict[str, str | int | float | bool] = {"log_level": 0, **values}
+    AdminClient(settings, logger=_silent())
+    read = {key: value for key, value in settings.items() if key != FETCH_BYTES}
+    Consumer({**read, "group.id": "check"}, logger=_silent())
+    Producer(settings, logger=_silent())
+
+
 def _silent() -> logging.Logger:
     """What takes the lines of a client that a property lets write some: they would go to stderr by themselves."""
     logger = logging.Logger("librdkafka")
@@ -88,11 +111,12 @@ def _silent() -> logging.Logger:
 
 
 def _problem(text: str, values: Mapping[str, str]) -> Problem:
-    text = text.removeprefix("Failed to create admin client: ")
+    text = re.sub("^Failed to create (admin client|consumer|producer): ", "", text)
     found = _QUOTED.search(text) or _LEADING.match(text)
     key = found.group(1) if found else ""
     if key not in values:
-        key = _ALIASES.get(key, "")
+        named = (key, *_NAMED.findall(text))  # of two that don't go together one may have its default
+        key = next((it for name in named for it in (name, _ALIASES.get(name, "")) if it in values), "")
     if text.startswith("No such configuration"):
         return _unknown(key)
     if _MECHANISM.search(text):

@@ -49,12 +49,25 @@ OWNED: dict[str, str] = {
     "message.timeout.ms": "a record must not be given up while its transaction goes on",
     "delivery.timeout.ms": "a record must not be given up while its transaction goes on",
     "enable.partition.eof": "needed to move positions past the end of aborted transactions",
+    "message.max.bytes": "set limits.record_bytes_max of the flow instead",
+    "receive.message.max.bytes": "set limits.record_bytes_max of the flow instead",
+    "session.timeout.ms": "set limits.session_timeout_ms of the flow instead",
+    "heartbeat.interval.ms": "set limits.session_timeout_ms of the flow instead",
+    "max.poll.interval.ms": "set limits.session_timeout_ms of the flow instead",
+    "queue.buffering.backpressure.threshold": "an idempotent producer has no choice there",
+    "delivery.report.only.error": "a record counts as written when the target has acknowledged it",
     "check.crcs": "always on: damaged records must not be copied",
     "allow.auto.create.topics": "target topics are created with the source's partitions and configs",
     "partitioner": "a record stays in its partition",
     "plugin.library.paths": "loading code from a flow file is not supported",
 }
 """Properties that a cluster must not set, with the reason that the error gives."""
+
+
+FETCH_BYTES, FETCH_PARTITION_BYTES = "fetch.max.bytes", ("fetch.message.max.bytes", "max.partition.fetch.bytes")
+"""How much a fetch from the source asks for, in all and of one partition; the latter has two names."""
+NUMBERS = frozenset({FETCH_BYTES, *FETCH_PARTITION_BYTES, "reconnect.backoff.ms", "socket.timeout.ms"})
+"""Properties that aren't only handed on: a client gets them within the bounds that the replicator needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,8 @@ def check(
     for key in raw:
         if key in OWNED:
             yield Problem(key, f"belongs to the replicator: {OWNED[key]}")
+        elif key in NUMBERS and key in resolved and not resolved[key].isdecimal():
+            yield Problem(key, "expected a whole number, written in digits")
     addresses = servers(resolved.get("bootstrap.servers", ""))
     if "bootstrap.servers" in resolved and not addresses:
         yield Problem("bootstrap.servers", "names no address")

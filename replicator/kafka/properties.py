@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from replicator.config import Cluster, Flow
+from replicator.config.properties import FETCH_BYTES as ALL_BYTES
+from replicator.config.properties import FETCH_PARTITION_BYTES as ONE_BYTES
 from replicator.kafka.fetch_size import PARTITIONS_AT_ONCE, WHOLE_FETCH, FetchStep
 from replicator.model import names
 
@@ -26,18 +28,21 @@ def client_properties(cluster: Cluster, **own: Any) -> dict[str, Any]:
 
 
 def _base(cluster: Cluster, flow: Flow, role: str) -> Properties:
+    given = {key: value for key, value in cluster.properties.items() if key not in (ALL_BYTES, *ONE_BYTES)}
     return {
         "socket.connection.setup.timeout.ms": min(flow.limits.connect_timeout_ms, 10_000),
         "reconnect.backoff.ms": 20,  # a restarted broker is found again at once,
-        "reconnect.backoff.max.ms": 1000,  # a dead one is asked once a second
+        "reconnect.backoff.max.ms": max(1000, int(given.get("reconnect.backoff.ms", 0))),  # a dead one once a second
         "socket.nagle.disable": True,
-        **cluster.properties,
+        **given,
         "client.id": f"eos-replicate.{flow.name}.{role}",
     }
 
 
 FETCH_BYTES, FETCH_BULK_BYTES = 2**20, 2**22  # of one partition; in bulk it is the only one
 FETCH_RESPONSE_BYTES = 2**24
+FETCH_BYTES_MIN = 1_000
+"""The least that message.max.bytes may be."""
 BATCH_BYTES_MAX, MESSAGE_BYTES_MAX = 1_000_000, 1_000_000_000  # librdkafka's default, librdkafka's maximum
 RESPONSE_OVERHEAD_BYTES = 2**20
 SOCKET_TIMEOUT_MS, SOCKET_TIMEOUT_MS_MAX = 60_000, 300_000  # librdkafka's default, librdkafka's maximum
@@ -52,6 +57,17 @@ def fetch_bytes_max(flow: Flow, record_bytes_max: int) -> int:
     return min(MESSAGE_BYTES_MAX, max(FETCH_RESPONSE_BYTES, flow.limits.record_bytes_max, record_bytes_max))
 
 
+def fetch_bytes(flow: Flow, record_bytes_max: int, *, bulk: bool, step: FetchStep = WHOLE_FETCH) -> tuple[int, int]:
+    """Find how much a fetch from the source asks for, in all and of one partition: what the flow file says, within what
+    the reader takes, and less by `step`. A broker sends a batch that is larger all the same, alone (KIP-74)."""
+    most, given = fetch_bytes_max(flow, record_bytes_max), flow.source.properties
+    part = next((given[name] for name in ONE_BYTES if name in given), FETCH_BULK_BYTES if bulk else FETCH_BYTES)
+    of_partition = int(part) // step.divisor
+    in_all = min(int(given.get(ALL_BYTES, most)), most, PARTITIONS_AT_ONCE * of_partition if step.step else most)
+    in_all = max(FETCH_BYTES_MIN, in_all)
+    return in_all, max(1, min(of_partition, in_all))
+
+
 def source_consumer(
     flow: Flow, *, record_bytes_max: int = 0, bulk: bool = False, step: FetchStep = WHOLE_FETCH
 ) -> Properties:
@@ -63,6 +79,7 @@ def source_consumer(
         step: how much is asked for at once.
     """
     limits, fetched = flow.limits, fetch_bytes_max(flow, record_bytes_max)
+    in_all, of_partition = fetch_bytes(flow, record_bytes_max, bulk=bulk, step=step)
     return {
         **_base(flow.source, flow, "source"),
         "group.id": names.position_group(flow.name),  # required by librdkafka; nothing is ever committed here
@@ -75,7 +92,10 @@ def source_consumer(
         "allow.auto.create.topics": False,
         "queued.max.messages.kbytes": max(1, limits.fetch_queue_bytes_max // 1024),
         "queued.min.messages": 100_000,
-        **_fetches(flow, step, FETCH_BULK_BYTES if bulk else FETCH_BYTES, fetched),
+        "message.max.bytes": min(BATCH_BYTES_MAX, in_all),  # librdkafka wants it to be no larger than a fetch
+        "fetch.message.max.bytes": of_partition,
+        "fetch.max.bytes": in_all,
+        **_patience(flow, step),
         "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES,
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 5,  # a full queue is looked at again soon, not a second later
@@ -84,17 +104,10 @@ def source_consumer(
     }
 
 
-def _fetches(flow: Flow, step: FetchStep, partition_bytes: int, response_bytes: int) -> Properties:
-    """Configure how much is asked for at once, and how long an answer is waited for."""
-    if not step.step:
-        return {"fetch.message.max.bytes": partition_bytes, "fetch.max.bytes": response_bytes}
+def _patience(flow: Flow, step: FetchStep) -> Properties:
+    """Configure how long an answer is waited for."""
     wait_ms = int(flow.source.properties.get("socket.timeout.ms", SOCKET_TIMEOUT_MS))
-    return {
-        "message.max.bytes": 1_000,  # librdkafka wants it to be no larger than a fetch
-        "fetch.message.max.bytes": partition_bytes // step.divisor,
-        "fetch.max.bytes": min(response_bytes, PARTITIONS_AT_ONCE * (partition_bytes // step.divisor)),
-        "socket.timeout.ms": min(wait_ms * step.patience, SOCKET_TIMEOUT_MS_MAX),
-    }
+    return {"socket.timeout.ms": min(wait_ms * step.patience, SOCKET_TIMEOUT_MS_MAX)} if step.step else {}
 
 
 def probing_consumer(flow: Flow, record_bytes_max: int, partitions: int) -> Properties:
@@ -108,9 +121,9 @@ def probing_consumer(flow: Flow, record_bytes_max: int, partitions: int) -> Prop
     return {
         **source_consumer(flow, record_bytes_max=record_bytes_max),
         "log_level": 0,
-        "message.max.bytes": 1_000,  # librdkafka wants it to be no larger than a fetch
+        "message.max.bytes": FETCH_BYTES_MIN,
         "fetch.message.max.bytes": 1,
-        "fetch.max.bytes": 1_000,
+        "fetch.max.bytes": FETCH_BYTES_MIN,
         "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES - overhead,
         "queued.min.messages": 1,
     }
@@ -141,7 +154,7 @@ def lane_producer(
     return {
         **_base(flow.target, flow, "lane"),
         "transactional.id": transactional_id,
-        "transaction.timeout.ms": limits.transaction_timeout_ms,
+        **_transaction_times(flow, limits.transaction_timeout_ms),
         "enable.idempotence": True,
         "acks": "all",
         "max.in.flight.requests.per.connection": 5,
@@ -156,8 +169,15 @@ def lane_producer(
         "retry.backoff.max.ms": 500,
         **_producing(flow, batch_bytes_max, record_bytes_max, compress=compress),
         "linger.ms": LINGER_BULK_MS if bulk else LINGER_MS,
-        "message.timeout.ms": limits.transaction_timeout_ms,
     }
+
+
+def _transaction_times(flow: Flow, timeout_ms: int) -> Properties:
+    """Of a transactional producer: its socket's time-out, which the file may have, ends before the transaction does, as
+    librdkafka wants it."""
+    given = flow.target.properties.get("socket.timeout.ms")
+    socket: Properties = {} if given is None else {"socket.timeout.ms": min(int(given), timeout_ms)}
+    return {"transaction.timeout.ms": timeout_ms, "message.timeout.ms": timeout_ms, **socket}
 
 
 def plain_producer(
@@ -181,6 +201,7 @@ def note_producer(flow: Flow, timeout_s: float) -> Properties:
     return {
         **_base(flow.target, flow, "notes"),
         "acks": "all",
+        "linger.ms": 0,
         "message.timeout.ms": round(timeout_s * 1000),
         **SILENT,
     }
@@ -309,5 +330,4 @@ def position_producer(flow: Flow, transactional_id: str) -> Properties:
 
 
 def _short_transactions(flow: Flow) -> Properties:
-    timeout_ms = min(DECISION_TIMEOUT_MS, flow.limits.transaction_timeout_ms)
-    return {"transaction.timeout.ms": timeout_ms, "message.timeout.ms": timeout_ms}
+    return _transaction_times(flow, min(DECISION_TIMEOUT_MS, flow.limits.transaction_timeout_ms))

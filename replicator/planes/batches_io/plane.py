@@ -16,7 +16,6 @@ from kafka_records.rebuild import rebuild
 from kafka_records.records import Record
 from replicator.kafka import properties
 from replicator.kafka.coordinator_patience import CoordinatorPatience
-from replicator.kafka.fetch_size import PARTITIONS_AT_ONCE
 from replicator.model import names
 from replicator.model.checkpoint import PAYLOAD_DIGEST_KIND, Stored
 from replicator.model.errors import Abortable, ReplicatorError
@@ -87,11 +86,10 @@ class BatchesPlane:
         )  # fmt: skip
         self._fetches = FetchWatch(flow.source.name, settings.fetch_size)
         step = self._fetches.step
-        part_bytes = (properties.FETCH_BULK_BYTES if settings.bulk else properties.FETCH_BYTES) // step.divisor
-        response_bytes = min(fetched, PARTITIONS_AT_ONCE * part_bytes) if step.step else fetched
+        in_all, of_partition = properties.fetch_bytes(flow, settings.record_bytes_max, bulk=settings.bulk, step=step)
         reader = ReaderSettings(
-            FetcherSettings(flow.source.name, part_bytes, patience_s=request_s),
-            FetchLimits(response_bytes, FETCH_WAIT_MS, flow.source.properties.get("client.rack", "")),
+            FetcherSettings(flow.source.name, of_partition, patience_s=request_s),
+            FetchLimits(in_all, FETCH_WAIT_MS, flow.source.properties.get("client.rack", "")),
             f"{client_id}.source",
             limits.fetch_queue_bytes_max,
             request_s,
