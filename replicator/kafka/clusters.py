@@ -144,6 +144,10 @@ class KafkaClusterQuestions:
         """Return those that can't be written, each with the reason, as it was a moment ago, or `now`."""
         return self._readiness.not_ready(partitions, now=now)
 
+    def without_leader(self, partitions: Collection[Partition]) -> set[Partition]:
+        """Return those that nobody leads, as it was a moment ago."""
+        return self._readiness.without_leader(partitions)
+
     def seen_topic_id(self, topic: str) -> str | None:
         """Return the id of a topic that `not_ready` was asked about, as it was a moment ago; empty where it is gone."""
         return self._readiness.seen_topic_id(topic)

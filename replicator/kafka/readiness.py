@@ -1,4 +1,5 @@
 """Which partitions of the target can't be written now: no leader, or fewer replicas in sync than min.insync.replicas.
+And which of the source nobody leads.
 
 A cached view, so that no transaction waits for it: it asks for metadata now and then and takes the answer at the next
 look. Used by `kafka.clusters`.
@@ -53,12 +54,20 @@ class Readiness:
                 found[at] = why
         return found
 
+    def without_leader(self, partitions: Collection[Partition]) -> set[Partition]:
+        """Return those that have no leader. What isn't known counts as led."""
+        self._look({at.topic for at in partitions}, now=False, wait=False)
+        if not any(self._short.values()):
+            return set()
+        known = {at: self._short.get(at.topic, {}).get(at.partition) for at in partitions}
+        return {at for at, short in known.items() if short is not None and short.leader < 0}
+
     def seen_topic_id(self, topic: str) -> str | None:
         """Return the id of a topic that `not_ready` was asked about, by the last answer: empty where the cluster has no
         such topic, None where nothing is known."""
         return self._ids.get(topic)
 
-    def _look(self, names: set[str], *, now: bool) -> None:
+    def _look(self, names: set[str], *, now: bool, wait: bool = True) -> None:
         now_s = time.monotonic()
         new = names - self._names
         if self._asked is None and (new or now or now_s >= self._asked_s + self._refresh_s):
@@ -66,7 +75,7 @@ class Readiness:
             self._asked, self._asked_s = self._topics.describe(self._names), now_s
         if self._asked is None:
             return
-        wait = bool(new) or now
+        wait = wait and (bool(new) or now)
         if now:
             self._min_isr.clear()
         if wait:

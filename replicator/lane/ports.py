@@ -153,6 +153,10 @@ class ClusterQuestions(Protocol):
         isn't known counts as ready. Raises nothing.
         """
 
+    def without_leader(self, partitions: Collection[Partition]) -> set[Partition]:
+        """Find those that nobody leads, by what the cluster said a moment ago, without waiting for an answer. What
+        isn't known counts as led. Raises nothing."""
+
     def seen_topic_id(self, topic: str) -> str | None:
         """Return the id of a topic that `not_ready` was asked about, by the last answer that it had: empty where the
         cluster has no such topic, None where that isn't known. Raises nothing."""

@@ -177,6 +177,7 @@ class ProducerSession:
         self._judge_waiting()
         self._throttling.look()
         self._readiness.look(self.positions.copying)
+        self._start.leaders.look(self.positions.copying)
         self._map.look(self.positions)
         if self._partitions.read_anew:
             self._rewind()

@@ -18,6 +18,7 @@ import structlog
 
 from replicator.lane.facts import FactReader
 from replicator.lane.incident_report import UNKNOWN, Topics
+from replicator.lane.leaders import SourceLeaders
 from replicator.lane.memory import Memory
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.own_transactions import OPEN, OwnTransactions
@@ -75,6 +76,7 @@ class LaneStart:
         self._facts = FactReader(plan, policy, to, memory.owners)
         self._rights = Rights(memory.partitions, to)
         self._own = OwnTransactions(plan, to.target, to.transactions, log)
+        self.leaders = SourceLeaders(memory.partitions, to.source, plan.flow.source.name, clock)
         self.origins = OriginCheck(plan, memory.partitions, to.origins, clock)
         self.decided: Mapping[str, OperatorDecision] = {}  # as the control topic has it at the session's start
         self.occurrences: Sequence[Occurrence] = ()  # as the claims topic has them then
@@ -143,7 +145,7 @@ class LaneStart:
         `decided`: those without a position begin at its end; where it adopts what the target has, also over a target
         that has records, if both sides are as it says; where it restarts a topic, also in place of a position.
         """
-        asked = self._without_denied(self._readiness.ready(partitions))
+        asked = self._without_denied(self._readiness.ready(self.leaders.led(partitions)))
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]

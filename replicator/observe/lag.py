@@ -24,6 +24,8 @@ from replicator.lane.ports import Clock
 from replicator.model.partition import Partition
 
 KNOWN_INTERVALS = 3
+ANSWER_INTERVALS = 1.5
+"""For so long an answer is awaited: a broker that gives none must not let those of the others grow too old."""
 SAMPLES_MAX = 512
 """Ends that are kept of a partition; of two that are closest in time one goes, so that the oldest stays exact."""
 SLICE_S = 0.2  # between two looks at whether the process ends
@@ -111,7 +113,7 @@ class LagWatch:
         if not partitions:
             return
         asked = topics.list_offsets(sorted(partitions), (STABLE, LATEST))
-        give_up_s = self._clock.now_s() + self._interval_s * KNOWN_INTERVALS
+        give_up_s = self._clock.now_s() + self._interval_s * ANSWER_INTERVALS
         while not asked.poll(SLICE_S) and self._clock.now_s() < give_up_s and not ended.is_set():
             pass
         stable, high = asked.values()

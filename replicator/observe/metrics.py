@@ -47,7 +47,9 @@ METRICS: Mapping[str, Described] = {
         "gauge", FLOW, "1 if the flow runs and each of its partitions is copied or paused, else 0."
     ),
     "eos_flow_partitions": Described("gauge", (*FLOW, "state"), "Partitions in this state."),
-    "eos_flow_lag_records": Described("gauge", FLOW, "Of all partitions; absent unless it is known of each."),
+    "eos_flow_lag_records": Described(
+        "gauge", FLOW, "Of all partitions; absent unless it is known of each that is copied."
+    ),
     "eos_flow_lag_seconds": Described("gauge", FLOW, "The largest of all partitions; absent as above."),
     "eos_flow_records": Described("counter", FLOW, "Records committed on the target since the process began."),
     "eos_flow_bytes": Described("counter", FLOW, "Bytes of keys, values and headers of those records."),

@@ -87,7 +87,10 @@ class FlowView:
 
     @property
     def lag_records(self) -> int | None:
-        """Of all partitions together; None where it isn't known of each that has a position."""
+        """Of all partitions together that have a position; None where it isn't known of one that is copied, or of none.
+
+        One that waits may have nobody who can be asked, and is told of by itself.
+        """
         lags = self._lags()
         return None if lags is None else sum(lag.records for lag in lags)
 
@@ -98,11 +101,12 @@ class FlowView:
         return None if lags is None else max((lag.seconds for lag in lags), default=0.0)
 
     def _lags(self) -> list[Lag] | None:
-        """Of each partition that has a position; None unless all of them are known."""
         here = (partition for partition in self.partitions if partition.doing is not Doing.GONE)
-        placed = [partition.lag for partition in here if partition.figures.position is not None]
-        known = [lag for lag in placed if lag is not None]
-        return known if len(known) == len(placed) else None
+        placed = [partition for partition in here if partition.figures.position is not None]
+        known = [partition.lag for partition in placed if partition.lag is not None]
+        unknown = [partition for partition in placed if partition.lag is None]
+        missing = any(partition.doing not in (Doing.WAITING, Doing.STOPPED) for partition in unknown)
+        return None if missing or (unknown and not known) else known
 
     @property
     def ready(self) -> bool:

@@ -172,3 +172,28 @@ def test_a_log_that_was_cut_begins_anew() -> None:
     samples.add(1.0, 100, 50)
     samples.add(2.0, 20, 10)
     assert samples.behind_since_s(10) == 2.0
+
+
+class OneAway(Source):
+    """A source of which one broker gives no answer: what the others say is there at once, and that is awaited."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def poll(self, timeout_s: float) -> bool:
+        self._clock.s += timeout_s
+        return False
+
+
+def test_a_broker_without_an_answer_leaves_the_lag_of_others_known_all_the_time(clock: Clock) -> None:
+    away = OneAway(clock)
+    away.ends = {A: (5, 5)}
+    watched = watch(away, clock, {A: 3, B: 3})
+    ask(watched, away)
+    for _ in range(3):
+        clock.s += INTERVAL_S
+        assert A in watched.lags({A: 3, B: 3})
+        before_s = clock.s
+        ask(watched, away)
+        assert clock.s - before_s + INTERVAL_S < INTERVAL_S * KNOWN_INTERVALS

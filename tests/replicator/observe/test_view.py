@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from replicator.flow.restarts import Stage
 from replicator.lane.partition import Copying, PartitionState, Reason, Waiting
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures
+from replicator.observe.lag import Lag
 from replicator.observe.view import Doing, FlowView, Views
 from replicator.planes.contract import Copied
 from tests.replicator.observe.made import plan, position
@@ -72,3 +76,25 @@ def test_before_and_after_it_runs_nothing_is_known_of_its_partitions(flow: OneFl
     for flow.stage in (Stage.STARTING, Stage.ENDED, Stage.OVER):
         assert flow.doing() == {A: Doing.UNDECIDED}
         assert not flow.now().ready
+
+
+def lag_of(
+    states: Mapping[Partition, PartitionState], known: Mapping[Partition, Lag]
+) -> tuple[int | None, float | None]:
+    """Of a flow whose partitions have positions, in records and seconds."""
+    one = OneFlow()
+    one.states = {at: Copying() for at in states}
+    one.lane.committed({}, {at: position(3) for at in states}, 0.1)
+    one.states = dict(states)
+    view = one.now()
+    view = replace(view, partitions=tuple(replace(each, lag=known.get(each.at)) for each in view.partitions))
+    return view.lag_records, view.lag_seconds
+
+
+def test_a_partition_that_waits_and_has_nobody_to_ask_hides_no_other_lag() -> None:
+    away = Waiting(Reason.NO_ANSWER, "t[1] has no leader", 0.0, 1.0)
+    lag = Lag(7, 2.0, 0)
+    assert lag_of({A: Copying(), B: away}, {A: lag}) == (7, 2.0)
+    assert lag_of({A: Copying(), B: away}, {A: lag, B: lag}) == (14, 2.0), "as long as it is known"
+    assert lag_of({A: Copying(), B: Copying()}, {A: lag}) == (None, None)
+    assert lag_of({A: away, B: away}, {}) == (None, None), "unknown is never zero"

@@ -151,6 +151,11 @@ class FakeCluster:
         known = [at for at in partitions if at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)]
         return {at: why for at in known if (why := self.log(at).not_ready)}
 
+    def without_leader(self, partitions: Collection[Partition]) -> set[Partition]:
+        """As it is now."""
+        known = [at for at in partitions if at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)]
+        return {at for at in known if self.log(at).leaderless}
+
     def seen_topic_id(self, topic: str) -> str | None:
         """As it is now."""
         return self.topics[topic].topic_id if topic in self.topics else ""
@@ -240,10 +245,10 @@ class FakeCluster:
     def log_ends(self, partitions: Collection[Partition]) -> dict[Partition, LogEnds | ReplicatorError]:
         """Ends of logs."""
         self._check("log_ends")
-        return {
-            at: self._topic_error(at.topic, partition=at.partition) or self.topics[at.topic].ends(at.partition)
-            for at in partitions
-        }
+        return {at: self._topic_error(at.topic, partition=at.partition) or self._ends(at) for at in partitions}
+
+    def _ends(self, at: Partition) -> LogEnds | ReplicatorError:
+        return Retriable(f"{at} has no leader") if self.log(at).leaderless else self.topics[at.topic].ends(at.partition)
 
     def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], LogEndsByPartition]:
         """Asked only when the answer is waited for: one cluster after the other, in an order that never changes."""

@@ -36,6 +36,7 @@ class FakeLog:
 
     start: int = 0
     entries: list[FakeEntry] = field(default_factory=list)
+    leaderless: bool = False  # nobody answers for it, and who reads it is told nothing
     not_ready: str = ""  # why it takes neither records nor markers
     drops_markers: bool = False  # as Kafka 4.3 does of a partition without a leader: nobody will write them
 

@@ -130,6 +130,8 @@ class FakePlane:
         if self._source.topics[at.topic].silent:
             return
         log, here = self._source.log(at), self._next[at]
+        if log.leaderless:
+            return
         if not log.start <= here <= log.end:
             name = "source_records_gone"
             found.failed[at] = Incident(name, "out of range", topic=at.topic, partition=at.partition, offset=here)
