@@ -60,8 +60,9 @@ def check_target(
     known.
 
     `known` are ends by target partition that were read after the positions; others are asked for. Looks at partitions
-    whose last records were written exactly once, the others promise nothing. Raises Retriable, NotAllowed, Unreachable
-    when nothing can be known of any.
+    whose last records were written exactly once, the others promise nothing; and not at a topic that was created again:
+    its ids tell that, before anything is committed, and what it holds says nothing of the position. Raises Retriable,
+    NotAllowed, Unreachable when nothing can be known of any.
     """
     checked = {at: lane[at] for at in partitions if _promised(lane[at])}
     if not checked:
@@ -75,7 +76,7 @@ def check_target(
         log = ends[entry.route.target]
         if not isinstance(log, LogEnds):
             found[at] = log
-        elif log.end > log.start:
+        elif log.topic_id == _topic_id(entry) and log.end > log.start:
             # a target that lost its end is read at the last record that it has
             starts[entry.route.target] = max(min(_next_target(entry), log.end) - 1, log.start)
             highs[entry.route.target] = log.end
@@ -154,6 +155,11 @@ def _written(entry: LanePartition) -> bool:
 def _promised(entry: LanePartition) -> bool:
     position = entry.position
     return position is not None and position.evidence.delivery == Delivery.EXACTLY_ONCE.value
+
+
+def _topic_id(entry: LanePartition) -> str:
+    assert entry.position is not None
+    return entry.position.evidence.target_topic_id
 
 
 def _next_target(entry: LanePartition) -> int:

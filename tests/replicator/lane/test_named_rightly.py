@@ -11,7 +11,7 @@ from replicator.lane.ports import LogEndsByPartition
 from replicator.model.errors import Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
 from replicator.planes.contract import PollResult
-from tests.replicator.lane.fakes.loads import A, filled, numbered
+from tests.replicator.lane.fakes.loads import ALL, A, B, U, filled, numbered
 from tests.replicator.lane.fakes.plane import FakePlane
 from tests.replicator.lane.fakes.world import World
 
@@ -36,6 +36,26 @@ def test_offsets_of_a_new_topic_beside_the_old_id_are_no_lost_records(monkeypatc
         monkeypatch.setattr(world.source, "ask_log_ends", behind)
         world.run("another")
         assert {event["name"] for event in world.told("incident")} == {"source_topic_recreated"}
+
+
+@pytest.mark.parametrize("before", [1, 8, 20])
+def test_a_target_topic_that_was_created_again_under_the_lane_is_nothing_else(before: int) -> None:
+    """The aborted records that the new topic gets aren't those that the position covers."""
+    world = World()
+    filled(world, before)
+
+    def again() -> None:
+        world.target.delete("t.copy")
+        world.target.create("t.copy", 2)
+        for at in ALL:
+            world.source.log(at).put(*numbered("more", 10))
+
+    world.on.append(("plane.poll", lambda: world.on.append(("step.after_end_txn", again))))
+    world.run()
+    assert {(e["topic"], e["name"]) for e in world.told("incident")} == {("t", "target_topic_recreated")}
+    assert len(world.told("incident")) == 2
+    assert world.incidents() == dict.fromkeys((A, B), "target_topic_recreated")
+    assert world.position(U) == before + 10
 
 
 def test_a_cut_that_the_client_reports_stops_a_partition_that_can_not_be_judged_now(
