@@ -55,9 +55,11 @@ class TransactionEntry:
     def count(self) -> None:
         """Count it again: its state is another one."""
         state = self.pending or self.transaction
+        added = Counter(owner for partition, owner in self.added_by.items() if partition in state.partitions)
+        added[SOMEBODY] += len(state.partitions) - added.total()
         held = Counter({self.owner: ID_BYTES + 2 * len(state.transactional_id)})
-        for partition in state.partitions:
-            held[self.added_by.get(partition, SOMEBODY)] += PARTITION_BYTES
+        for owner, count in added.items():
+            held[owner] += count * PARTITION_BYTES
         self.quota.note(state.transactional_id, held)
         if not state.partitions:
             self.added_by.clear()

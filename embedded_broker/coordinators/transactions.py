@@ -229,7 +229,7 @@ class TransactionCoordinator:
             return ErrorCode.concurrent_transactions
         if isinstance(decision, RefuseRequest):
             return decision.error_code
-        entry.added_by.update(dict.fromkeys(more, owner))
+        entry.added_by.update(dict.fromkeys(sorted(more), owner))
         await self._make(entry, decision)
         return ErrorCode.none
 

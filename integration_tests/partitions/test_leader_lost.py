@@ -21,14 +21,20 @@ PARTITIONS = 6
 SUMMARY_S_MAX = 70.0  # there is one every 30 s
 
 
-def test_log_status_and_metrics_say_so_and_the_others_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["records", "batches"])
+def test_log_status_and_metrics_say_so_and_the_others_go_on(tmp_path: Path, engine: str) -> None:
     need_kafka()
     cluster, elsewhere = KafkaCluster(2), EmbeddedBroker(tmp_path / "target")
     try:
         cluster.start()
         elsewhere.start()
         copying = Copying(
-            cluster, elsewhere, tmp_path, partitions=PARTITIONS, limits={"discovery_interval_ms": DEFAULT}
+            cluster,
+            elsewhere,
+            tmp_path,
+            partitions=PARTITIONS,
+            engine=engine,
+            limits={"discovery_interval_ms": DEFAULT},
         )
         try:
             _lost(cluster, copying)

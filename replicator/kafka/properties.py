@@ -173,8 +173,8 @@ def lane_producer(
 
 
 def _transaction_times(flow: Flow, timeout_ms: int) -> Properties:
-    """Of a transactional producer: its socket's time-out, which the file may have, ends before the transaction does, as
-    librdkafka wants it."""
+    """Return the time of a transaction, and that of a socket, which the file may have: librdkafka wants it to end no
+    later."""
     given = flow.target.properties.get("socket.timeout.ms")
     socket: Properties = {} if given is None else {"socket.timeout.ms": min(int(given), timeout_ms)}
     return {"transaction.timeout.ms": timeout_ms, "message.timeout.ms": timeout_ms, **socket}
