@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from replicator.lane.partition import Reason, Waiting
 from replicator.lane.throttle import TOPIC_RECORDS_MIN
 from replicator.model.partition import Partition
@@ -90,6 +92,7 @@ def test_a_limited_flow_keeps_its_rate_on_average_and_copies_all() -> None:
     assert 60 / 2 - 3 <= world.happened_s - began_s <= 60 / 2 + 3
 
 
+@pytest.mark.tier("default")
 def test_a_limited_topic_holds_back_no_other() -> None:
     world = World(idle_s_max=60.0)
     world.throttle.take(NO_SETTINGS.limit(["t"], RateLimit(records_per_s=10)))
