@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
@@ -111,6 +112,7 @@ def test_what_another_process_has_written_is_not_measured() -> None:
     assert seen == [(0.25, 100_000)]
 
 
+@pytest.mark.tier("default")
 def test_what_never_arrives_is_forgotten() -> None:
     clients = FakeClients(late_s=1e9)
     beats, seen, _ = beating(clients)
