@@ -180,7 +180,7 @@ class OffsetManager:
 
     async def forget_topic(self, topic: str) -> None:
         """Delete all groups' offsets on a topic."""
-        await self._forget(sorted({*self.state.on_topic(topic), *self._under_way.on_topic(topic)}))
+        await self._forget(sorted(set(self.state.on_topic(topic)) | self._under_way.on_topic(topic)))
 
     def _known(self, group_id: str) -> set[TopicPartition]:
         return self.state.known(group_id) | self._under_way.of_group(group_id)
