@@ -55,10 +55,12 @@ class MemoryQuota:
         now = {owner: size for owner, size in held.items() if size}
         if now:
             now[next(iter(now))] += own_bytes
-        self._count(self._held.pop(key, {}), -1)
+        before = self._held.pop(key, {})
         if now:
             self._held[key] = now
-        self._count(now, 1)
+        if now != before:
+            self._count(before, -1)
+            self._count(now, 1)
 
     def _count(self, held: Mapping[Owner, int], times: int) -> None:
         for owner, size in held.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
@@ -55,11 +54,13 @@ class TransactionEntry:
     def count(self) -> None:
         """Count it again: its state is another one."""
         state = self.pending or self.transaction
-        added = Counter(owner for partition, owner in self.added_by.items() if partition in state.partitions)
-        added[SOMEBODY] += len(state.partitions) - added.total()
-        held = Counter({self.owner: ID_BYTES + 2 * len(state.transactional_id)})
-        for owner, count in added.items():
-            held[owner] += count * PARTITION_BYTES
+        held, left = {self.owner: ID_BYTES + 2 * len(state.transactional_id)}, len(state.partitions)
+        for partition, owner in self.added_by.items():
+            if partition in state.partitions:
+                held[owner] = held.get(owner, 0) + PARTITION_BYTES
+                left -= 1
+        if left:
+            held[SOMEBODY] = held.get(SOMEBODY, 0) + left * PARTITION_BYTES
         self.quota.note(state.transactional_id, held)
         if not state.partitions:
             self.added_by.clear()
