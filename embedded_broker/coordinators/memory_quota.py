@@ -13,12 +13,10 @@ Invariants
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
+from embedded_broker.state.counting import add
 from embedded_broker.state.owners import SOMEBODY, Owner
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 class MemoryQuota:
@@ -65,12 +63,5 @@ class MemoryQuota:
     def _count(self, held: Mapping[Owner, int], times: int) -> None:
         for owner, size in held.items():
             self.total_bytes += times * size
-            _add(self._by_owner, owner, times * size)
-            _add(self._by_address, owner.address, times * size)
-
-
-def _add(counter: Counter[Key], key: Key, more: int) -> None:
-    """So that what is 0 isn't in it."""
-    counter[key] += more
-    if not counter[key]:
-        del counter[key]
+            add(self._by_owner, owner, times * size)
+            add(self._by_address, owner.address, times * size)

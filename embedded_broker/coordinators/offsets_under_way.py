@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
+from embedded_broker.state.counting import add, add_in
 from embedded_broker.state.offsets import OffsetRecord
 from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.transactions import TopicPartition
 
 GroupPartition = tuple[str, TopicPartition]
-K = TypeVar("K", bound=Hashable)
 
 
 class OffsetsUnderWay:
@@ -69,23 +68,10 @@ class OffsetsUnderWay:
 
     def _count(self, record: OffsetRecord, sign: int) -> None:
         key = record.group_id, record.partition
-        _add(self._records, key, sign)
+        add(self._records, key, sign)
         made = record.committed
         owner, size = (SOMEBODY, 1) if made is None else (made.owner, made.size_bytes)
-        _add_in(self._held, record.group_id, owner, sign * size)
+        add_in(self._held, record.group_id, owner, sign * size)
         if made is not None:
-            _add_in(self._by_group, record.group_id, record.partition, sign)
-            _add_in(self._by_topic, record.partition[0], key, sign)
-
-
-def _add(counts: Counter[K], key: K, more: int) -> None:
-    counts[key] += more
-    if not counts[key]:
-        del counts[key]
-
-
-def _add_in(all_counts: dict[str, Counter[K]], name: str, key: K, more: int) -> None:
-    counts = all_counts[name]
-    _add(counts, key, more)
-    if not counts:
-        del all_counts[name]
+            add_in(self._by_group, record.group_id, record.partition, sign)
+            add_in(self._by_topic, record.partition[0], key, sign)

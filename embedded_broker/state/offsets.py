@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sys import getsizeof
 
 from embedded_broker.state.codec import FieldReader, Truncated, put_string
+from embedded_broker.state.counting import add_in
 from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.producers import NO_PRODUCER_ID
 from embedded_broker.state.transactions import TopicPartition
@@ -135,14 +136,9 @@ class Offsets:
 
     def _count(self, group_id: str, before: CommittedOffset | None, now: CommittedOffset | None) -> None:
         """One offset takes the place of another."""
-        held = self._bytes[group_id]
         for each, times in ((now, 1), (before, -1)):
             if each is not None:
-                held[each.owner] += times * each.size_bytes
-                if not held[each.owner]:
-                    del held[each.owner]
-        if not held:
-            del self._bytes[group_id]
+                add_in(self._bytes, group_id, each.owner, times * each.size_bytes)
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether some open transaction will change the partition's offset if it commits."""

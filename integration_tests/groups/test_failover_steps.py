@@ -7,15 +7,17 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from cli import main
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
+from integration_tests.harness.copying import Copying
 from integration_tests.harness.failing_over import Hook, asked, failover, started, wait_gone, wait_stopped, words
 from integration_tests.harness.processes import wait_until
+from integration_tests.harness.replicator import Replicator
 from replicator import config
 from replicator.failover.failover import FailoverRun
 from replicator.failover.hook_runner import HookRunner
@@ -37,6 +39,15 @@ def hooks(tmp_path: Path) -> dict[str, Hook]:
 def of_file(hooks: dict[str, Hook], **more: int) -> dict[str, object]:
     """The section of the flow file."""
     return {**{name: hook.command for name, hook in hooks.items()}, **more}
+
+
+def running_copy(make_copying: MakeCopying, records: int = 100, **settings: Any) -> tuple[Copying, Replicator]:
+    """A flow that a worker has copied so far, and goes on copying."""
+    copying = make_copying(**settings)
+    copying.load.mixed(records)
+    worker = copying.running("", "--shared")
+    copying.wait_copied()
+    return copying, worker
 
 
 def killed(process: Popen[str]) -> None:
@@ -65,10 +76,7 @@ def interrupted(process: Popen[str]) -> None:
 def test_at_whatever_step_it_ends_the_same_command_goes_on(
     make_copying: MakeCopying, hooks: dict[str, Hook], action: str, end: Callable[[Popen[str]], None]
 ) -> None:
-    copying = make_copying(failover=of_file(hooks))
-    copying.load.mixed(200)
-    worker = copying.running("", "--shared")
-    copying.wait_copied()
+    copying, worker = running_copy(make_copying, records=200, failover=of_file(hooks))
     copying.wait_positions()
     for step in RUN_STEPS:
         end(started(copying, failpoints=f"{step}@1={action}"))
@@ -126,10 +134,7 @@ def test_an_interrupt_ends_a_hook_with_all_that_it_has_started(
 
 @pytest.mark.tier("long", kafka="long")
 def test_what_a_hook_that_fails_leaves(make_copying: MakeCopying, hooks: dict[str, Hook]) -> None:
-    copying = make_copying(failover=of_file(hooks, hook_timeout_ms=2_000))
-    copying.load.mixed(100)
-    worker = copying.running("", "--shared")
-    copying.wait_copied()
+    copying, worker = running_copy(make_copying, failover=of_file(hooks, hook_timeout_ms=2_000))
     on_freeze, on_verdict, on_undo = hooks["on_freeze"], hooks["on_verdict"], hooks["on_undo"]
 
     rehearsed = failover(copying, "--rehearse")[1]["hooks"]
@@ -181,10 +186,7 @@ def test_what_a_hook_that_fails_leaves(make_copying: MakeCopying, hooks: dict[st
 
 @pytest.mark.tier("long", kafka="long")
 def test_two_operators_at_once_end_with_one_generation_and_one_verdict(make_copying: MakeCopying) -> None:
-    copying = make_copying()
-    copying.load.mixed(200)
-    worker = copying.running("", "--shared")
-    copying.wait_copied()
+    copying, worker = running_copy(make_copying, records=200)
     for _ in range(2):
         both = [started(copying, "--json") for _ in range(2)]
         ended = [(process.communicate(timeout=120), process.returncode) for process in both]
@@ -201,12 +203,9 @@ def test_two_operators_at_once_end_with_one_generation_and_one_verdict(make_copy
 def test_a_call_undoes_nothing_once_another_one_has_written_its_verdict(
     make_copying: MakeCopying, hooks: dict[str, Hook], tmp_path: Path
 ) -> None:
-    copying = make_copying(failover=of_file({"on_freeze": hooks["on_freeze"]}))
-    copying.load.mixed(100)
-    worker = copying.running("", "--shared")
-    copying.wait_copied()
+    copying, worker = running_copy(make_copying, failover=of_file({"on_freeze": hooks["on_freeze"]}))
     begun, go_on = tmp_path / "begun", tmp_path / "go-on"
-    hooks["on_freeze"].then(f": > {begun}\nwhile [ ! -e {go_on} ]; do sleep 0.05; done\nexit 1")
+    hooks["on_freeze"].then_wait(begun, go_on, "exit 1")
     first = started(copying)
     wait_until(begun.exists, "the first call has frozen the flow", lambda: "")
     code, verdict = failover(copying, "--no-hooks")
@@ -233,14 +232,11 @@ def test_a_call_undoes_nothing_once_another_one_has_written_its_verdict(
 def test_an_undo_leaves_a_failover_that_was_repeated_during_its_hook(
     make_copying: MakeCopying, hooks: dict[str, Hook], tmp_path: Path
 ) -> None:
-    copying = make_copying(failover=of_file({"on_undo": hooks["on_undo"]}))
-    copying.load.mixed(100)
-    worker = copying.running("", "--shared")
-    copying.wait_copied()
+    copying, worker = running_copy(make_copying, failover=of_file({"on_undo": hooks["on_undo"]}))
     failover(copying)
     begun, go_on = tmp_path / "begun", tmp_path / "go-on"
     for then, code, why in (("exit 0", 5, "another call has ended with a verdict"), ("exit 1", HOOK_FAILED, "code 1")):
-        hooks["on_undo"].then(f": > {begun}\nwhile [ ! -e {go_on} ]; do sleep 0.05; done\n{then}")
+        hooks["on_undo"].then_wait(begun, go_on, then)
         undoing = started(copying, "--undo")
         wait_until(begun.exists, "the hook runs", lambda: "")
         _, verdict = failover(copying)
@@ -251,7 +247,7 @@ def test_an_undo_leaves_a_failover_that_was_repeated_during_its_hook(
         assert (kept["sha256"], kept["stands"]) == (verdict["sha256"], True)
         begun.unlink()
         go_on.unlink()
-    hooks["on_undo"].then(f": > {begun}\nwhile [ ! -e {go_on} ]; do sleep 0.05; done\nexit 1")
+    hooks["on_undo"].then_wait(begun, go_on, "exit 1")
     undoing = started(copying, "--undo")
     wait_until(begun.exists, "the hook runs", lambda: "")
     _, undone = failover(copying, "--undo", "--no-hooks")
@@ -289,10 +285,7 @@ def test_an_interrupt_while_the_flow_is_opened_says_so_and_the_next_call_says_wh
 def test_the_kept_rows_fit_the_topic_and_are_checked_when_they_are_read(
     make_copying: MakeCopying, tmp_path: Path
 ) -> None:
-    copying = make_copying(partitions=12)
-    copying.load.mixed(100)
-    copying.running("", "--shared")
-    copying.wait_copied()
+    copying, _ = running_copy(make_copying, partitions=12)
     done = asked(copying, "--show")
     assert (done.returncode, "it was never failed over" in done.stderr) == (2, True)
     topic = names.cutovers_topic(copying.name)

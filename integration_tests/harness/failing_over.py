@@ -97,6 +97,10 @@ class Hook:
         draft.chmod(0o755)
         draft.replace(self.path)
 
+    def then_wait(self, begun: Path, go_on: Path, text: str) -> None:
+        """From now on, make the file `begun`, wait until there is a file `go_on`, and do that."""
+        self.then(f": > {begun}\nwhile [ ! -e {go_on} ]; do sleep 0.05; done\n{text}")
+
     @property
     def command(self) -> Sequence[str]:
         """What the flow file has."""

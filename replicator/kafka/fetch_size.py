@@ -17,9 +17,6 @@ STEPS_MAX, STEP = 3, 4
 """Of 1 MiB of a partition 256, 64, 16 KiB are asked for in steps. Brokers send one batch of each answer whole."""
 PARTITIONS_AT_ONCE = 4
 """That answers have room for, where less than everything is asked for."""
-BREAKS_MAX = 3
-"""Connections that break one after the other with nothing having been read between: one alone says that a broker was
-restarted."""
 GROW_AFTER_S, GROW_AFTER_S_MAX = 300.0, 6 * 3600.0
 """Without a failure, before more is asked for; doubled with each failure."""
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from replicator.kafka.fetch_size import BREAKS_MAX, FetchSize
+from replicator.kafka.fetch_size import FetchSize
 from replicator.model.errors import Retriable
 
 LATE_MAX = 2
 """Answers that were too late before less is asked for: one is late of a broker that is frozen, too."""
 LATE_S = 900.0
 """For how long one counts."""
+BREAKS_MAX = 3
+"""Connections that break one after the other with nothing having been read between: one alone says that a broker was
+restarted."""
 LATE, BROKEN, UP = "Timed out FetchRequest in flight", "Disconnected", "in state UP"
 
 

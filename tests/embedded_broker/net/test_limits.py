@@ -215,6 +215,20 @@ async def _is_quick(served: Served, seconds_max: float = 5.0) -> None:
     assert time.monotonic() - began < seconds_max
 
 
+class _Peak:
+    """The most that a budget has held at any time, in bytes."""
+
+    def __init__(self, budget: Budget[Connection], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = 0
+        held = budget.held
+
+        def noted(holder: Connection, now_bytes: int) -> None:
+            held(holder, now_bytes)
+            self.bytes = max(self.bytes, budget.total_bytes)
+
+        monkeypatch.setattr(budget, "held", noted)
+
+
 def _begun(size: int, held_bytes: int) -> bytes:
     """Of a Produce of so many bytes."""
     return size.to_bytes(4, "big") + bytes(held_bytes - 4)
@@ -254,23 +268,16 @@ def test_many_that_hold_little_each_are_bounded_as_well(tmp_path: Path, monkeypa
 
     async def main() -> None:
         async with serving(tmp_path, buffered_bytes_max=limit) as served:
-            requests, peak = served.server.requests, 0
+            requests = served.server.requests
             requests._patience_s = 600.0
-            held = requests.held
-
-            def noted(holder: Connection, now_bytes: int) -> None:
-                nonlocal peak
-                held(holder, now_bytes)
-                peak = max(peak, requests.total_bytes)
-
-            monkeypatch.setattr(requests, "held", noted)
+            peak = _Peak(requests, monkeypatch)
             honest = await served.client()
             for each in [await served.client() for _ in range(count)]:
                 each.send_bytes(_begun(100_000, requests.little_bytes - 100))
             async with asyncio.timeout(10):
                 while len(served.server._connections) > count:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-            assert limit < peak <= 2 * limit
+            assert limit < peak.bytes <= 2 * limit
             assert requests.total_bytes < limit
             assert (await honest.call("api_versions", 0)).error_code == 0
 
@@ -310,15 +317,8 @@ def test_clients_that_never_read_hold_little_and_lose_their_connection_only_when
             for _ in range(4):
                 await client.call("produce", 9, **produce("t", batch(bytes(900_000))))
             deaf = [await served.client() for _ in range(6)]
-            answers, peak = served.server.answers, 0
-            held = answers.held
-
-            def noted(holder: Connection, now_bytes: int) -> None:
-                nonlocal peak
-                held(holder, now_bytes)
-                peak = max(peak, answers.total_bytes)
-
-            monkeypatch.setattr(answers, "held", noted)
+            answers = served.server.answers
+            peak = _Peak(answers, monkeypatch)
             for each in deaf:
                 each.writer.transport.pause_reading()  # type: ignore[attr-defined]
                 for _ in range(40):
@@ -326,7 +326,7 @@ def test_clients_that_never_read_hold_little_and_lose_their_connection_only_when
             async with asyncio.timeout(10):
                 while answers.full or len(served.server._connections) == 1 + len(deaf):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-            assert limit // 2 < peak <= limit, "40 answers for each would be 900 MiB"
+            assert limit // 2 < peak.bytes <= limit, "40 answers for each would be 900 MiB"
             await _is_quick(served)
             assert 0 < len(served.server._connections) < 8
 
