@@ -11,7 +11,7 @@ Order of a change (design: each part was shown to be needed by a model, see test
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
@@ -32,10 +32,12 @@ MayReplace = Callable[[Generation], None]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The next generation's lanes, and the file whose settings it has; None: it has those of the one before it."""
+    """The next generation's lanes, the file whose settings it has, and the topics that were failed over, with the
+    generation of each; None: it has those of the one before it."""
 
     assignment: LaneAssignment
     own: OwnFile | None = None
+    failed_over: Mapping[str, int] | None = None
 
 
 CountLanes = Callable[[Control], int]
@@ -130,6 +132,19 @@ class Changer:
 
         return self._change(Kind.FROZEN, propose, {}, may_replace)
 
+    def fail_over(self, topics: Collection[str], count_lanes: CountLanes, may_replace: MayReplace) -> Generation:
+        """A generation of the daemon that leaves out these source topics, besides those that are left out already; the
+        one that is open, if it does. `count_lanes`: of a flow file, where the settings weren't stored."""
+
+        def propose(control: Control) -> Proposal | None:
+            found = control.failed_over
+            if control.open is not None and found.keys() >= set(topics):
+                return None
+            lanes = daemon_lanes(control, count_lanes)
+            return Proposal(LaneAssignment(lanes), failed_over={**dict.fromkeys(topics, control.newest + 1), **found})
+
+        return self._change(Kind.LIVE, propose, {}, may_replace)
+
     def decide(self, take: Callable[[Control], Sequence[ControlRecord | TopicRecord]]) -> None:
         """Write what an operator has decided, in one transaction, after finishing a change that was left half done.
 
@@ -160,7 +175,9 @@ class Changer:
                     may_replace(open_)
                 now_ms = int(time.time() * 1000)
                 if control.preparing is None and (wanted := propose(control)) is not None:
-                    prepared = control.prepare(wanted.assignment, listing, now_ms, kind, self._by, wanted.own)
+                    prepared = control.prepare(
+                        wanted.assignment, listing, now_ms, kind, self._by, wanted.own, wanted.failed_over
+                    )
                     self._write([self._of_control((prepared.key, prepared.encode()))])
                     control = self._read()
                 control = self._finish(control, now_ms)
@@ -236,11 +253,30 @@ def handing_back(own_lanes: CountLanes) -> Propose:
     be another file's than the job's, whose lanes are `own_lanes`."""
 
     def propose(control: Control) -> Proposal | None:
-        before, found = control.daemon, control.open
-        lanes = before.lanes if before is not None and before.settings else own_lanes(control)
+        found, lanes = control.open, daemon_lanes(control, own_lanes)
         return None if found is not None and fits(found, lanes) else Proposal(LaneAssignment(lanes))
 
     return propose
+
+
+def giving_back(topics: Collection[str], own_lanes: CountLanes) -> Propose:
+    """What follows where topics that were failed over are to be copied again; the open generation, where none is left
+    out. Other arguments as of `handing_back`."""
+
+    def propose(control: Control) -> Proposal | None:
+        left = {name: since for name, since in control.failed_over.items() if name not in topics}
+        if control.open is not None and left == control.failed_over:
+            return None
+        return Proposal(LaneAssignment(daemon_lanes(control, own_lanes)), failed_over=left)
+
+    return propose
+
+
+def daemon_lanes(control: Control, own_lanes: CountLanes) -> int:
+    """How many lanes the daemon's next generation has, if nobody wants others: as many as its last one, if that stored
+    its settings."""
+    before = control.daemon
+    return before.lanes if before is not None and before.settings else own_lanes(control)
 
 
 def fits(found: Generation, lanes: int, own: OwnFile | None = None) -> bool:

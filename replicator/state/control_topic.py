@@ -13,7 +13,7 @@ from replicator.model.errors import Incident, TakenOver
 from replicator.state import decisions, failover_note, run_settings, starts
 from replicator.state.decisions import OperatorDecision
 from replicator.state.envelope import NewerFormat, NotOurs
-from replicator.state.generation import BadControl, Generation, Kind, LaneAssignment, Phase, decode
+from replicator.state.generation import BadControl, Generation, Kind, LaneAssignment, Phase, decode, failed_over_said
 from replicator.state.run_settings import NO_SETTINGS, RunSettings
 from replicator.state.starts import Starts
 from replicator.workers.settings import OwnFile, newest_revision
@@ -76,6 +76,18 @@ class Control:
         """The generation of a flow that is failed over, open or about to be; None of another flow."""
         found = self.open or self.preparing
         return found if found is not None and found.kind is Kind.FROZEN else None
+
+    @property
+    def failed_over(self) -> Mapping[str, int]:
+        """Source topics that were failed over, or are about to be, each with the generation that did it. Of a flow that
+        is failed over as a whole: those that stay so when that is undone."""
+        found = self.open or self.preparing
+        return {} if found is None else found.failed_over
+
+    def failed_over_said(self, topic: str) -> str:
+        """Say that a source topic was failed over; empty where it wasn't."""
+        since = self.failed_over.get(topic)
+        return "" if since is None else failed_over_said(topic, since)
 
     @property
     def daemon(self) -> Generation | None:
@@ -152,9 +164,11 @@ class Control:
         kind: Kind = Kind.LIVE,
         by: str = "",
         own: OwnFile | None = None,
+        failed_over: Mapping[str, int] | None = None,
     ) -> Generation:
         """The `preparing` record of the next generation; an earlier listing is carried along, and earlier settings,
-        unless these are those of `own`. The daemon's partitions are dealt out to as many lanes as `assignment` has."""
+        unless these are those of `own`, and topics that were failed over, unless `failed_over` has others. The daemon's
+        partitions are dealt out to as many lanes as `assignment` has."""
         known = self.first_listing() if self.generations else listing
         before = self.generations.get(self.newest)
         settings, revision = ("", None) if before is None else (before.settings, before.revision)
@@ -162,6 +176,8 @@ class Control:
         if own is not None:
             settings, revision = own.settings, newest_revision(revision, own.revision)
             source_cluster = own.source_cluster or source_cluster
+        if failed_over is None:
+            failed_over = {} if before is None else before.failed_over
         return Generation(
             self.newest + 1,
             Phase.PREPARING,
@@ -176,6 +192,7 @@ class Control:
             revision,
             kind is Kind.LIVE and bool(known),
             source_cluster,
+            failed_over,
         )
 
     def finish(self, now_ms: int, start_records: int | None = None) -> list[Generation]:

@@ -36,6 +36,9 @@ WITH_SETTINGS = 2
 by its own file."""
 WITH_FROZEN = 3
 """The format version of one that copies nothing: a program that doesn't know it would replace it and go on."""
+WITH_TOPICS = 4
+"""The format version of one that leaves out topics that were failed over: a program that doesn't know it would copy
+them."""
 HASHED = "crc32(topic/partition) mod lanes"
 BALANCED = "first listing dealt out by topic, topics by crc32"
 LISTED = "one lane for each listed partition"
@@ -122,6 +125,9 @@ class Generation:
     `settings`: of the flow, as canonical JSON (`workers.settings`); empty where a version opened it that stored none.
     A job's generation has those of the one before it. `revision`: of the flow file, the highest that the flow has had.
     `source_cluster`: the id of the cluster that it copies from, where there are settings.
+
+    `failed_over`: source topics that were failed over, each with the generation that did it. Every later one has them
+    as well, until a command gives them back: nothing of them is copied, their positions are kept.
     """
 
     number: int
@@ -137,6 +143,7 @@ class Generation:
     revision: int | None = None
     balanced: bool = False
     source_cluster: str = ""
+    failed_over: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def settings_hash(self) -> str:
@@ -172,7 +179,17 @@ class Generation:
             content |= {"settings": json.loads(self.settings), "revision": self.revision}
             content["source_cluster"] = self.source_cluster
             version = WITH_SETTINGS
-        return wrap(GENERATION, content, version=WITH_FROZEN if self.kind is Kind.FROZEN else version)
+        if self.kind is Kind.FROZEN:
+            version = WITH_FROZEN
+        if self.failed_over:
+            content["failed_over"] = dict(self.failed_over)
+            version = WITH_TOPICS
+        return wrap(GENERATION, content, version=version)
+
+
+def failed_over_said(topic: str, since: int) -> str:
+    """Say that a source topic was failed over, by the generation `since`."""
+    return f"topic {topic} was failed over (generation {since}): nothing of it is copied until failover --undo --topics"
 
 
 def decode(key: bytes | None, value: bytes | None) -> Generation | None:
@@ -183,7 +200,7 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
     if value is None and key is not None and not key.startswith(f"{GENERATION}/".encode()):
         return None  # a tombstone of a kind that is not known: nothing stands there any more
     try:
-        body = unwrap(key or b"", value or b"", _KINDS, WITH_FROZEN)
+        body = unwrap(key or b"", value or b"", _KINDS, WITH_TOPICS)
         if body is None:
             return None
         found = Generation(
@@ -200,6 +217,7 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
             None if body.get("revision") is None else int(body["revision"]),
             body["assignment"] == BALANCED,
             str(body.get("source_cluster", "")),
+            {str(name): int(since) for name, since in body.get("failed_over", {}).items()},
         )
     except NewerFormat:
         raise

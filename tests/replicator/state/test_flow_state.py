@@ -14,7 +14,7 @@ from replicator.model.partition import Partition
 from replicator.state.claims import Claim
 from replicator.state.control_topic import Control, fold
 from replicator.state.flow_state import CONFIRM_S, FlowState
-from replicator.state.generation import WITH_FROZEN, LaneAssignment
+from replicator.state.generation import WITH_TOPICS, LaneAssignment
 from tests.replicator.flow.fakes import flow
 
 CONTROL, CLAIMS = "__eos.f.control", "__eos.f.claims"
@@ -60,7 +60,7 @@ def state(topics: Topics, claim_partitions: int = 1) -> tuple[FlowState, list[fl
 
 
 def newer(record: tuple[bytes, bytes]) -> Record:
-    return record[0], json.dumps({**json.loads(record[1]), "v": WITH_FROZEN + 1}).encode()
+    return record[0], json.dumps({**json.loads(record[1]), "v": WITH_TOPICS + 1}).encode()
 
 
 def test_the_control_topic_is_folded() -> None:

@@ -11,6 +11,7 @@ from replicator.state.envelope import NewerFormat, unwrap
 from replicator.state.generation import (
     WITH_FROZEN,
     WITH_SETTINGS,
+    WITH_TOPICS,
     BadControl,
     Generation,
     Kind,
@@ -129,7 +130,7 @@ def test_records_of_a_newer_program_are_ignored_unless_they_must_be_understood()
     opened = first().open
     assert opened is not None
     body = json.loads(opened.encode())
-    for newer in ({"v": WITH_FROZEN + 1}, {"kind": "decision"}):
+    for newer in ({"v": WITH_TOPICS + 1}, {"kind": "decision"}):
         assert decode(b"decision/1", json.dumps({**body, **newer, "must_understand": False}).encode()) is None
         with pytest.raises(NewerFormat):
             decode(b"decision/1", json.dumps({**body, **newer}).encode())
@@ -198,3 +199,35 @@ def test_what_was_failed_over_is_of_a_format_that_older_programs_refuse() -> Non
         unwrap(key, value, frozenset({"generation"}), WITH_SETTINGS)
     assert frozen.daemon is not None
     assert frozen.daemon.number == 1
+
+
+def opened(control: Control, change: Generation) -> Control:
+    """What the topic says once a change is done."""
+    done = control.apply(change)
+    for record in done.finish(9):
+        done = done.apply(record)
+    return fold((record.key, record.encode()) for record in done.generations.values())
+
+
+def test_topics_that_were_failed_over_are_in_every_later_generation_until_they_are_given_back() -> None:
+    control = first()
+    control = opened(control, control.prepare(LaneAssignment(2), {}, 5, failed_over={"orders": 2}))
+    for kind in Kind:
+        before = control.newest
+        control = opened(control, control.prepare(LaneAssignment(before), {}, 6, kind, "somebody"))
+        assert control.open is not None
+        assert (control.open.kind, dict(control.open.failed_over)) == (kind, {"orders": 2})
+        assert control.failed_over_said("orders").startswith("topic orders was failed over (generation 2)")
+        assert control.failed_over_said("payments") == ""
+    control = opened(control, control.prepare(LaneAssignment(2), {}, 7, failed_over={}))
+    assert control.failed_over == {}
+
+
+def test_a_generation_that_leaves_out_topics_is_of_a_format_that_older_programs_refuse() -> None:
+    for kind in (Kind.LIVE, Kind.FROZEN, Kind.BACKFILL):
+        record = first().prepare(LaneAssignment(2), {}, 5, kind, failed_over={"orders": 2})
+        assert decode(record.key, record.encode()) == record
+        with pytest.raises(NewerFormat):
+            unwrap(record.key, record.encode(), frozenset({"generation"}), WITH_FROZEN)
+    given_back = first().prepare(LaneAssignment(2), {}, 5, failed_over={})
+    assert unwrap(given_back.key, given_back.encode(), frozenset({"generation"}), 1) is not None
