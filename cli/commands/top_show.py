@@ -18,6 +18,7 @@ COLOURS = {
     "undecided": "yellow",
     "stopped": "red",
     "paused": "cyan",
+    "failed_over": "cyan",
     "gone": "dim",
 }
 STAGES = {"running": "green", "starting": "yellow"}

@@ -14,8 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+import structlog
+
 from replicator.backoff import Backoff
 from replicator.config import Flow
+from replicator.flow.occupied import check_topics
 from replicator.flow.position_by_map import indexed_copy, position_by_map
 from replicator.flow.topics import ControlPlane, aside_topic
 from replicator.flow.truncation import from_the_cut_on
@@ -23,7 +26,18 @@ from replicator.kafka.admin import TopicSpec
 from replicator.kafka.topic_questions import raised
 from replicator.model import names
 from replicator.model.commands import Command
-from replicator.model.errors import ChangeRefused, Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
+from replicator.model.errors import (
+    ChangeRefused,
+    Fatal,
+    Fenced,
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    TakenOver,
+    UnknownOutcome,
+    Unreachable,
+)
 from replicator.model.names import process_name
 from replicator.state.control import Changer, ControlRecord, TopicRecord
 from replicator.state.control_topic import Control
@@ -111,6 +125,8 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             why=wanted.why,
             now_ms=now_ms,
         )
+        topics = [it.source.topic for it in occurrences if it.id == decision.occurrence]
+        check_topics(flow, control.failed_over, topics)
         if decision.goes_back:
             it = next(it for it in occurrences if it.id == decision.occurrence)
             decision = from_the_cut_on(plane, it, decision)
@@ -238,6 +254,17 @@ def _of_other_partitions(
 def make_aside_topic(flow: Flow, plane: ControlPlane) -> None:
     """Make sure of it before a lane is told to write there. Raises what the target refuses."""
     make_own_topic(plane, aside_topic(flow))
+
+
+def prepare_aside(flow: Flow, plane: ControlPlane, log: structlog.stdlib.BoundLogger) -> None:
+    """Make sure of the topic for records that the flow's policy sets aside; without it their partitions wait for an
+    operator."""
+    if not flow.policy.sets_aside:
+        return
+    try:
+        make_aside_topic(flow, plane)
+    except (NotAllowed, Incident, Retriable, Unreachable) as error:
+        log.warning("aside_topic_missing", topic=names.aside_topic(flow.name), reason=str(error))
 
 
 def make_own_topic(plane: ControlPlane, spec: TopicSpec) -> None:

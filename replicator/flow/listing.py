@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from replicator.config import Flow
 from replicator.config.routing import target_topic
-from replicator.flow.topic_rules import ConfigChanges, ListedTopic, TopicDecision, changed_configs, decide_topic
+from replicator.flow.topic_rules import (
+    MAX_MESSAGE_BYTES,
+    ConfigChanges,
+    ListedTopic,
+    TopicDecision,
+    changed_configs,
+    decide_topic,
+)
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.origins import Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
+from replicator.state.generation import failed_over_said
 from replicator.state.origins import FoundOrigins
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,15 @@ class Routing:
         return sorted(self.message_bytes[name] for name in copying if name in self.message_bytes)
 
 
+def message_bytes(targets: Mapping[str, ListedTopic]) -> dict[str, int]:
+    """max.message.bytes of target topics, where it is known."""
+    return {
+        name: int(it.info.configs[MAX_MESSAGE_BYTES])
+        for name, it in targets.items()
+        if it.info is not None and MAX_MESSAGE_BYTES in it.info.configs
+    }
+
+
 def unknown_source_topic(flow: Flow, name: str) -> Incident:
     """The incident of a topic that the flow names and that isn't there."""
     why = f"cluster {flow.source.name!r} has no topic {name!r}"
@@ -92,16 +112,21 @@ def decide_topics(
     targets: Mapping[str, ListedTopic],
     claims: Claims,
     unclaimed: Mapping[str, str],
+    failed_over: Mapping[str, int] = NOTHING,
 ) -> dict[str, TopicDecision]:
     """What becomes of each topic of a listing, by source topic. Pure.
 
     Args:
         targets: topics of the target by name; those of topics in conflict may be left out.
         unclaimed: see `unclaimed.unclaimed`.
+        failed_over: source topics whose targets are left as they are, see `Generation.failed_over`.
     """
     decisions: dict[str, TopicDecision] = {}
     for name, info in listing.topics.items():
         to = target_topic(flow, name)
+        if name in failed_over:
+            decisions[name] = TopicDecision(waiting=failed_over_said(name, failed_over[name]))
+            continue
         denied, conflict = listing.denied.get(name), listing.conflicts.get(name)
         theirs = claims.of_topic(to)
         if listing.origins_unknown and not theirs and conflict is None:  # nothing of it is copied yet
@@ -112,13 +137,21 @@ def decide_topics(
     return decisions
 
 
-def config_changes(flow: Flow, listing: Listing, targets: Mapping[str, ListedTopic]) -> list[ConfigChanges]:
-    """What is to be set on existing target topics of a listing; of topics that may be seen, and that no conflict
-    stops."""
+def config_changes(
+    flow: Flow, listing: Listing, targets: Mapping[str, ListedTopic], failed_over: Collection[str] = ()
+) -> list[ConfigChanges]:
+    """What is to be set on existing target topics of a listing; of topics that may be seen, that no conflict stops, and
+    that were not failed over."""
     found: list[ConfigChanges] = []
     for name, info in listing.topics.items():
         target = targets.get(target_topic(flow, name), ListedTopic())
-        if name in listing.conflicts or name in listing.denied or target.info is None or target.denied is not None:
+        if (
+            name in failed_over
+            or name in listing.conflicts
+            or name in listing.denied
+            or target.info is None
+            or target.denied is not None
+        ):
             continue
         changes = changed_configs(flow, info, target.info)
         found += [changes] if changes is not None else []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from replicator.config import Flow
 from replicator.model.errors import FlowFrozen, TakenOver
 from replicator.state.control_topic import Control
-from replicator.state.generation import Generation
+from replicator.state.generation import Generation, failed_over_said
 
 
 def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
@@ -19,6 +21,12 @@ def check_frozen(flow: Flow, control: Control | None) -> None:
     """Raise FlowFrozen where the flow was failed over, or is about to be."""
     if control is not None and (found := control.frozen) is not None:
         raise FlowFrozen(f"flow {flow.name} is failed over (generation {found.number}, by {found.by})")
+
+
+def check_topics(flow: Flow, failed_over: Mapping[str, int], topics: Iterable[str]) -> None:
+    """Raise FlowFrozen where one of these source topics was failed over. `failed_over` as of `Generation`."""
+    for topic in sorted(failed_over.keys() & set(topics)):
+        raise FlowFrozen(f"flow {flow.name}: {failed_over_said(topic, failed_over[topic])}")
 
 
 def occupied(flow: Flow, found: Generation) -> str:

@@ -18,11 +18,18 @@ from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
 from replicator.flow.acl_sync import AclSync, principal
 from replicator.flow.config_sync import ConfigSync
-from replicator.flow.deciding import make_aside_topic
+from replicator.flow.deciding import prepare_aside
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
 from replicator.flow.heartbeats import prepare_heartbeats
-from replicator.flow.listing import Listing, Routing, config_changes, decide_topics, unknown_source_topic
+from replicator.flow.listing import (
+    Listing,
+    Routing,
+    config_changes,
+    decide_topics,
+    message_bytes,
+    unknown_source_topic,
+)
 from replicator.flow.offsets_topic import MapTopic, map_topic_of
 from replicator.flow.topic_rules import (
     MAX_MESSAGE_BYTES,
@@ -36,8 +43,6 @@ from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.flow.unclaimed import unclaimed
 from replicator.model import names
 from replicator.model.errors import (
-    Incident,
-    NotAllowed,
     ReplicatorError,
     Retriable,
     UnknownOutcome,
@@ -49,7 +54,7 @@ from replicator.state import starts
 from replicator.state.claims import Claims
 from replicator.state.control import Changer
 from replicator.state.control_topic import Control, check_generation
-from replicator.state.generation import LaneAssignment
+from replicator.state.generation import Generation, LaneAssignment
 from replicator.state.origins import loops
 from replicator.state.own_file import lanes_wanted
 
@@ -82,6 +87,7 @@ class Setup:
         self._known: set[str] = set()  # source topics that were seen or claimed: asked for by name
         self._claims = Claims({}, ())
         self._first_counts: dict[str, int] = {}  # partitions of source topics when the flow listed them first
+        self._failed_over: Mapping[str, int] = {}  # source topics, see `Generation.failed_over`
         self._unread: dict[str, str] = {}  # other flows' claims topics on the source, and why they can't be read
         self._control_bytes_max = starts.RECORD_BYTES_MAX
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
@@ -108,6 +114,10 @@ class Setup:
     def map_topic_id(self) -> str:
         """The id of the map topic, as it was found fit last; empty where it can't be used."""
         return self._map.topic_id
+
+    def take_generation(self, generation: Generation) -> None:
+        """Take which topics are left out, for as long as this generation is open."""
+        self._failed_over = generation.failed_over
 
     def take(self, config: Config) -> None:
         """Take another state of the whole file, in which this flow is the same. From any thread."""
@@ -161,7 +171,7 @@ class Setup:
             claims = self._plane.state.claims()  # raises claims_topic_lost, or reads what was just created
         self._check_internal(lanes)
         self._map.prepare()
-        self._prepare_aside()
+        prepare_aside(self._flow, self._plane, self._log)
         self._control, self._claims = control, claims or self._claims
         self._first_counts |= control.first_listing() if control is not None else {}
         claimed = {claim.source.topic for claim in self._claims.claims.values()} - self._known
@@ -206,16 +216,6 @@ class Setup:
             if answer is not None:
                 raise answer
 
-    def _prepare_aside(self) -> None:
-        """Make sure of the topic for records that the flow's policy sets aside; without it their partitions wait for an
-        operator."""
-        if not self._flow.policy.sets_aside:
-            return
-        try:
-            make_aside_topic(self._flow, self._plane)
-        except (NotAllowed, Incident, Retriable, Unreachable) as error:
-            self._log.warning("aside_topic_missing", topic=names.aside_topic(self._flow.name), reason=str(error))
-
     def listing(self) -> Listing:
         """The source's topics that the flow selects, checked against all flows of the file.
 
@@ -234,7 +234,8 @@ class Setup:
 
     def _may_be_gone(self, name: str) -> bool:
         """Whether a topic was there before, and its lanes say what becomes of its positions."""
-        return self._flow.deleted_topics != "stop" and name in self._known
+        told = self._flow.deleted_topics != "stop" and name in self._known
+        return told or name in self._failed_over
 
     def _with_origins(self, listing: Listing) -> Listing:
         """Where the source has the topics from, by the claims that other flows have there."""
@@ -336,13 +337,15 @@ class Setup:
         named = {name: routing.target_topic(self._flow, name) for name in listing.topics}
         targets = self._plane.listed_target(to for name, to in named.items() if name not in listing.conflicts)
         asked = {name: targets[named[name]] for name in listing.topics if name not in listing.conflicts}
-        creates = any(needs_claims(listing.topics[name], target) for name, target in asked.items())
+        creates = any(
+            needs_claims(listing.topics[name], it) for name, it in asked.items() if name not in self._failed_over
+        )
         if creates or listing.origins_unknown:
             self._claims = self._plane.state.claims()
-        self._configs.note(config_changes(self._flow, listing, targets))
+        self._configs.note(config_changes(self._flow, listing, targets, self._failed_over))
         known = self._flow, listing, targets, self._claims
         growing = unclaimed(*known, self._first_counts, self._plane.target_logs)
-        decisions, made, met = self._make(decide_topics(*known, growing))
+        decisions, made, met = self._make(decide_topics(*known, growing, self._failed_over))
         if met:  # made by somebody else meanwhile: now visible, and decided on as they are
             return self.routes(listing)
         targets |= self._plane.listed_target(made)
@@ -354,16 +357,11 @@ class Setup:
             found[name] = [replace(route, stopped=None, waiting=str(denied)) for route in self._before(name)]
         self._routes = found
         copied = {name for name, routes in found.items() if any(route.stopped is None for route in routes)}
-        self._acls.note({name: named[name] for name in copied if name in named})
+        self._acls.note({name: named[name] for name in (copied & named.keys()) - self._failed_over.keys()})
         for name in copied & named.keys():
             self._first_counts.setdefault(name, listing.topics[name].partitions)
         routes = {route.source: route for of_topic in found.values() for route in of_topic}
-        sizes = {
-            name: int(it.info.configs[MAX_MESSAGE_BYTES])
-            for name, it in targets.items()
-            if it.info is not None and MAX_MESSAGE_BYTES in it.info.configs
-        }
-        return Routing(routes, sizes)
+        return Routing(routes, message_bytes(targets))
 
     def _make(self, decisions: Mapping[str, TopicDecision]) -> tuple[dict[str, TopicDecision], set[str], bool]:
         """Create and grow what the decisions want: decisions with what was refused, what was made, and whether

@@ -134,6 +134,7 @@ class SharedFlow:
         early: bool,
     ) -> tuple[GroupWorker, Callable[[], bool]]:
         """Start what goes beside the lanes."""
+        setup.take_generation(generation)
         listing = setup.wanted(listing, generation.partitions)
         self._notes.note_listing(listing)
         ended = threading.Event()

@@ -151,6 +151,7 @@ class FlowWorker:
         )
         if changed:
             self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
+        setup.take_generation(generation)
         listing = setup.wanted(listing, generation.partitions)
         self._notes.note_listing(listing)
         return generation, setup.first_routes(listing)

@@ -111,9 +111,11 @@ def routes_of(
     targets: Mapping[str, ListedTopic],
     claims: Claims,
     unclaimed: Mapping[str, str],
+    failed_over: Mapping[str, int],
 ) -> list[Route]:
-    """Where the partitions of a listing go, before anything is created or grown; `unclaimed` as of `decide_topics`."""
-    decisions = decide_topics(flow, listing, targets, claims, unclaimed)
+    """Where the partitions of a listing go, before anything is created or grown; other arguments as of
+    `decide_topics`."""
+    decisions = decide_topics(flow, listing, targets, claims, unclaimed, failed_over)
     found: list[Route] = []
     for name, info in listing.topics.items():
         target = targets.get(target_topic(flow, name), ListedTopic()).info
@@ -181,9 +183,10 @@ class StartForecast:
             here = source.get(route.source, unlisted(route.source))
             there = target.get(route.target, unlisted(route.target))
             at, claim = stored[route.target], claims.claims.get(route.target)
-            facts = Facts(at, claim, here, there, starts.get(route.source), self._newest)
+            said = self._control.failed_over_said(route.source.topic)
+            facts = Facts(at, claim, here, there, starts.get(route.source), self._newest, failed_over=said)
             decision = decide(self._plan, route, facts, self._now_ms())
-            if decision.stopped is None and route.target in known:
+            if decision.stopped is None and not said and route.target in known:
                 decision = StartDecision(position=decision.position, stopped=known[route.target][0].incident)
             found[route.source] = ExpectedStart(route, at, here, there, decision)
         return found
@@ -213,7 +216,8 @@ class StartForecast:
         for target, stored in positions.positions(sorted(gone)).items():
             if isinstance(stored, Stored):
                 source = gone[target]
-                route, decision = Route(source, target, "", ""), source_deleted(self._flow, source, target, stored)
+                route, said = Route(source, target, "", ""), self._control.failed_over_said(source.topic)
+                decision = source_deleted(self._flow, source, target, stored, said)
                 found[source] = ExpectedStart(route, stored, unlisted(source), unlisted(target), decision)
         return found
 

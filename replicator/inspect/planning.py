@@ -67,6 +67,11 @@ class _Planner:
         self._unclaimed: Mapping[str, str] = {}  # which topics without claims may grow
         self._broker_configs: Mapping[str, str] = {}  # of the target; empty where they can't be read
 
+    @property
+    def _failed_over(self) -> Mapping[str, int]:
+        """Source topics that were."""
+        return {} if self._control is None else self._control.failed_over
+
     def attempt(self, step: Callable[[], object], kind: Kind) -> bool:
         """Runs a step; what it raises on purpose is a finding, and False."""
         try:
@@ -259,12 +264,15 @@ class _Planner:
         known = self._flow, listing, targets, self._claims or Claims({}, ())
         first = {} if self._control is None else self._control.first_listing()
         self._unclaimed = unclaimed(*known, first, self._clusters.target_logs)
-        decisions = decide_topics(*known, self._unclaimed)
+        decisions = decide_topics(*known, self._unclaimed, self._failed_over)
         hidden: list[TopicSpec] = []
         for name, info in listing.topics.items():
             target = targets.get(routing.target_topic(self._flow, name), ListedTopic())
-            if self._claims is None and target.info is not None and needs_claims(info, target):
+            unread = self._claims is None and name not in self._failed_over
+            if unread and target.info is not None and needs_claims(info, target):
                 decisions[name] = TopicDecision()  # whether it is the flow's own can't be known
+            if name in self._failed_over:
+                self._result.note(PlanFinding("warning", "topic", decisions[name].waiting))
             for stopped in (decisions[name].stopped, decisions[name].stopped_beyond):
                 if stopped is not None:
                     self._found(stopped, "conflict" if name in listing.conflicts else "topic")
@@ -279,7 +287,7 @@ class _Planner:
 
     def _changes(self, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
         """Configs that would be set on existing topics. Where that is refused, copying goes on."""
-        changes = {each.topic: each for each in config_changes(self._flow, listing, targets)}
+        changes = {each.topic: each for each in config_changes(self._flow, listing, targets, self._failed_over)}
         self._result.topics = [replace(item, changes=changes.get(item.target)) for item in self._result.topics]
         wanted = {name: each.after for name, each in changes.items()}
         for refused in self._clusters.target.set_configs(wanted, dry=True).values():
@@ -313,7 +321,7 @@ class _Planner:
     def _positions(self, source: ClusterInfo, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
         """What becomes of each partition that can be copied to now, as `run` decides."""
         flow, claims = self._flow, self._claims or Claims({}, ())
-        routes = routes_of(flow, listing, targets, claims, self._unclaimed)
+        routes = routes_of(flow, listing, targets, claims, self._unclaimed, self._failed_over)
         forecast = StartForecast(flow, self._clusters, source.cluster_id, self._control, _now_ms)
         expected = self._expected = forecast.decide(routes, claims)
         have = Counter(it.route.source.topic for it in expected.values() if it.stored_offset is not None)

@@ -55,6 +55,7 @@ State = Literal[
     "stalled",  # something to copy, and the position hasn't moved for long: does the daemon run, does it wait?
     "not_started",  # no position yet
     "paused",  # an operator has paused it: `detail` says who
+    "failed_over",  # its topic was, by a command: `detail` says since when
     "waiting",  # something that must be known of it can't be asked, or a right is missing: `detail` says what
     "kept",  # the source topic was deleted, and its copy stays (`deleted_topics: keep`)
     "topic_missing",  # the source topic does not exist
@@ -87,7 +88,11 @@ STATES: Mapping[str, State] = {
     "position_unreadable": "foreign_position",
 }
 """States of partitions that these incidents stop."""
-WAITS: Mapping[Reason, State] = {Reason.GONE: "topic_missing", Reason.KEPT: "kept"}
+WAITS: Mapping[Reason, State] = {
+    Reason.GONE: "topic_missing",
+    Reason.KEPT: "kept",
+    Reason.FAILED_OVER: "failed_over",
+}
 """States of partitions that wait for these reasons; all others are `waiting`."""
 
 
@@ -183,8 +188,9 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         known = claims or Claims({}, ())
         forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
         first = {} if control is None else control.first_listing()
+        left_out = {} if control is None else control.failed_over
         growing = unclaimed(flow, listing, targets, known, first, clusters.target_logs)
-        expected = forecast.decide(routes_of(flow, listing, targets, known, growing), known)
+        expected = forecast.decide(routes_of(flow, listing, targets, known, growing, left_out), known)
         no_map = map_note(flow, clusters) if known.claims else ""
         positions = {at: it.position.evidence for at, it in expected.items() if it.position is not None}
         evidence = list(positions.values())

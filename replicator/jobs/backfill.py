@@ -24,6 +24,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.listing import Listing
+from replicator.flow.occupied import check_topics
 from replicator.flow.setup import Setup
 from replicator.jobs import partition_state, ranges
 from replicator.jobs.clients import JobClients
@@ -133,6 +134,7 @@ class Backfill:
             claims = clients.state.claims_if_any()
             known = control.first_listing() or listing.partitions
             infos = self._selected(listing if self._flow.new_topics == "copy" else listing.only(known))
+            check_topics(self._flow, control.failed_over, infos)
             offsets = self._offsets(clients, infos)
             if control.open is not None:
                 self._may_replace(control.open, offsets)
@@ -232,6 +234,7 @@ class Backfill:
         return {at: found for at, found in read.found.items() if at in self._bounds}
 
     def _may_replace_now(self, found: Generation, clients: JobClients, listing: Listing) -> None:
+        check_topics(self._flow, found.failed_over, {at.topic for at in self._bounds})
         self._may_replace(found, self._offsets(clients, listing.topics))
 
     def _may_replace(self, found: Generation, offsets: Mapping[Partition, PartitionOffsets]) -> None:

@@ -62,6 +62,7 @@ class JobGeneration:
         )
         self._opened = opened  # from here on there is something to hand over
         self._log.info("generation_opened", generation=opened.number, lanes=assignment.lanes, kind=kind.value)
+        self._setup.take_generation(opened)
         self.listing = self._setup.wanted(listing, opened.partitions)
         self._route(self._setup.first_routes(self.listing))
 

@@ -15,6 +15,7 @@ import structlog
 
 from replicator.config import Config, Delivery, Flow
 from replicator.failpoints import Failpoint, nothing
+from replicator.flow.occupied import check_topics
 from replicator.jobs.clients import JobClients
 from replicator.jobs.job_generation import check_free_now
 from replicator.jobs.position_change import (
@@ -92,6 +93,7 @@ class PositionSet:
             return self._judged(facts, source.cluster_id, control.newest)
 
     def _check_free(self, clients: JobClients, found: Generation) -> None:
+        check_topics(self._flow, found.failed_over, {at.topic for at in self._ids})
         infos = clients.plane.list_source(configs=False)
         check_free_now(self._flow, clients, infos, found, Kind.POSITION_SET, take_over=self._request.take_over)
 

@@ -26,6 +26,8 @@ import structlog
 from replicator.config import Config, Delivery, Flow
 from replicator.failpoints import Failpoint, nothing
 from replicator.flow import wiring
+from replicator.flow.listing import Listing
+from replicator.flow.occupied import check_topics
 from replicator.flow.setup import Setup
 from replicator.jobs.bounded_lane import BoundedLane, patience_s
 from replicator.jobs.clients import JobClients
@@ -40,7 +42,7 @@ from replicator.model.names import process_name
 from replicator.model.partition import Partition, Span
 from replicator.planes.contract import ReadStopped
 from replicator.state.claims import Repair as Repaired
-from replicator.state.generation import Kind
+from replicator.state.generation import Generation, Kind
 
 LANES_MAX = 4  # at the same time
 
@@ -171,9 +173,7 @@ class RepairJob:
                 generation.open(
                     Kind.REPAIR,
                     listing,
-                    lambda found: check_free_now(
-                        flow, clients, listing.topics, found, Kind.REPAIR, take_over=request.take_over
-                    ),
+                    lambda found: self._check_free(clients, listing, found),
                 )
                 outcomes = self._copy(generation)
             except TakenOver:
@@ -183,6 +183,12 @@ class RepairJob:
                 raise
             generation.hand_over()
         return RepairSummary(generation.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
+
+    def _check_free(self, clients: JobClients, listing: Listing, found: Generation) -> None:
+        """See `check_free`. Raises FlowFrozen where a topic was failed over."""
+        flow, request = self._flow, self._request
+        check_topics(flow, found.failed_over, {at.topic for at in request.partitions})
+        check_free_now(flow, clients, listing.topics, found, Kind.REPAIR, take_over=request.take_over)
 
     def _copy(self, generation: JobGeneration) -> dict[Partition, RepairedPartition]:
         wanted, request = sorted(self._request.partitions), self._request

@@ -95,6 +95,7 @@ class FactReader:
                 target.get(route.target, unlisted(route.target)),
                 starts.get(route.source),
                 self._control.newest,
+                failed_over=self._control.failed_over_said(route.source.topic),
             )
             for route in routes
         }
@@ -175,7 +176,7 @@ class FactReader:
             if selects(plan.flow, source.topic) and target_topic(plan.flow, source.topic) == target.topic:
                 found.deleted[source] = (
                     Route(source, target, "", ""),
-                    source_deleted(plan.flow, source, target, stored),
+                    source_deleted(plan.flow, source, target, stored, self._control.failed_over_said(source.topic)),
                 )
             else:
                 found.kept[target] = stored

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     TARGET_NOT_READY = "target_not_ready"  # no leader, or too few replicas in sync
     TARGET_SLOW = "target_slow"  # transactions don't end within their timeout
     PAUSED = "paused"  # by an operator, until one resumes it
+    FAILED_OVER = "failed_over"  # its topic, until a command gives it back in another generation
     GONE = "source_topic_gone"  # the source topic was deleted, and the flow is to report that (`deleted_topics`)
     KEPT = "copy_kept"  # the same, and the flow is to keep the copy
 

@@ -183,12 +183,15 @@ class Partitions(Mapping[Partition, LanePartition]):
     def due(self) -> list[Partition]:
         """List waiting partitions whose cause should be asked about now."""
         now_s = self._now_s()
-        states = [(at, partition.state) for at, partition in self._all.items() if not self._unlisted(partition)]
+        states = [(at, partition.state) for at, partition in self._all.items() if not self._not_asked(partition)]
         return [at for at, state in states if isinstance(state, Waiting) and state.retry_s <= now_s]
 
     @staticmethod
-    def _unlisted(partition: LanePartition) -> bool:
-        """Tell whether its source topic was deleted before the last listing: the next one tells of another."""
+    def _not_asked(partition: LanePartition) -> bool:
+        """Tell whether its source topic was deleted before the last listing: the next one tells of another. Or whether
+        it was failed over: only another generation, which fences this lane, lets it go on."""
+        if partition.waits_since(Reason.FAILED_OVER) is not None:
+            return True
         return not partition.route.source_topic_id and partition.waits_since(*DELETED.values()) is not None
 
     def missing_for_long(self, at: Partition) -> bool:

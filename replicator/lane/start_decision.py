@@ -32,7 +32,7 @@ class Facts:
     `start`: where the copy begins without one; None where that need not be known. `newest` is the newest generation of
     the control topic. `adopts`: an operator has decided that what the target has is the copy of all before `start`, as
     long as both sides are these; `restarts` names the incident where the topic that is there now is copied from `start`
-    on in place of the one before.
+    on in place of the one before. `failed_over`: that its topic was, in words; empty where it wasn't.
     """
 
     stored: Stored | ReplicatorError | None
@@ -43,6 +43,7 @@ class Facts:
     newest: int
     adopts: AdoptedSides | None = None
     restarts: str = ""
+    failed_over: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ def decide(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDeci
 
 
 def _decided(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
+    if facts.failed_over:
+        return _failed_over(facts)
     if facts.restarts == TRUNCATED:
         return _cut(plan, route, facts, now_ms)
     if facts.restarts:
@@ -81,6 +84,16 @@ def _decided(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDe
     if facts.stored is None or (isinstance(facts.stored, Unreadable) and _adoptable(plan, route, facts)):
         return _without_position(plan, route, facts, now_ms)
     return _with_position(plan, route, facts, facts.stored)
+
+
+def _failed_over(facts: Facts) -> StartDecision:
+    """Decide over a partition whose topic was failed over. Its position is kept, whatever else is so: neither side is
+    the flow's to judge. Without a position it gets none."""
+    stored, waits = facts.stored, (Reason.FAILED_OVER, facts.failed_over)
+    there = not isinstance(facts.target, TopicMissing) and not isinstance(stored, ReplicatorError)
+    if isinstance(stored, Unreadable):
+        return StartDecision(unreadable=stored, waits=waits, committable=there)
+    return StartDecision(position=stored if isinstance(stored, Position) else None, waits=waits, committable=there)
 
 
 def _cut(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
@@ -147,8 +160,16 @@ def unreadable(source: Partition, found: Unreadable) -> Incident:
     return Incident(found.incident, found.why, topic=source.topic, partition=source.partition, offset=found.offset)
 
 
-def source_deleted(flow: Flow, source: Partition, target: Partition, stored: Stored) -> StartDecision:
-    """Decide over a position whose source topic the flow selects, and which isn't listed any more."""
+def source_deleted(
+    flow: Flow, source: Partition, target: Partition, stored: Stored, failed_over: str = ""
+) -> StartDecision:
+    """Decide over a position whose source topic the flow selects, and which isn't listed any more. `failed_over` as of
+    `Facts`."""
+    if failed_over:
+        waits = (Reason.FAILED_OVER, failed_over)
+        if isinstance(stored, Position):
+            return StartDecision(position=stored, waits=waits)
+        return StartDecision(unreadable=stored, waits=waits)
     why = f"{target} has its position, but the source topic isn't there any more"
     if isinstance(stored, Position) and flow.deleted_topics in DELETED:
         return StartDecision(position=stored, waits=(DELETED[flow.deleted_topics], why))

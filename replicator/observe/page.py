@@ -30,6 +30,7 @@ DOINGS = {
     Doing.WAITING: ("open", "waiting"),
     Doing.STOPPED: ("bad", "stopped"),
     Doing.PAUSED: ("open", "paused"),
+    Doing.FAILED_OVER: ("open", "failed over"),
     Doing.GONE: ("removed", "gone"),
 }
 """The same for what a partition does."""

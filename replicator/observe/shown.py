@@ -17,7 +17,15 @@ from replicator.observe.view import Doing, FlowView, PartitionView
 TOPICS_SHOWN, PARTITIONS_SHOWN, LANES_SHOWN, WORKERS_SHOWN, GROUPS_SHOWN = 200, 50, 32, 50, 100
 """Of one flow: rows of its topics, of partitions that are not copied, of lanes, of processes that share it, and of
 consumer groups."""
-GRAVITY = (Doing.STOPPED, Doing.WAITING, Doing.UNDECIDED, Doing.PAUSED, Doing.GONE, Doing.COPYING)
+GRAVITY = (
+    Doing.STOPPED,
+    Doing.WAITING,
+    Doing.UNDECIDED,
+    Doing.PAUSED,
+    Doing.FAILED_OVER,
+    Doing.GONE,
+    Doing.COPYING,
+)
 """What a partition does, the gravest first."""
 
 

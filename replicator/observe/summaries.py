@@ -17,6 +17,7 @@ from replicator.observe.view import Doing, FlowView
 
 SUMMARY_S = 30.0
 UNCHANGED_S = 3_600.0
+_COUNTED = (Doing.COPYING, Doing.WAITING, Doing.STOPPED, Doing.PAUSED, Doing.FAILED_OVER)
 """For so long a flow of which nothing changes is not summed up."""
 
 
@@ -76,7 +77,7 @@ class Summaries:
             flow.bytes,
             sum(sum(lane.took) for lane in flow.lanes.values()),
             flow.lag_records,
-            tuple(counts[doing] for doing in (Doing.COPYING, Doing.WAITING, Doing.STOPPED, Doing.PAUSED)),
+            tuple(counts[doing] for doing in _COUNTED),
         )
         copied = now.records != before.records
         runs = flow.stage is Stage.RUNNING and counts.total() > 0
@@ -94,6 +95,6 @@ class Summaries:
             lag_records=now.lag_records,
             lag_seconds=None if lag_seconds is None else round(lag_seconds, 1),
             copying=counts[Doing.COPYING],
-            waiting=counts[Doing.WAITING] + counts[Doing.PAUSED],
+            waiting=counts[Doing.WAITING] + counts[Doing.PAUSED] + counts[Doing.FAILED_OVER],
             stopped=counts[Doing.STOPPED],
         )

@@ -31,6 +31,8 @@ class Doing(IntEnum):
     """No lane has it any more: its topic has gone, or isn't selected any more. What was counted of it stays."""
     PAUSED = 5
     """By an operator."""
+    FAILED_OVER = 6
+    """Its topic was, by a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,12 @@ class FlowView:
 
     @property
     def ready(self) -> bool:
-        """Whether its lanes run and each of their partitions is copied, but for those that an operator has paused."""
+        """Whether its lanes run and each of their partitions is copied, but for those that an operator has paused or
+        failed over."""
         if not self.lanes_run:
             return False
-        return all(each.doing in (Doing.COPYING, Doing.GONE, Doing.PAUSED) for each in self.partitions)
+        well = (Doing.COPYING, Doing.GONE, Doing.PAUSED, Doing.FAILED_OVER)
+        return all(each.doing in well for each in self.partitions)
 
 
 class Views:
@@ -162,6 +166,8 @@ def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:
         return Doing.COPYING, "", ""
     if isinstance(state, Waiting) and state.reason is Reason.PAUSED:
         return Doing.PAUSED, state.reason.value, state.detail
+    if isinstance(state, Waiting) and state.reason is Reason.FAILED_OVER:
+        return Doing.FAILED_OVER, state.reason.value, state.detail
     if isinstance(state, Waiting) and state.reason is Reason.KEPT:
         return Doing.GONE, state.reason.value, state.detail
     if isinstance(state, Waiting):
