@@ -22,17 +22,24 @@ class KafkaLiveMap:
         self._translator: Translator | None = None
         self._partitions: dict[str, list[Partition]] = {}
         self._target_topics: dict[str, str] = {}
+        self._failed_over = frozenset[str]()
 
     def close(self) -> None:
         """Let go of both clusters."""
         self._clusters.close()
+
+    def read_failed_over(self) -> Collection[str]:
+        """See `LiveMap`."""
+        control = self._clusters.state.control_if_any()
+        self._failed_over = frozenset(() if control is None else control.failed_over)
+        return self._failed_over
 
     def read(self) -> None:
         """See `LiveMap`."""
         self._translator = Translator(
             self._flow, partial(read_partitions, self._flow, clusters=self._clusters), "source"
         )
-        ats = self._translator.partitions()
+        ats = [at for at in self._translator.partitions() if at.topic not in self._failed_over]
         partitions = {topic: list(of_topic) for topic, of_topic in groupby(ats, key=lambda at: at.topic)}
         if partitions != self._partitions:
             self._partitions = partitions

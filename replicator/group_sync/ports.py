@@ -49,6 +49,10 @@ class TargetGroups(SourceGroups, Protocol):
 class LiveMap(Protocol):
     """The flow's offset map and positions as they stood at the last `read`."""
 
+    def read_failed_over(self) -> Collection[str]:
+        """Ask anew which source topics were failed over: their groups are left alone from then on, and `partitions`
+        doesn't have them. Raises ReplicatorError."""
+
     def read(self) -> None:
         """Read them anew. Raises ReplicatorError."""
 

@@ -7,13 +7,15 @@ Invariants (design: each was shown to be needed by a model, see tests/model/grou
 - What is committed is noted before, durably; whose an offset is follows from the notes (`groups.ownership`).
 - Commits are plain ones, without a member and without a leader epoch: the broker refuses them for a group that has
   members, whatever was known of it a moment before, and Java's consumers read on from them (KIP-320).
+- Topics that were failed over are left alone: that is read behind the fence of the notes, and whoever fails topics over
+  fences the notes afterwards. Their ends at the source are noted all the same.
 - Offsets are read before the positions: what a group has passed is copied by then, or is said to be ahead.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from replicator.config import Flow
@@ -72,6 +74,7 @@ class GroupSync:
         self._hold = Hold[Snapshot]()
         self._held_s: float | None = None  # since when nothing was released
         self._ends: dict[Partition, int] = {}  # as they were committed
+        self._failed_over: Collection[str] = ()  # source topics
 
     def shown(self) -> list[GroupShown]:
         """Where each group stands, by name."""
@@ -122,6 +125,7 @@ class GroupSync:
 
     def _begin(self) -> None:
         self._known, self._kept = self._notes.begin(), frozenset()
+        self._failed_over = self._map.read_failed_over()  # fenced first: who fails over fences then
         self._dropped.clear()
 
     def _keep(self) -> None:
@@ -157,7 +161,8 @@ class GroupSync:
         """What groups had committed when what they had written is copied; nothing while it isn't. Adds to `unanswered`
         why it still isn't after a while."""
         snapshot = self._followed.snapshot(self._map.partitions())
-        self._hold.take(snapshot, {at: end for at, end in ends.items() if self._hold_topics.holds(at.topic)})
+        holds = {at: end for at, end in ends.items() if self._hold_topics.holds(at.topic)}
+        self._hold.take(snapshot, {at: end for at, end in holds.items() if at.topic not in self._failed_over})
         positions = self._map.positions()
         released = self._hold.released(positions)
         if released is not None:

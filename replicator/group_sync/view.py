@@ -46,7 +46,8 @@ class GroupsSeen(NamedTuple):
 
 def _held(flow: Flow, live_map: KafkaLiveMap) -> str:
     """What `run` would wait for before it moves groups; empty where that is nothing, or isn't known."""
-    ends = live_map.source_ends()
+    left_out = live_map.read_failed_over()
+    ends = {at: end for at, end in live_map.source_ends().items() if at.topic not in left_out}
     with closing(hold_topics_of(flow, structlog.wrap_logger(None, processors=[_silent]))) as hold_topics:
         hold_topics.look({at.topic for at in ends})
         waited = {at: end for at, end in ends.items() if hold_topics.holds(at.topic)}
@@ -82,6 +83,7 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
         closing(KafkaLiveMap(flow, connect_timeout_ms=connect_timeout_ms)) as live_map,
         reading_topics(flow, flow.target) as reader,
     ):
+        live_map.read_failed_over()
         listing = source.listing(ASK_S)
         unanswered += listing.unanswered
         listed = {name: it for name, it in listing.groups.items() if not only or name in only}

@@ -169,8 +169,15 @@ class FakeMap:
     reads: int = 0
     unmapped: dict[Partition, int] = field(default_factory=dict)
     stable: dict[Partition, int] = field(default_factory=dict)
+    failed_over: set[str] = field(default_factory=set)
+    _left_out: frozenset[str] = frozenset()
     _listed: dict[str, Sequence[Partition]] = field(default_factory=dict)
     _copied: dict[Partition, int] = field(default_factory=dict)
+
+    def read_failed_over(self) -> Collection[str]:
+        """See `LiveMap`."""
+        self._left_out = frozenset(self.failed_over)
+        return self._left_out
 
     def read(self) -> None:
         """See `LiveMap`."""
@@ -179,7 +186,7 @@ class FakeMap:
         self.reads += 1
         self._copied = dict(self.copied)
         listed: dict[str, Sequence[Partition]] = {}
-        for at in sorted(self.copied):
+        for at in sorted(at for at in self.copied if at.topic not in self._left_out):
             listed[at.topic] = [*listed.get(at.topic, ()), at]
         if listed != self._listed:
             self._listed = listed
