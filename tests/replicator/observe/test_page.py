@@ -71,6 +71,7 @@ EVERY_STATE = flow(
     partition("events", 0, Doing.UNDECIDED),
     partition("events", 1, Doing.GONE),
     partition("events", 3, Doing.PAUSED, "paused", "paused by ann"),
+    partition("events", 4, Doing.FAILED_OVER, "failed_over", "topic events was failed over"),
     partition("events", 2, Doing.STOPPED, "record_refused", HOSTILE),
 )
 
@@ -99,9 +100,9 @@ def test_every_state_is_shown_and_agrees_with_the_metrics() -> None:
     metrics = Metrics(lambda: [EVERY_STATE], "1.2.3", 100).text().decode()
     [states] = [each for each in text_string_to_metric_families(metrics) if each.name == "eos_flow_partitions"]
     counts = {sample.labels["state"]: int(sample.value) for sample in states.samples}
-    assert sum(counts.values()) == 13
+    assert sum(counts.values()) == 14
     for state, count in counts.items():
-        assert f"{state} {count} partition" in said, (state, count)
+        assert f"{state.replace('_', ' ')} {count} partition" in said, (state, count)
     [records] = [each for each in text_string_to_metric_families(metrics) if each.name == "eos_flow_records"]
     assert f"records copied {int(records.samples[0].value):,}" in said
     [lag] = [each for each in text_string_to_metric_families(metrics) if each.name == "eos_flow_lag_records"]

@@ -59,6 +59,12 @@ def test_a_deleted_topic_is_shown_as_the_flow_says(flow: OneFlow, reason: Reason
     assert flow.now().ready is (doing is Doing.GONE)
 
 
+def test_a_topic_that_was_failed_over_keeps_nobody_from_being_ready(flow: OneFlow) -> None:
+    flow.states = {A: Copying(), B: Waiting(Reason.FAILED_OVER, "it was", 0.0, 1.0)}
+    assert flow.doing() == {A: Doing.COPYING, B: Doing.FAILED_OVER}
+    assert flow.now().ready
+
+
 def test_a_partition_that_has_gone_keeps_its_counters_and_keeps_nobody_from_being_ready(flow: OneFlow) -> None:
     flow.states = {A: Copying(), B: Copying()}
     flow.lane.committed({at: Copied(3, records=3) for at in (A, B)}, {at: position(3) for at in (A, B)}, 0.1)
