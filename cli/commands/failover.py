@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,8 @@ from cli.options import (
     one,
     patience_ms,
     print_json,
+    split,
+    topics_option,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ Examples:
   eos-replicate failover -c flows.yaml --flow orders --yes-i-mean orders
   eos-replicate failover -c flows.yaml --flow orders --show --html last.html
   eos-replicate failover -c flows.yaml --flow orders --undo
+  eos-replicate failover -c flows.yaml --flow orders --topics payments,bills
+  eos-replicate failover -c flows.yaml --flow orders --undo --topics payments
 
 \b
 Exit codes:
@@ -48,13 +52,15 @@ Exit codes:
        its ends were noted last
   1    done, or rehearsed or shown; the target lacks something, or that
        isn't known; or it was not confirmed
-  2    the flow file or the command line is wrong; the flow has never run;
-       --show: it has no verdict
+  2    the flow file or the command line is wrong; the flow has never run,
+       or has never copied a topic; --split is missing; --show: there is no
+       verdict
   3    the target cannot be reached, or a right is missing
   4    the flow's own topics are lost or unreadable, or the last verdict
        can't be read back as it was written
   5    a backfill or repair has the flow, or somebody has undone the
-       failover, or repeated it during --undo, meanwhile
+       failover, or repeated it during --undo, meanwhile; --topics: the
+       whole flow is failed over
   6    a hook of the flow file failed, or can't be started; the message says
        what stands
   130  interrupted: the same command, or --undo, goes on from there
@@ -107,6 +113,14 @@ class FailoverOutputs:
 @click.command(epilog=EPILOG)
 @config_option
 @click.option("--flow", "name", default=None, metavar="NAME", help="The flow; needed where there are several.")
+@topics_option
+@click.option(
+    "--split",
+    "may_split",
+    multiple=True,
+    metavar="TOPIC",
+    help="With --topics: also without the topics to which transactions tie this one (repeatable).",
+)
 @click.option("--rehearse", is_flag=True, help="Change nothing: say what the verdict would be now.")
 @click.option("--undo", is_flag=True, help="Have the flow run again from its positions.")
 @click.option("--show", "shown", is_flag=True, help="Change nothing: show the last verdict, as it was kept.")
@@ -123,6 +137,8 @@ class FailoverOutputs:
 def failover(
     path: Path,
     name: str | None,
+    topics: tuple[str, ...],
+    may_split: tuple[str, ...],
     rehearse: bool,
     undo: bool,
     shown: bool,
@@ -133,7 +149,7 @@ def failover(
     meant: str | None,
     as_json: bool,
 ) -> int:
-    """The source is gone: stop a flow for good, and say what the target has.
+    """The source is gone: stop a flow, or some of its topics, and say what the target has.
 
     All workers are fenced, and whoever starts the flow again copies nothing and keeps its positions, until --undo. The
     source is not asked for anything. The verdict says for each partition what is known not to be copied, and where
@@ -141,14 +157,23 @@ def failover(
 
     Commands of the flow file (failover.on_freeze, on_verdict, on_undo) are run at their steps. They are run again with
     each call.
+
+    With --topics only these are stopped, and the flow goes on with all others, whatever runs it. --undo gives back the
+    topics that it names.
     """
     from replicator import config
+    from replicator.failover.steps import Steps
     from replicator.flow.topics import ControlPlane
 
     log_to_stderr()
     flow = one(config.load(path, os.environ), path, name)
     if rehearse + undo + shown > 1:
         raise click.UsageError("--rehearse and --show change nothing, --undo does: one of them")
+    chosen, named = split(topics), split(may_split)
+    if shown and chosen:
+        raise click.UsageError("--show shows the last verdict, whatever it is of")
+    if unneeded := sorted(set(named) - (set() if undo else set(chosen))):
+        raise click.UsageError(f"--split {unneeded[0]}: it isn't among the --topics that are to be failed over")
     if undo and (out is not None or page is not None):
         raise click.UsageError("--undo has no verdict to write")
     if meant is not None and meant != flow.name:
@@ -162,18 +187,28 @@ def failover(
         plane.target.connect()
         if shown:
             return _show(flow, plane, outputs)
-        make = partial(_made, flow, plane, decider(by), no_hooks=no_hooks)
+        make = partial(_made, flow, plane, decider(by), topics=chosen, no_hooks=no_hooks)
+        if chosen and not undo:
+            from cli.commands.failover_split import check_split
+
+            make(Steps())[0].look()  # topics that the flow doesn't have, before the source is asked
+            check_split(flow, plane, chosen, named)
         if rehearse:
             return _rehearse(make, outputs)
-        return _undo(flow.name, make, as_json=as_json) if undo else _run(flow.name, make, outputs)
+        shown_as = f"{flow.name} ({', '.join(sorted(chosen))})" if chosen else flow.name
+        if undo:
+            return _undo(shown_as, make, {"flow": flow.name, "topics": sorted(chosen)} if as_json else None)
+        return _run(shown_as, make, outputs)
 
 
-def _made(flow: Flow, plane: ControlPlane, by: str, steps: Steps, *, no_hooks: bool) -> tuple[FailoverRun, HookRunner]:
+def _made(
+    flow: Flow, plane: ControlPlane, by: str, steps: Steps, *, topics: Collection[str], no_hooks: bool
+) -> tuple[FailoverRun, HookRunner]:
     from replicator.failover.failover import FailoverRun
     from replicator.failover.hook_runner import HookRunner
 
     hooks = HookRunner(flow.failover, steps, left_out=no_hooks)
-    return FailoverRun(flow, plane, by, steps, hooks), hooks
+    return FailoverRun(flow, plane, by, steps, hooks, topics), hooks
 
 
 def _show(flow: Flow, plane: ControlPlane, outputs: FailoverOutputs) -> int:
@@ -213,7 +248,8 @@ def _run(flow: str, make: MakeRun, outputs: FailoverOutputs) -> int:
     return code
 
 
-def _undo(flow: str, make: MakeRun, *, as_json: bool) -> int:
+def _undo(flow: str, make: MakeRun, facts: dict[str, object] | None) -> int:
+    """`facts`: what the JSON says besides the generation; None: no JSON."""
     from replicator.failover.steps import UNDO
     from replicator.model.errors import HookFailed, ReplicatorError, TakenOver
 
@@ -227,7 +263,7 @@ def _undo(flow: str, make: MakeRun, *, as_json: bool) -> int:
             raise
     number = opened.number if opened is not None else None
     text = "is not failed over" if opened is None else f"runs again, under generation {number}"
-    print_json({"flow": flow, "generation": number}) if as_json else click.echo(f"{flow} {text}")
+    click.echo(f"{flow} {text}") if facts is None else print_json({**facts, "generation": number})
     return 0
 
 

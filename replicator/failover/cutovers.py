@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from replicator.config import Flow
 from replicator.failover.kept_rows import CHUNK_BYTES_MAX, read_back
+from replicator.failover.scope import still_stands
 from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import make_own_topic
 from replicator.flow.topics import ControlPlane
@@ -70,7 +71,6 @@ def last_verdict(flow: Flow, plane: ControlPlane) -> KeptVerdict:
         except VerdictUnreadable as unreadable:
             error = unreadable
             continue
-        stands = control.open is not None and control.open.number == note.generation
-        return KeptVerdict(verdict, stands)
+        return KeptVerdict(verdict, still_stands(note, control))
     assert error is not None, "each try that doesn't return has one"
     raise error

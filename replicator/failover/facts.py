@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 
 from replicator.config import Flow
@@ -57,18 +57,23 @@ def ends_seen(flow: Flow, questions: GroupQuestions) -> tuple[dict[Partition, in
     return {at: value.offset for at, value in ends.items()}, max(seen, default=0)
 
 
-def failed_groups(flow: Flow, plane: ControlPlane, questions: GroupQuestions) -> list[FailedGroup]:
-    """Say of each group that the flow has ever committed for where it stands at the target. Raises ReplicatorError."""
+def failed_groups(
+    flow: Flow, plane: ControlPlane, questions: GroupQuestions, topics: Collection[str] = ()
+) -> list[FailedGroup]:
+    """Say of each group that the flow has ever committed for where it stands at the target. `topics`: only in these
+    target topics; empty: in all. Raises ReplicatorError."""
     known = read_notes(flow, plane.target_reader)
     notes: defaultdict[str, dict[str, dict[int, OwnershipNote]]] = defaultdict(dict)
     for group, of_topic in known:
+        if topics and of_topic not in topics:
+            continue
         notes[group][of_topic] = known.of(group, of_topic)
     listed = questions.listing(ASK_S)
     if listed.unanswered:
         raise listed.unanswered[0]
     rows = []
     for group, found in sorted(questions.offsets(notes, ASK_S, stable=False).items()):
-        stands = _values(found)
+        stands = {at: it for at, it in _values(found).items() if not topics or at.topic in topics}
         of_group = {Partition(name, at): it for name, each in notes[group].items() for at, it in each.items()}
         ours = {at for at, note in of_group.items() if stands.get(at) is not None and note.owns(stands[at])}
         others = sum(it is not None and at not in ours for at, it in stands.items())

@@ -1,10 +1,11 @@
-"""Fails a flow over, step by step, and undoes it. All of it asks the target alone.
+"""Fails a flow over, or some of its topics, step by step, and undoes it. All of it asks the target alone.
 
     look       where the flow stands; whether its hooks can be started; make sure of the topic of verdicts
     freeze     a generation under which nothing is copied: whatever runs is fenced, its open transaction is aborted
     on_freeze  the hook; where it fails, and this very call has frozen the flow, that is undone
-    keep       commit the positions again under that fence, and fence who moves groups: nothing can move either any more
-    verdict    look again; write the rows, and the summary to the control topic, in one transaction
+    keep       commit the positions again under that fence: nothing can move them any more. Not those of topics, which
+               who runs the flow keeps
+    verdict    fence who moves groups; look again; write the rows, and the summary to the control topic, together
     on_verdict the hook
 
 Each step is done or not, wherever this process dies: begun again, it goes on from what it finds, and repeats hooks and
@@ -15,16 +16,18 @@ opens the flow again only if nobody has written a verdict since it looked.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from functools import partial
 
 from replicator.config import Flow
 from replicator.config.failover_settings import HOOKS
+from replicator.config.routing import target_topic
 from replicator.failover.cutovers import make_cutovers, note_in
 from replicator.failover.facts import ends_seen, failed_groups, failed_partitions, read_positions
 from replicator.failover.hook_runner import HookRunner
 from replicator.failover.kept_rows import chunk_key, chunks
+from replicator.failover.scope import FailedOver, Scope, SomeTopics, WholeFlow
 from replicator.failover.steps import DONE, FailoverStep, Steps
 from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import changed, written
@@ -43,10 +46,10 @@ from replicator.model.errors import (
     VerdictUnreadable,
 )
 from replicator.model.names import process_name
-from replicator.state.control import Changer, ControlRecord, Proposal, TopicRecord, handing_back
+from replicator.state.control import Changer, ControlRecord, Proposal, TopicRecord
 from replicator.state.control_topic import Control
 from replicator.state.failover_note import FailoverNote
-from replicator.state.generation import Generation, Kind, Phase
+from replicator.state.generation import Generation
 from replicator.state.own_file import lanes_wanted
 from replicator.wire.group_questions import GroupQuestions
 
@@ -59,22 +62,40 @@ class FailoverRun:
 
     Attributes:
         verdict: the one that was written, as soon as it is.
-        frozen: the generation under which nothing is copied, as soon as that is known.
+        frozen: since which generation nothing is copied, as soon as that is known.
         reopening: whether the flow is being opened again, so that it may be open, or not.
     """
 
-    def __init__(self, flow: Flow, plane: ControlPlane, by: str, steps: Steps, hooks: HookRunner) -> None:
-        """`by`: who fails over, for the record."""
+    def __init__(
+        self,
+        flow: Flow,
+        plane: ControlPlane,
+        by: str,
+        steps: Steps,
+        hooks: HookRunner,
+        topics: Collection[str] = (),
+    ) -> None:
+        """
+        Args:
+            by: who fails over, for the record.
+            topics: source topics; empty: the whole flow.
+        """
         self._flow, self._plane, self._by, self._steps, self._hooks = flow, plane, by, steps, hooks
+        self._scope: Scope = SomeTopics(flow, tuple(sorted(set(topics)))) if topics else WholeFlow(flow)
+        self._count_lanes = partial(lanes_wanted, flow, {})
         self._process = process_name()
         self.verdict: FailoverVerdict | None = None
-        self.frozen: Generation | None = None
+        self.frozen: FailedOver | None = None
         self.reopening = False
+
+    def look(self) -> None:
+        """See whether it can be failed over at all. Raises as `rehearse`; FlowFrozen."""
+        self._checked()
 
     def rehearse(self) -> FailoverVerdict:
         """Say what the verdict would be now; changes nothing. Raises ConfigError where the flow has never run, Incident
         of its own topics, Unreachable, NotAllowed, Retriable, Unsupported."""
-        self._control()
+        self._checked()
         return self._seen(None)
 
     def run(self) -> FailoverVerdict:
@@ -85,25 +106,29 @@ class FailoverRun:
         """
         flow, plane, steps = self._flow, self._plane, self._steps
         with steps.step(FailoverStep.LOOK):
-            control = self._control()
+            control = self._checked()
             if control.open is not None:
                 self._may_replace(control.open)
             self._hooks.check(*HOOKS)  # on_undo as well: it is run where on_freeze fails
             record_bytes_max = make_cutovers(flow, plane)
-        found, ours = control.frozen, False
-        if found is not None and control.open == found:
+        found, ours = self._scope.stands(control), False
+        if found is not None and control.open == found.under:
             steps.skip(FailoverStep.FREEZE, f"it was failed over already, by {found.by}")
         else:
             with steps.step(FailoverStep.FREEZE):
                 waits = partial(self._waits, FailoverStep.FREEZE)
-                found = changed(flow, plane, self._freeze, by=self._process, waits=waits)
+                changed(flow, plane, self._freeze, by=self._process, waits=waits)
+                found = self._standing_now()
             ours = found.by == self._process
         self.frozen = found
         self._on_freeze(found, control, undo=ours)
-        with steps.step(FailoverStep.KEEP):
-            self._keep(found)
-            self._fence_groups()
+        if self._scope.topics:
+            steps.skip(FailoverStep.KEEP, "who runs the flow does that")
+        else:
+            with steps.step(FailoverStep.KEEP):
+                self._keep(found.under)
         with steps.step(FailoverStep.VERDICT):
+            self._fence_groups()
             verdict = self._seen(found.number)
             written(flow, plane, partial(self._kept, verdict, chunks(verdict, found.number, record_bytes_max)))
             self.verdict = verdict
@@ -115,8 +140,7 @@ class FailoverRun:
                 "gone, or --undo"
             ) from error
         steps.failpoint(DONE)
-        opened = self._control().open
-        if opened is None or opened.number != found.number:
+        if not self._stands(found, self._control()):
             raise ChangeRefused(
                 f"flow {flow.name}: the failover (generation {found.number}) was undone while on_verdict ran"
             )
@@ -128,21 +152,21 @@ class FailoverRun:
         Raises as `run`.
         """
         with self._steps.step(FailoverStep.LOOK):
-            control = self._control()
-            found = _to_undo(control)
+            control = self._checked()
+            found = self._scope.left(control)
             if found is not None:
                 self._hooks.check("on_undo")
         if found is None:
             return None
         self.frozen = found
         try:
-            opened = self._thawed(found, "asked", self._unless_others(control))
+            opened = self._thawed(found, "asked", self._unless_others(control, 0))
         except HookFailed as error:
             raise HookFailed(f"{error}; {self._standing(found)}") from error
         self._steps.failpoint(DONE)
         return opened
 
-    def _thawed(self, found: Generation, reason: str, propose: Callable[[Control], Proposal | None]) -> Generation:
+    def _thawed(self, found: FailedOver, reason: str, propose: Callable[[Control], Proposal | None]) -> Generation:
         """Run the hook, then open the flow again: where the hook fails, the flow stays as it is."""
         facts = {**self._facts(found), "reason": reason}
         self._hooks.run("on_undo", FailoverStep.ON_UNDO, facts)
@@ -151,8 +175,8 @@ class FailoverRun:
             opened, _ = changed(
                 self._flow,
                 self._plane,
-                lambda changer: changer.ensure(propose, {}, lambda found: None),
-                thaw=True,
+                lambda changer: changer.ensure(propose, {}, self._may_replace),
+                thaw=not self._scope.topics,
                 by=self._process,
                 waits=partial(self._waits, FailoverStep.OPEN),
             )
@@ -168,8 +192,25 @@ class FailoverRun:
             )
         return control
 
+    def _checked(self) -> Control:
+        control = self._control()
+        self._scope.check(control, self._plane.state.claims())
+        return control
+
     def _freeze(self, changer: Changer) -> Generation:
-        return changer.freeze(self._may_replace)
+        return self._scope.freeze(changer, self._count_lanes, self._may_replace)
+
+    def _standing_now(self) -> FailedOver:
+        found = self._scope.stands(self._control())
+        if found is None:
+            raise ChangeRefused(f"flow {self._flow.name}: the failover was undone meanwhile")
+        return found
+
+    def _stands(self, found: FailedOver, control: Control) -> bool:
+        """Whether it is failed over still, and since then."""
+        now = self._scope.stands(control)
+        open_or_inherited = control.open is not None or bool(self._scope.topics)
+        return now is not None and now.number == found.number and open_or_inherited
 
     def _may_replace(self, found: Generation) -> None:
         if found.kind.bounded:
@@ -178,19 +219,21 @@ class FailoverRun:
                 "it finish, or end it and take the flow over (run --take-over), then fail over"
             )
 
-    def _on_freeze(self, found: Generation, before: Control, *, undo: bool) -> None:
+    def _on_freeze(self, found: FailedOver, before: Control, *, undo: bool) -> None:
         """`before`: what stood when this call began. `undo`: whether the flow is to run again where the hook fails."""
         try:
             self._hooks.run("on_freeze", FailoverStep.ON_FREEZE, self._facts(found))
         except HookFailed as error:
-            stays = f"the flow stays failed over (generation {found.number}), and has no new verdict"
+            what = self._scope.said.removesuffix(" is").removesuffix(" are") if self._scope.topics else "the flow"
+            stays = f"{what} stay{'' if len(self._scope.topics) > 1 else 's'} failed over (generation {found.number})"
+            stays += ", and there is no new verdict" if self._scope.topics else ", and has no new verdict"
             if not undo:
                 raise HookFailed(
                     f"{error}; {stays}, because an earlier call had stopped it: give the command again once the cause "
                     "is gone, or --undo"
                 ) from error
             try:
-                propose = self._unless_others(before)
+                propose = self._unless_others(before, found.number)
                 propose(self._control())  # before the hook: who it lets in must not be let in beside another's failover
                 opened = self._thawed(found, "on_freeze_failed", propose)
             except ReplicatorError as other:
@@ -199,10 +242,10 @@ class FailoverRun:
                 f"{error}; all is undone: the flow runs again, under generation {opened.number}"
             ) from error
 
-    def _unless_others(self, before: Control) -> Callable[[Control], Proposal | None]:
+    def _unless_others(self, before: Control, since: int) -> Callable[[Control], Proposal | None]:
         """Open the flow again, unless another call has ended with a verdict since this one looked: its hooks have told
-        others to use the target."""
-        back = handing_back(partial(lanes_wanted, self._flow, {}))
+        others to use the target. `since` as of `SomeTopics.back`."""
+        back = self._scope.back(self._count_lanes, since)
 
         def propose(control: Control) -> Proposal | None:
             if control.failover_record != before.failover_record:
@@ -213,21 +256,23 @@ class FailoverRun:
 
         return propose
 
-    def _standing(self, found: Generation) -> str:
+    def _standing(self, found: FailedOver) -> str:
         """Say how the flow stands after a hook has failed: others may have changed that meanwhile."""
         try:
-            opened = self._control().open
+            control = self._control()
         except ReplicatorError as error:
             return f"the flow was failed over (generation {found.number}); whether it is still can't be told: {error}"
-        if opened is not None and opened.number != found.number:
-            return f"the flow isn't failed over any more: another call has opened generation {opened.number} meanwhile"
-        return f"the flow is failed over (generation {found.number})"
+        said = self._scope.said if self._scope.topics else "the flow is"
+        opened = control.open
+        if opened is not None and not self._stands(found, control):
+            return f"{said}n't failed over any more: another call has opened generation {opened.number} meanwhile"
+        return f"{said} failed over (generation {found.number})"
 
     def _waits(self, step: FailoverStep, change: Generation) -> None:
         """Somebody has begun to open or close a generation, and has not ended."""
         self._steps.note(step, f"{change.by} has begun generation {change.number}: waiting for that to end")
 
-    def _facts(self, found: Generation) -> dict[str, object]:
+    def _facts(self, found: FailedOver) -> dict[str, object]:
         """What is known before there is a verdict."""
         return {
             "flow": self._flow.name,
@@ -236,6 +281,7 @@ class FailoverRun:
             "generation": found.number,
             "by": self._by or process_name(),
             "at_ms": time.time_ns() // 1_000_000,
+            **({"topics": list(self._scope.topics)} if self._scope.topics else {}),
         }
 
     def _keep(self, found: Generation) -> None:
@@ -266,8 +312,8 @@ class FailoverRun:
     ) -> list[ControlRecord | TopicRecord]:
         """Return the records of a verdict: all of them are written, or none. Raises ChangeRefused where its generation
         isn't open any more."""
-        found = control.open
-        if found is None or found.number != verdict.generation:
+        found = self._scope.stands(control)
+        if found is None or control.open is None or found.number != verdict.generation:
             raise ChangeRefused(
                 f"flow {self._flow.name}: the failover (generation {verdict.generation}) was undone meanwhile: its "
                 "verdict is not written"
@@ -288,6 +334,7 @@ class FailoverRun:
             groups=len(verdict.groups),
             chunks=len(rows),
             digest=verdict.digest,
+            topics=verdict.topics,
         )
         return [*(TopicRecord(topic, *row) for row in rows), *(TopicRecord(topic, key, None) for key in gone), note]
 
@@ -296,8 +343,12 @@ class FailoverRun:
         now_ms = time.time_ns() // 1_000_000
         with closing(GroupQuestions(flow.target, f"eos-replicate.{flow.name}.failover")) as questions:
             ends, seen_ms = ends_seen(flow, questions)
-            partitions = failed_partitions(plane.state.claims(), read_positions(flow, plane), ends)
-            groups = failed_groups(flow, plane, questions)
+            claims, only = self._plane.state.claims(), self._scope.topics
+            targets = {target_topic(flow, name) for name in only}
+            partitions = failed_partitions(claims, read_positions(flow, plane), ends)
+            groups = failed_groups(flow, plane, questions, targets)
+        if only:
+            partitions = [it for it in partitions if it.target.topic in targets]
         return FailoverVerdict(
             flow=flow.name,
             source=flow.source.name,
@@ -308,14 +359,8 @@ class FailoverRun:
             ends_seen_ms=seen_ms,
             partitions=partitions,
             groups=groups,
+            topics=only,
         )
-
-
-def _to_undo(control: Control) -> Generation | None:
-    """Find the generation of the failover, also where another one has been prepared since, and isn't open: whoever
-    undid it died."""
-    left = [it for it in control.generations.values() if it.kind is Kind.FROZEN and it.phase is Phase.OPEN]
-    return control.frozen or (left[-1] if control.open is None and left else None)
 
 
 def _chunks_before(control: Control, generation: int) -> int:

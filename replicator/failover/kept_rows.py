@@ -103,4 +103,5 @@ def _verdict(
         ends_seen_ms=note.ends_seen_ms,
         partitions=partitions,
         groups=groups,
+        topics=note.topics,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from replicator.failover.scope import topics_said
 from replicator.failover.verdict import FailedGroup, FailoverVerdict
 from replicator.model.counting import counted
 
@@ -26,8 +27,13 @@ def headline(verdict: FailoverVerdict) -> str:
 def state_words(verdict: FailoverVerdict, *, stands: bool = True) -> str:
     """Say whether the flow is failed over. `stands`: whether it was not undone since."""
     if verdict.generation is None:
-        return "rehearsed, nothing was changed"
-    return f"failed over (generation {verdict.generation})" + ("" if stands else ", and undone since")
+        return f"{_topics(verdict)}rehearsed, nothing was changed"
+    undone = "" if stands else ", and undone since"
+    return f"{_topics(verdict)}failed over (generation {verdict.generation}){undone}"
+
+
+def _topics(verdict: FailoverVerdict) -> str:
+    return f"{topics_said(verdict.topics)} " if verdict.topics else ""
 
 
 def group_words(group: FailedGroup) -> str:

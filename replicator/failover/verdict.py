@@ -103,6 +103,7 @@ class FailoverVerdict:
         generation: the one under which nothing is copied; None: it was only rehearsed.
         at_ms: when it was looked at; `ends_seen_ms`: when the source's ends were noted last, 0 if never. What was
             written at the source after that nobody knows here.
+        topics: the source topics that were failed over; empty: the whole flow.
     """
 
     flow: str
@@ -114,6 +115,7 @@ class FailoverVerdict:
     ends_seen_ms: int
     partitions: Sequence[FailedPartition]
     groups: Sequence[FailedGroup]
+    topics: Sequence[str] = ()
 
     @property
     def not_copied(self) -> int:
@@ -149,6 +151,7 @@ class FailoverVerdict:
             "flow": self.flow,
             "source": self.source,
             "target": self.target,
+            **({"topics": list(self.topics)} if self.topics else {}),
             "generation": self.generation,
             "rehearsed": self.generation is None,
             "by": self.by,

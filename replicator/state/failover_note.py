@@ -6,7 +6,9 @@ Every start of a lane reads that topic whole, so only a summary stands there. Th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from replicator.state.envelope import NewerFormat, NotOurs, unwrap, wrap
 
@@ -26,6 +28,7 @@ class FailoverNote:
         not_copied: source offsets that are known not to be copied.
         partitions, groups: how many rows there are of each, in `chunks` records.
         digest: SHA-256 of the rows.
+        topics: the source topics that were failed over; empty: the whole flow.
     """
 
     generation: int
@@ -40,10 +43,11 @@ class FailoverNote:
     groups: int
     chunks: int
     digest: str
+    topics: Sequence[str] = ()
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value of the record."""
-        content = {
+        content: dict[str, Any] = {
             "generation": self.generation,
             "at_ms": self.at_ms,
             "by": self.by,
@@ -57,6 +61,8 @@ class FailoverNote:
             "chunks": self.chunks,
             "sha256": self.digest,
         }
+        if self.topics:
+            content["topics"] = list(self.topics)
         return KEY, wrap(FAILOVER, content, must_understand=False)
 
 
@@ -82,6 +88,7 @@ def decode(value: bytes) -> FailoverNote:
             groups=int(body["groups"]),
             chunks=int(body["chunks"]),
             digest=str(body["sha256"]),
+            topics=tuple(str(name) for name in body.get("topics", ())),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise NotOurs(f"unreadable record {KEY!r}: {error!r}") from error
