@@ -40,6 +40,7 @@ class Flows:
     """Fakes of all that a job is given: set-up, clients and engine. Tasks end at once, or when `finish` is called."""
 
     slots, has_map, map_topic_id, claim_partitions = 2, False, "", 1
+    take_generation = staticmethod(lambda generation: None)
 
     def __init__(self, flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
         self.flow, self.state, self.source = flow, self, self
@@ -52,9 +53,8 @@ class Flows:
         self.answers: dict[Partition, ReplicatorError] = {}
         self.generations: list[Generation] = []
         self.tasks: list[RangeTask] = []
-        self.rounds = 0
+        self.rounds, self.given_up = 0, 0
         self.manual, self.open = False, dict[Future[RangeDone], RangeTask]()
-        self.given_up = 0
         self.events: list[dict[str, Any]] = []
         self.asked = threading.Event()
         self.taken_over = False
