@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -191,6 +192,7 @@ def test_a_part_that_splits_a_coupled_set_must_be_named_and_a_name_that_is_missp
     assert failover(copying, *split, "--rehearse")[1]["rehearsed"] is True
     assert failover(copying, *split)[1]["topics"] == [copying.topic]
     assert states(copying)[copying.topic] == {"failed_over"}
+    assert "was failed over" in json.dumps(copying.asked("plan")[1])
     assert failover(copying, "--topics", other.topic)[1]["topics"] == [other.topic], "what it is tied to has gone"
     assert failover(copying, "--undo", "--topics", f"{copying.topic},{other.topic}")[0] == 0
     assert worker.stop() == 0
