@@ -197,7 +197,8 @@ def failover(
             return _rehearse(make, outputs)
         shown_as = f"{flow.name} ({', '.join(sorted(chosen))})" if chosen else flow.name
         if undo:
-            return _undo(shown_as, make, {"flow": flow.name, "topics": sorted(chosen)} if as_json else None)
+            of_topics = {"topics": sorted(chosen)} if chosen else {}
+            return _undo(shown_as, make, {"flow": flow.name, **of_topics} if as_json else None)
         return _run(shown_as, make, outputs)
 
 

@@ -46,6 +46,7 @@ from replicator.model.errors import (
     VerdictUnreadable,
 )
 from replicator.model.names import process_name
+from replicator.state.claims import Claims
 from replicator.state.control import Changer, ControlRecord, Proposal, TopicRecord
 from replicator.state.control_topic import Control
 from replicator.state.failover_note import FailoverNote
@@ -194,7 +195,7 @@ class FailoverRun:
 
     def _checked(self) -> Control:
         control = self._control()
-        self._scope.check(control, self._plane.state.claims())
+        self._scope.check(control, self._plane.state.claims() if self._scope.topics else Claims({}, ()))
         return control
 
     def _freeze(self, changer: Changer) -> Generation:
