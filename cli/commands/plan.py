@@ -104,6 +104,7 @@ def _show(console: Console, item: FlowPlan) -> None:
         print_wrapped(console, f"  sync {counted(len(synced), 'consumer group')} of {len(item.groups)}:")
     for it in item.groups[:GROUPS_SHOWN]:
         name = it.group if it.group == it.target_group else f"{it.group} → {it.target_group}"
+        name = f"share group {name}" if it.kind == "share" else name
         print_wrapped(console, f"    {name}" + (f": {it.action.replace('_', ' ')}" if it.action != "sync" else ""))
     if len(item.groups) > GROUPS_SHOWN:
         console.print(f"    and {len(item.groups) - GROUPS_SHOWN:,} more; --json has all of them")

@@ -29,6 +29,7 @@ class FlowGroups:
                 {
                     "group": it.group,
                     "target_group": it.target_group,
+                    "kind": it.kind or "consumer",
                     "partitions": it.partitions,
                     "in_sync": it.in_sync,
                     "again": it.again,

@@ -25,18 +25,22 @@ from replicator.groups.decision import (
 )
 from replicator.groups.ownership import GroupOffset, OwnershipNote
 from replicator.groups.row_columns import PartitionSeen, SourceRead
+from replicator.groups.share import AcknowledgedBehind, unless_consumed
 from replicator.lane.ports import Clock
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Unsupported
+from replicator.model.partition import Partition
 from replicator.state.group_notes import NO_NOTE, GroupNotes
-from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.translation.answers import OffsetAnswer, OffsetToTranslate, with_delivered
+from replicator.wire.any_groups import SHARE, ShareValues
 from replicator.wire.group_questions import TOO_MUCH_AT_ONCE, PartitionCodes
+from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import PartitionValue
 
 ASK_S = 5.0
 PARTITIONS_AT_ONCE = 10_000
 """Of groups that are looked at and moved together."""
 _MEMBERS = {E.unknown_member_id, E.rebalance_in_progress, E.illegal_generation, E.stale_member_epoch}
-_MEMBERS |= {E.fenced_member_epoch, E.fenced_instance_id}
+_MEMBERS |= {E.fenced_member_epoch, E.fenced_instance_id, E.non_empty_group}
 _REFUSED = {E.group_authorization_failed, E.topic_authorization_failed, E.unknown_topic_or_partition}
 _REFUSED |= {E.offset_metadata_too_large, E.invalid_commit_offset_size, E.invalid_group_id, E.group_id_not_found}
 _REFUSED |= {E.message_too_large, E.record_list_too_large, E.invalid_topic_exception}
@@ -69,9 +73,20 @@ class _TopicInWork:
 @dataclass(slots=True)
 class _GroupInWork:
     due: DueGroup
-    has_members: bool
+    there: ListedGroup | None  # at the target
     topics: dict[str, _TopicInWork]  # by source topic
     decided_ms: int = 0
+
+    @property
+    def has_members(self) -> bool:
+        return self.there is not None and self.there.has_members
+
+    @property
+    def other_kind(self) -> str:
+        """Why the group at the target is another one; empty: it isn't."""
+        if self.there is None or (self.there.kind == SHARE) == (self.due.delivered is not None):
+            return ""
+        return f"at the target this is a {'share' if self.there.kind == SHARE else 'consumer'} group"
 
 
 class CommitRound:
@@ -123,18 +138,18 @@ class CommitRound:
     ) -> Iterator[list[_GroupInWork]]:
         """Decide about groups, some at a time; those about which the target says nothing are left out. `same`: where to
         stand is as good as where to be moved."""
-        members: dict[str, bool] | None = None  # by target group
+        there: Mapping[str, ListedGroup] | None = None
         for some in _some(due):
-            if members is None:
+            if there is None:
                 listing = self._target.listing(ASK_S)
                 unanswered += listing.unanswered
-                members = {name: it.has_members for name, it in listing.groups.items()}
-            yield self._decided(some, members, known, unanswered, same)
+                there = listing.groups
+            yield self._decided(some, there, known, unanswered, same)
 
     def _decided(
         self,
         groups: Sequence[DueGroup],
-        members: Mapping[str, bool],
+        there: Mapping[str, ListedGroup],
         known: GroupNotes,
         unanswered: list[ReplicatorError],
         same: Same | None,
@@ -143,7 +158,7 @@ class CommitRound:
         work = [
             _GroupInWork(
                 one,
-                members.get(one.target_group, False),
+                there.get(one.target_group),
                 {
                     topic: _TopicInWork(to(topic), reads, known.of(one.target_group, to(topic)))
                     for topic, reads in one.reads.items()
@@ -151,38 +166,59 @@ class CommitRound:
             )
             for one in groups
         ]
-        self._translate([(name, topic) for it in work for name, topic in it.topics.items()])
+        self._translate([(it.due, name, topic) for it in work for name, topic in it.topics.items()])
         wanted = {it.due.target_group: {topic.target_topic: topic.reads for topic in it.topics.values()} for it in work}
+        shares = [
+            Partition(topic.target_topic, at)
+            for it in work
+            if it.due.delivered is not None
+            for topic in it.topics.values()
+            for at in topic.reads
+        ]
+        before = self._map.target_ends(shares) if shares else {}
         found = self._target.offsets(wanted, ASK_S, stable=True)
+        after = self._map.target_ends(shares) if shares else {}
         now_ms = self._clock.now_ms()
         for it in work:
             it.decided_ms = now_ms
             values = found[it.due.target_group]
             if isinstance(values, ReplicatorError):
                 unanswered.append(values)
-                if isinstance(values, NotAllowed | Incident):  # else the next round asks again
-                    for topic in it.topics.values():
-                        _decide(topic, {}, it, now_ms)
+                if isinstance(values, NotAllowed | Incident | Unsupported):  # else the next round asks again
+                    _refuse(it, str(values) if isinstance(values, Unsupported) else "")
                 else:
                     self._followed.missed(it.due.group, str(values))
                 continue
+            if it.other_kind:
+                _refuse(it, it.other_kind)
+                continue
             stands = values.topics()
+            gone = isinstance(values, ShareValues) and not stands
             for name, topic in it.topics.items():
                 of_topic = None if same is None else partial(same, name)
-                _decide(topic, stands.get(topic.target_topic, {}), it, now_ms, of_topic)
+                shared = None
+                if isinstance(values, ShareValues):
+                    shared = partial(_acknowledged, values, topic.target_topic, before, after)
+                in_it = dict.fromkeys(topic.reads) if gone else stands.get(topic.target_topic, {})
+                _decide(topic, in_it, it, now_ms, of_topic, shared)
         return work
 
-    def _translate(self, topics: Sequence[tuple[str, _TopicInWork]]) -> None:
+    def _translate(self, topics: Sequence[tuple[DueGroup, str, _TopicInWork]]) -> None:
         partitions = self._map.partitions()
         asked = [
             OffsetToTranslate(partitions[name][at], read.offset)
-            for name, topic in topics
+            for _, name, topic in topics
             for at, read in topic.reads.items()
             if isinstance(read, GroupOffset)
         ]
         answers = iter(self._map.answers(asked))
-        for _, topic in topics:
+        for due, name, topic in topics:
             topic.answers = [next(answers) if isinstance(it, GroupOffset) else None for it in topic.reads.values()]
+            if delivered := (due.delivered or {}).get(name):
+                topic.answers = [
+                    answer if answer is None else with_delivered(answer, delivered.get(answer.asked.at.partition, 0))
+                    for answer in topic.answers
+                ]
 
     def _note(self, known: GroupNotes, groups: Iterable[_GroupInWork]) -> None:
         records = list[tuple[bytes, bytes]]()
@@ -244,8 +280,10 @@ def _decide(
     group: _GroupInWork,
     now_ms: int,
     same: Callable[[int, int, int], bool] | None = None,
+    shared: Callable[[int], AcknowledgedBehind] | None = None,
 ) -> None:
-    """Decide about partitions. `stands`: what the target says of them. `same`: of a partition, see `CommitRound`."""
+    """Decide about partitions. `stands`: what the target says of them. `same`: of a partition, see `CommitRound`.
+    `shared`: what a share group has acknowledged of one at the target."""
     rows, notes, has_members, renew = topic.rows, topic.notes, group.has_members, group.due.renew
     for (at, read), answer in zip(topic.reads.items(), topic.answers, strict=True):
         translated, said = ((), "") if answer is None else (answer.translated.notes, answer.said)
@@ -260,12 +298,29 @@ def _decide(
         if same is not None and value is not None and commit is not None and found.exact:
             as_good = value.metadata == commit.metadata and same(at, value.offset, commit.offset)
             found = found._replace(verdict=GroupVerdict.IN_SYNC, commit=None) if as_good else found
+        if shared is not None and value is not None:
+            found, why = unless_consumed(found, shared(at), note.observed(value, now_ms))
+            commit, said = found.commit, said or why
         rows[at] = PartitionSeen(read, found.verdict, offset, found.again, found.exact, translated, said)
         if found.note != note:
             notes[at] = found.note
             topic.changed.append(at)
         if found.commit is not None:
             topic.commits[at] = found.commit
+
+
+def _refuse(group: _GroupInWork, why: str) -> None:
+    """Say of all of a group's partitions that a cluster refuses."""
+    for topic in group.topics.values():
+        topic.rows |= {at: PartitionSeen(read, GroupVerdict.REFUSED, detail=why) for at, read in topic.reads.items()}
+
+
+def _acknowledged(
+    values: ShareValues, topic: str, before: Mapping[Partition, int], after: Mapping[Partition, int], at: int
+) -> AcknowledgedBehind:
+    """What a share group has acknowledged at the target. `before`, `after`: where partitions ended around that."""
+    least, most = (values.acknowledged(topic, at, ends.get(Partition(topic, at), 0)) for ends in (before, after))
+    return AcknowledgedBehind(least, most)
 
 
 def _source_of(read: SourceRead, answer: OffsetAnswer | None) -> SourceOffset | GroupVerdict:

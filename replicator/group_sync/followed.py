@@ -18,6 +18,7 @@ from replicator.groups.row_columns import PartitionSeen, RowColumns, SourceRead,
 from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
+from replicator.wire.any_groups import SHARE, ShareValues
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues
 
@@ -29,7 +30,6 @@ LOOK_S = 5.0
 MISSED_MAX = 3
 """Rounds in which a group could not be looked at, after which it is unknown where it stands."""
 UNSTABLE = int(E.unstable_offset_commit)
-SHARE = "share"
 _AT_ONCE = frozenset({GroupVerdict.TO_COMMIT, GroupVerdict.UNANSWERED, GroupVerdict.UNSTABLE_THERE, GroupVerdict.HELD})
 _AT_ONCE |= {GroupVerdict.UNSTABLE}
 _SOON = frozenset({GroupVerdict.HAS_MEMBERS, GroupVerdict.NOT_COPIED})
@@ -45,12 +45,14 @@ SeenRows = Mapping[str, Mapping[int, PartitionSeen]]
 
 class DueGroup(NamedTuple):
     """The partitions of a group that are looked at now, by source topic. `renew`: what they have at the target is
-    committed again."""
+    committed again. `delivered`: of a share group, how many records behind each offset it has acknowledged at most;
+    None: it isn't one."""
 
     group: str
     target_group: str
     reads: Mapping[str, Mapping[int, SourceRead]]
     renew: bool
+    delivered: Mapping[str, Mapping[int, int]] | None = None
 
     @property
     def partitions(self) -> int:
@@ -60,6 +62,8 @@ class DueGroup(NamedTuple):
 
 @dataclass(slots=True)
 class _Followed:
+    share: bool = False  # whether it is a share group,
+    busy: bool = False  # and has members at the source
     values: GroupValues | None = None
     looked: GroupValues | None = None  # of all of which there are rows,
     listed: object = None  # in all partitions that the flow copied then
@@ -100,8 +104,13 @@ class FollowedGroups:
             self._groups = {name: it for name, it in self._groups.items() if name in wanted}
         for name, it in wanted.items():
             followed = self._groups.setdefault(name, _Followed())
-            followed.detail = GroupVerdict.SHARE_GROUP.value if it.kind == SHARE else ""
-        return sorted(name for name, it in wanted.items() if it.kind != SHARE)
+            share = it.kind == SHARE
+            busy = share and it.has_members
+            if followed.share != share or (busy and not followed.busy):  # nothing holds any more
+                followed = self._groups[name] = _Followed()
+            followed.share, followed.busy = share, busy
+            followed.detail = GroupVerdict.MEMBERS_AT_SOURCE.value if busy else ""
+        return sorted(name for name in wanted if not self._groups[name].busy)
 
     def take(self, answers: Mapping[str, GroupValues | ReplicatorError]) -> Iterator[ReplicatorError]:
         """Take what groups have committed at the source; yield why that isn't known of some: of those what they had
@@ -113,6 +122,16 @@ class FollowedGroups:
                 yield found
             elif found is not it.values:
                 it.values, self._changed = found, True
+
+    def bound(self, ends: Mapping[Partition, int]) -> None:
+        """Take where the source's partitions ended after groups were read: it bounds what share groups have
+        acknowledged there."""
+        for it in self._groups.values():
+            if not isinstance(it.values, ShareValues) or it.values.delivered is not None:
+                continue
+            it.values.bound(ends)
+            before = it.looked.delivered if isinstance(it.looked, ShareValues) else None
+            it.whole = it.whole or it.values.delivered != before
 
     def snapshot(self, partitions: Mapping[str, Sequence[Partition]]) -> Snapshot:
         """Return what was taken. `partitions`: those that the flow copies, by topic; others aren't looked at."""
@@ -134,7 +153,7 @@ class FollowedGroups:
         """Yield what is to be looked at of a snapshot, group by group; `put` says what has become of each."""
         for name, values in snapshot.items():
             it = self._groups.get(name)
-            if it is None:
+            if it is None or it.busy:
                 continue
             renew = self._to_renew(it, now_s)
             if renew:
@@ -146,7 +165,7 @@ class FollowedGroups:
             due = {topic: some for topic, read in reads.items() if (some := self._due(it, topic, read, now_s))}
             it.looked, it.listed, it.whole = values, self._partitions, False
             if due:
-                yield DueGroup(name, self.target_group(name), due, renew)
+                yield DueGroup(name, self.target_group(name), due, renew and not it.share, delivered_of(values))
             else:
                 it.next_s = _next(it)
 
@@ -167,7 +186,7 @@ class FollowedGroups:
         """Say of each partition that would be looked at that it waits, and for what."""
         for name, values in snapshot.items():
             it = self._groups.get(name)
-            if it is None or not self._differs(it, values):
+            if it is None or it.busy or not self._differs(it, values):
                 continue
             by_topic = dict(_reads(values, self._partitions))
             _forget_gone(it, by_topic)
@@ -246,6 +265,10 @@ class FollowedGroups:
         for at in partitions:
             it.later_s.setdefault(topic, {})[at] = it.next_s = now_s
 
+    def delivered(self, group: str, topic: str, at: int) -> int:
+        """How many records a share group has acknowledged at most behind its offset, which it would get again."""
+        return (delivered_of(self._groups[group].looked) or {}).get(topic, {}).get(at, 0)
+
     def translated(self, before_s: float) -> Iterator[tuple[str, str, dict[int, tuple[int, int, Translated]]]]:
         """Yield group, source topic and what was translated of its partitions, see `RowColumns.translated`. Left out
         are groups of which all was translated since `before_s`."""
@@ -307,7 +330,7 @@ class FollowedGroups:
             unknown = it.why or _NOT_YET if it.missed >= missed_max or not (it.looked_ms or it.topics) else ""
             topics = tuple(it.topics[topic] for topic in sorted(it.topics))
             to, why = self.target_group(name), "" if it.detail else unknown
-            found.append(GroupShown(name, to, topics, it.detail, it.looked_ms, why))
+            found.append(GroupShown(name, to, topics, it.detail, it.looked_ms, why, SHARE if it.share else ""))
         return found
 
     @property
@@ -315,8 +338,18 @@ class FollowedGroups:
         """Their names at the target, by those at the source."""
         return {name: self.target_group(name) for name in self._groups}
 
+    @property
+    def share_targets(self) -> set[str]:
+        """The names at the target of those that are share groups."""
+        return {self.target_group(name) for name, it in self._groups.items() if it.share}
+
     def __len__(self) -> int:
         return len(self._groups)
+
+
+def delivered_of(values: GroupValues | None) -> Mapping[str, Mapping[int, int]] | None:
+    """See `DueGroup`."""
+    return (values.delivered or {}) if isinstance(values, ShareValues) else None
 
 
 def _forget_gone(it: _Followed, reads: Mapping[str, Mapping[int, SourceRead]]) -> None:

@@ -82,6 +82,11 @@ class KafkaLiveMap:
         found = self._clusters.source.offsets(list(ats), end=True, committed_only=True) if ats else {}
         return {Partition(*at): end for at, end in found.items()}
 
+    def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """See `LiveMap`."""
+        found = self._clusters.target.offsets(list(ats), end=True) if ats else {}
+        return {Partition(*at): end for at, end in found.items()}
+
     def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""
         found = self._target_topics.get(topic)

@@ -15,7 +15,10 @@ from replicator.wire.offset_fetch_groups import GroupValues, Wanted
 
 
 class SourceGroups(Protocol):
-    """See `GroupQuestions`."""
+    """See `GroupQuestions`, and `AnyGroups`."""
+
+    def share(self, groups: Set[str]) -> None:
+        """Take these for share groups, besides those that were listed as such."""
 
     def keep(self, groups: Set[str]) -> None:
         """Let go of what is known of all groups but these."""
@@ -35,7 +38,7 @@ class SourceGroups(Protocol):
 
 
 class TargetGroups(SourceGroups, Protocol):
-    """See `GroupQuestions`."""
+    """See `GroupQuestions`, and `AnyGroups`."""
 
     def commit(self, offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
         """Commit for groups without members."""
@@ -44,6 +47,9 @@ class TargetGroups(SourceGroups, Protocol):
         self, offsets: OffsetsToCommit, timeout_s: float
     ) -> Callable[[], dict[str, PartitionCodes | ReplicatorError]]:
         """The same; what is returned waits for the answers."""
+
+    def delete(self, groups: Collection[str], timeout_s: float) -> dict[str, int | ReplicatorError]:
+        """Delete groups without members: the code of each; or an error, after which nothing is known of it."""
 
 
 class LiveMap(Protocol):
@@ -75,6 +81,9 @@ class LiveMap(Protocol):
 
     def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """Ask for the last stable offsets of source partitions. Raises ReplicatorError."""
+
+    def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """Ask for the high watermarks of target partitions. Raises ReplicatorError."""
 
     def target_topic(self, topic: str) -> str:
         """The target topic of a source topic: its partitions have the same numbers."""

@@ -13,7 +13,7 @@ from replicator.group_sync.followed import FollowedGroups
 from replicator.group_sync.ports import LiveMap, TargetGroups
 from replicator.groups.row_columns import Translated
 from replicator.model.errors import ReplicatorError
-from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.translation.answers import OffsetAnswer, OffsetToTranslate, with_delivered
 
 TRANSLATED_AT_ONCE = 10_000
 _Row = tuple[str, str, int, tuple[int, int, Translated]]
@@ -72,7 +72,7 @@ class Standing:
         partitions, rows = self._map.partitions(), list(rows)
         asked = [OffsetToTranslate(partitions[topic][at], source) for _, topic, at, (source, _, _) in rows]
         for (group, topic, at, (_, target, known)), answer in zip(rows, self._map.answers(asked), strict=True):
-            if self._differs(answer, target, known):
+            if self._differs(with_delivered(answer, self._followed.delivered(group, topic, at)), target, known):
                 self._followed.look_again(group, topic, (at,), now_s)
 
     def _differs(self, answer: OffsetAnswer, target: int, known: Translated) -> bool:

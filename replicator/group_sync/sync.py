@@ -104,6 +104,7 @@ class GroupSync:
         unanswered: list[ReplicatorError] = []
         self._read(unanswered)
         ends = self._map.source_ends()
+        self._followed.bound(ends)
         committed = 0
         topics = frozenset(at.topic for at in ends)
         if topics != self._topics:
@@ -147,6 +148,7 @@ class GroupSync:
         listing = self._source.listing(ASK_S)
         unanswered += listing.unanswered
         selected = self._followed.select(listing.groups, all_of_them=not listing.unanswered)
+        self._target.share(self._followed.share_targets)
         self._keep()
         for at in range(0, len(selected), GROUPS_AT_ONCE):
             wanted = dict.fromkeys(selected[at : at + GROUPS_AT_ONCE])

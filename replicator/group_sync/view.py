@@ -21,7 +21,7 @@ from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.proof.map_place import refuse_delivery
 from replicator.state.group_notes import GroupNotes
-from replicator.wire.group_questions import GroupQuestions
+from replicator.wire.any_groups import AnyGroups
 
 
 class _NoNotes:
@@ -78,8 +78,8 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
     followed, clock = FollowedGroups(flow), RealClock()
     unanswered: list[ReplicatorError] = []
     with (
-        closing(GroupQuestions(flow.source, client_id)) as source,
-        closing(GroupQuestions(flow.target, client_id)) as target,
+        closing(AnyGroups(flow.source, client_id)) as source,
+        closing(AnyGroups(flow.target, client_id)) as target,
         closing(KafkaLiveMap(flow, connect_timeout_ms=connect_timeout_ms)) as live_map,
         reading_topics(flow, flow.target) as reader,
     ):
@@ -96,6 +96,9 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
 
         found = source.offsets(dict.fromkeys(selected), ASK_S, stable=True, else_only=copied)
         unanswered += followed.take(found)
+        target.share(followed.share_targets)
+        if followed.share_targets:
+            followed.bound(live_map.source_ends())
         live_map.read()
         known = read_notes(flow, reader)
         due = (one._replace(renew=False) for one in followed.due(followed.snapshot(live_map.partitions()), 0.0))

@@ -22,10 +22,10 @@ from replicator.groups.decision import VERDICTS_SAID, GroupVerdict
 from replicator.groups.shown_groups import GroupObserver, GroupShown
 from replicator.incidents import tell_incident
 from replicator.model.errors import Incident, ReplicatorError
-from replicator.wire.group_questions import GroupQuestions
+from replicator.wire.any_groups import AnyGroups
 
 AGAIN_FIRST_S, AGAIN_MAX_S = 2.0, 60.0
-_TOLD = frozenset({GroupVerdict.HAS_MEMBERS, GroupVerdict.NOT_OURS, GroupVerdict.REFUSED, GroupVerdict.SHARE_GROUP})
+_TOLD = frozenset({GroupVerdict.HAS_MEMBERS, GroupVerdict.NOT_OURS, GroupVerdict.REFUSED})
 """Of a group that has such partitions there is a line in the log, once."""
 
 
@@ -104,8 +104,8 @@ class GroupSyncWatch:
         for it in shown:
             counts = it.counts
             why = [VERDICTS_SAID[verdict] for verdict in counts if verdict in _TOLD]
-            if it.detail == GroupVerdict.SHARE_GROUP.value:
-                why.append(VERDICTS_SAID[GroupVerdict.SHARE_GROUP])
+            if it.detail == GroupVerdict.MEMBERS_AT_SOURCE.value:
+                why.append(VERDICTS_SAID[GroupVerdict.MEMBERS_AT_SOURCE])
             if why:
                 left[it.group] = "; ".join(why)
                 if self._left.get(it.group) != left[it.group]:
@@ -139,7 +139,7 @@ def group_sync_of(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogge
 
     questions = []
     for cluster in (flow.source, flow.target):
-        made = GroupQuestions(cluster, f"eos-replicate.{flow.name}.groups")
+        made = AnyGroups(cluster, f"eos-replicate.{flow.name}.groups")
         stack.callback(made.close)
         questions.append(made)
     live_map, notes, hold_topics = KafkaLiveMap(flow), NoteTopic(flow, client_error), hold_topics_of(flow, log)

@@ -27,7 +27,7 @@ class GroupVerdict(Enum):
     UNSTABLE_THERE = "unstable_at_target"
     HELD = "held"
     NOT_COPIED = "not_copied"
-    SHARE_GROUP = "share_group"
+    MEMBERS_AT_SOURCE = "members_at_source"
     REFUSED = "refused"
     UNKNOWN = "unknown"
 
@@ -52,7 +52,7 @@ VERDICTS_SAID = {
     GroupVerdict.UNSTABLE_THERE: "a transaction at the target with offsets of the group hasn't ended",
     GroupVerdict.HELD: "the group waits until the topics of groups.hold_with are copied as well",
     GroupVerdict.NOT_COPIED: "the flow has not copied this partition",
-    GroupVerdict.SHARE_GROUP: "share groups (KIP-932) are not synced",
+    GroupVerdict.MEMBERS_AT_SOURCE: "it is a share group that has members at the source: it is moved when it has none",
     GroupVerdict.REFUSED: "a cluster refuses to tell or to take the offset",
     GroupVerdict.UNKNOWN: "where the group stands could not be looked at",
 }

@@ -20,6 +20,7 @@ class GroupShown(NamedTuple):
         detail: why nothing is known of its partitions, or is done with them.
         looked_ms: when both sides were looked at last (ms since 1970 UTC); 0: never.
         unknown: why that isn't known any more; what was seen then may be out of date.
+        kind: `share` for a share group.
     """
 
     group: str
@@ -28,6 +29,7 @@ class GroupShown(NamedTuple):
     detail: str = ""
     looked_ms: int = 0
     unknown: str = ""
+    kind: str = ""
 
     @property
     def rows(self) -> list[GroupRow]:
@@ -75,6 +77,10 @@ class GroupShown(NamedTuple):
     @property
     def said(self) -> str:
         """The group in a few words."""
+        return f"share group: {self._said}" if self.kind == "share" else self._said
+
+    @property
+    def _said(self) -> str:
         if self.detail or self.unknown:
             return self.detail or f"unknown: {self.unknown}"
         if not self.partitions:
@@ -87,6 +93,7 @@ class GroupShown(NamedTuple):
         return {
             "group": self.group,
             "target_group": self.target_group,
+            "kind": self.kind or "consumer",
             "partitions": [row.as_json() for row in self.rows],
             "looked_ms": self.looked_ms,
             **({"detail": self.detail} if self.detail else {}),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from replicator.config import Flow, routing
 from replicator.model.errors import ReplicatorError
+from replicator.wire.any_groups import SHARE
 from replicator.wire.group_questions import GroupQuestions
 from replicator.wire.group_requests import ListedGroup
 
@@ -18,11 +19,12 @@ NAMED_MAX = 5
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
     """A group of the source that the flow syncs. `action`: sync, or why it isn't moved now: `has_members` at the
-    target, or it is a `share_group`."""
+    target, `members_at_source`: it is a share group that has some there. `kind`: consumer or share."""
 
     group: str
     target_group: str
     action: str
+    kind: str = "consumer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,10 @@ def plan_groups(flow: Flow) -> GroupsPlan:
 def _planned(flow: Flow, name: str, it: ListedGroup, there: Mapping[str, ListedGroup]) -> GroupPlan:
     target = routing.target_group(flow, name)
     known = there.get(target)
-    if it.kind == "share":
-        return GroupPlan(name, target, "share_group")
-    return GroupPlan(name, target, "has_members" if known is not None and known.has_members else "sync")
+    kind = SHARE if it.kind == SHARE else "consumer"
+    if kind == SHARE and it.has_members:
+        return GroupPlan(name, target, "members_at_source", kind)
+    return GroupPlan(name, target, "has_members" if known is not None and known.has_members else "sync", kind)
 
 
 def group_warnings(flow: Flow, groups: list[GroupPlan]) -> Iterator[str]:
@@ -67,7 +70,7 @@ def group_warnings(flow: Flow, groups: list[GroupPlan]) -> Iterator[str]:
         yield f"the source has no consumer group now that groups.include selects: {', '.join(flow.groups.include)}"
     for action, said in (
         ("has_members", "have members at the target, and are not moved while they do"),
-        ("share_group", "are share groups (KIP-932), and are not synced"),
+        ("members_at_source", "are share groups with members at the source, and are not moved while they have some"),
     ):
         named = [it.group for it in groups if it.action == action]
         if named:

@@ -68,6 +68,7 @@ METRICS: Mapping[str, Described] = {
         "Consumer groups: in_sync; unknown, if they could not be looked at for three rounds; without_offsets in the "
         "flow's topics; other. Of the process that syncs them.",
     ),
+    "eos_flow_share_groups": Described("gauge", FLOW, "How many of them are share groups (KIP-932)."),
     "eos_flow_groups_synced_timestamp_seconds": Described(
         "gauge", FLOW, "When the last round ended; absent where no groups are synced, or not by this process."
     ),
@@ -192,6 +193,7 @@ def _of_groups(labels: str, figures: GroupFigures) -> Iterator[Sample]:
     yield "eos_flow_groups", f"{labels},{_labels(state='unknown')}", unknown
     yield "eos_flow_groups", f"{labels},{_labels(state='without_offsets')}", without
     yield "eos_flow_groups", f"{labels},{_labels(state='other')}", len(figures.groups) - synced - unknown - without
+    yield "eos_flow_share_groups", labels, sum(it.kind == "share" for it in figures.groups)
     yield "eos_flow_groups_synced_timestamp_seconds", labels, figures.synced_ms / 1000
     for it in figures.groups[:GROUPS_MAX]:
         for verdict, partitions in it.counts.items():

@@ -128,6 +128,7 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
                 {
                     "group": it.group,
                     "target_group": it.target_group,
+                    "kind": it.kind or "consumer",
                     "partitions": {verdict.value: number for verdict, number in it.counts.items()},
                     "again": it.again,
                     "detail": it.detail,

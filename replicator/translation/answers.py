@@ -57,6 +57,14 @@ class OffsetAnswer(NamedTuple):
         }
 
 
+def with_delivered(answer: OffsetAnswer, delivered: int) -> OffsetAnswer:
+    """The answer for a share group that has acknowledged so many records behind its offset: it gets them again."""
+    found = answer.translated
+    if not delivered or found.again is None:
+        return answer
+    return answer._replace(translated=found._replace(again=found.again + delivered))
+
+
 NOTES = {
     "ahead": "beyond what is copied: it begins where the copy ends, and reads again what it has read beyond",
     "another_topic": "the offset is of another topic of this name",

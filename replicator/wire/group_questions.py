@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from operator import is_
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode as E
 
@@ -47,13 +47,27 @@ _TOO_LARGE = frozenset({int(E.invalid_commit_offset_size), int(E.message_too_lar
 _UNKNOWN = int(E.unknown_server_error)
 """What Kafka 4 says of a commit that is too large, and of others: whether it was done isn't known."""
 _KEPT_MAX = 2_000
-T = TypeVar("T")
 PartitionCodes = dict[str, dict[int, int]]
 """The error code of each partition of a commit, by topic; 0: it is committed."""
 OffsetsToCommit = Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]]
 """By group, topic and partition."""
 _Question = tuple[tuple[str, ...], tuple[int, int]]
 """Groups, and which of how many pieces."""
+
+
+class ToCoordinator(Protocol):
+    """A request to a coordinator, and of which groups it is."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Their names."""
+
+    def write(self, connection: Connection) -> bytes:
+        """The request, without its size. Raises Unsupported."""
+
+
+T = TypeVar("T")
+R = TypeVar("R", bound=ToCoordinator)
 
 
 class GroupListing(NamedTuple):
@@ -275,8 +289,8 @@ class GroupQuestions(BrokerQuestions):
         self,
         groups: Sequence[str],
         timeout_s: float,
-        asked: Callable[[Sequence[str]], Iterator[_OfGroups]],
-        read: Callable[[_OfGroups, bytes], Mapping[str, T | ReplicatorError]],
+        asked: Callable[[Sequence[str]], Iterator[R]],
+        read: Callable[[R, bytes], Mapping[str, T | ReplicatorError]],
         join: Callable[[str, list[T]], T],
         *,
         once: bool = False,
@@ -305,9 +319,9 @@ class GroupQuestions(BrokerQuestions):
 
     def _answers_of(
         self,
-        parts: Sequence[_OfGroups],
+        parts: Sequence[R],
         future: Future[list[bytes]],
-        read: Callable[[_OfGroups, bytes], Mapping[str, T | ReplicatorError]],
+        read: Callable[[R, bytes], Mapping[str, T | ReplicatorError]],
         join: Callable[[str, list[T]], T],
     ) -> dict[str, T | ReplicatorError]:
         """Of one coordinator."""

@@ -22,8 +22,8 @@ def test_those_that_wait_are_named_with_the_reason() -> None:
     assert list(FlowGroups(groups).lines()) == ["2 consumer groups, 1 in sync", "group busy: 1 has_members"]
     well, busy = FlowGroups(groups).as_json()["groups"]
     assert well == {
-        "group": "well", "target_group": "well.copy", "partitions": 1, "in_sync": 1, "again": 2, "detail": "in sync",
-        "looked_ms": 0, "unknown": "",
+        "group": "well", "target_group": "well.copy", "kind": "consumer", "partitions": 1, "in_sync": 1, "again": 2,
+        "detail": "in sync", "looked_ms": 0, "unknown": "",
     }  # fmt: skip
     assert (busy["in_sync"], busy["partitions"]) == (1, 2)
 

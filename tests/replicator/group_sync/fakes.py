@@ -17,6 +17,7 @@ from replicator.model.partition import Partition
 from replicator.offset_map.translate import TranslatedOffset
 from replicator.state.group_notes import GroupNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
+from replicator.wire.any_groups import ShareValues
 from replicator.wire.group_questions import GroupListing, OffsetsToCommit, PartitionCodes
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues, PartitionValue, Wanted
@@ -57,6 +58,13 @@ class FakeGroups:
     late: list[tuple[float, list[tuple[str, Partition, GroupOffset]]]] = field(default_factory=list)
     now_s: Callable[[], float] = lambda: 0.0
     commits: list[tuple[str, Partition, int]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    hidden: set[str] = field(default_factory=set)  # groups that aren't listed
+    refuse: dict[str, int] = field(default_factory=dict)  # codes of groups that aren't deleted
+    told: set[str] = field(default_factory=set)
+    end: int = 1_000  # of each partition, for share groups
+    acknowledged: dict[tuple[str, Partition], int] = field(default_factory=dict)  # by share groups behind their offsets
+    _shares: dict[str, ShareValues] = field(default_factory=dict)
     _last: dict[str, FakeValues] = field(default_factory=dict)
 
     def _draw(self, chance: float) -> bool:
@@ -65,11 +73,19 @@ class FakeGroups:
     def keep(self, groups: Set[str]) -> None:
         """See `GroupQuestions`."""
 
+    def share(self, groups: Set[str]) -> None:
+        """See `AnyGroups`."""
+        self.told = set(groups)
+
+    def is_share(self, group: str) -> bool:
+        """Whether it is a share group, or would be made as one."""
+        return self.kinds.get(group) == "share" or (group in self.told and group not in self.kinds)
+
     def listing(self, timeout_s: float) -> GroupListing:
         """See `GroupQuestions`."""
         if self._draw(0.02):
             raise Unreachable("nobody answers")
-        names = {group for group, _ in self.values} | self.members | self.kinds.keys()
+        names = ({group for group, _ in self.values} | self.members | self.kinds.keys()) - self.hidden
         state = {name: "Stable" if name in self.members else "Empty" for name in names}
         return GroupListing({it: ListedGroup("consumer", state[it], self.kinds.get(it, "classic")) for it in names})
 
@@ -92,11 +108,26 @@ class FakeGroups:
             topics: dict[str, dict[int, PartitionValue]] = {}
             for at in ats:
                 topics.setdefault(at.topic, {})[at.partition] = self._value(name, at)
+            if self.is_share(name):
+                found[name] = self._share_values(name, topics)
+                continue
             last, values = self._last.get(name), FakeValues(topics)
             if wanted is None:
                 values = self._last[name] = last if last is not None and last.values == topics else values
             found[name] = values
         return found
+
+    def _share_values(self, group: str, topics: dict[str, dict[int, PartitionValue]]) -> ShareValues:
+        lags = dict[str, dict[int, int | None]]()
+        for topic, of_topic in topics.items():
+            for number, value in of_topic.items():
+                start = value.offset if isinstance(value, GroupOffset) else 0
+                left = self.end - start - self.acknowledged.get((group, Partition(topic, number)), 0)
+                lags.setdefault(topic, {})[number] = left
+        values = ShareValues(topics, lags)
+        last = self._shares.get(group)
+        self._shares[group] = last if last is not None and last == values else values
+        return self._shares[group]
 
     def _value(self, group: str, at: Partition) -> PartitionValue:
         if (group, at) in self.unstable:
@@ -112,8 +143,11 @@ class FakeGroups:
                 return {topic: dict.fromkeys(values, code) for topic, values in topics.items()}
 
             if group in self.members:
-                found[group] = all_of(int(E.unknown_member_id))
+                found[group] = all_of(int(E.non_empty_group if self.is_share(group) else E.unknown_member_id))
                 continue
+            if self.is_share(group):
+                self.kinds[group] = "share"
+                assert not any(it.metadata for values in topics.values() for it in values.values())
             wanted = [
                 (group, Partition(topic, number), GroupOffset(it.offset, it.metadata))
                 for topic, values in topics.items()
@@ -145,8 +179,22 @@ class FakeGroups:
         answers = self.commit(offsets, timeout_s)
         return lambda: answers
 
+    def delete(self, groups: Collection[str], timeout_s: float) -> dict[str, int | ReplicatorError]:
+        """See `AnyGroups`."""
+        found: dict[str, int | ReplicatorError] = {}
+        for group in groups:
+            found[group] = int(E.non_empty_group) if group in self.members else self.refuse.get(group, 0)
+            if found[group] == 0:
+                self.deleted.append(group)
+                self.values = {at: value for at, value in self.values.items() if at[0] != group}
+                self.kinds.pop(group, None)
+            if self._draw(0.2):
+                found[group] = Unreachable("no answer")
+        return found
+
     def _apply(self, wanted: Sequence[tuple[str, Partition, GroupOffset]]) -> None:
         for group, at, value in wanted:
+            self.acknowledged.pop((group, at), None)
             self.values[group, at] = value
             self.commits.append((group, at, value.offset))
 
@@ -171,6 +219,8 @@ class FakeMap:
     stable: dict[Partition, int] = field(default_factory=dict)
     failed_over: set[str] = field(default_factory=set)
     _left_out: frozenset[str] = frozenset()
+    target_end: int = 1_000
+    growth: int = 0  # with each question for it
     _listed: dict[str, Sequence[Partition]] = field(default_factory=dict)
     _copied: dict[Partition, int] = field(default_factory=dict)
 
@@ -223,6 +273,11 @@ class FakeMap:
     def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """See `LiveMap`: a transaction is open where `stable` says so."""
         return {at: self.stable.get(at, self.ends[at]) for at in ats}
+
+    def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """See `LiveMap`: 1,000, and more where records come."""
+        self.target_end += self.growth
+        return dict.fromkeys(ats, self.target_end)
 
     def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""

@@ -221,14 +221,11 @@ def test_somebody_elses_offset_is_left_alone_until_it_is_deleted() -> None:
     assert rig.there() == place(30)
 
 
-def test_share_groups_and_groups_of_flows_are_not_synced() -> None:
+def test_groups_of_flows_are_not_synced() -> None:
     rig = Rig()
-    rig.source.kinds["s"] = "share"
     rig.at_source(10, group="eos-replicate.other")
     rig.rounds()
-    (found,) = rig.sync.shown()
-    assert (found.group, found.detail) == ("s", "share_group")
-    assert rig.there(group="eos-replicate.other") is None
+    assert (rig.sync.shown(), rig.there(group="eos-replicate.other")) == ([], None)
 
 
 def test_a_group_is_held_until_what_it_had_written_is_copied() -> None:
