@@ -1,6 +1,7 @@
 """docs/reference/log-events.md: every log event with level, fields and meaning.
 
-Names, levels and fields are read from the calls in the code; what they mean is said in `log_meanings`.
+Names, levels and fields are read from the calls in the code; what they mean is said in `log_meanings`
+and `log_fields`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from cli.reference.log_meanings import BOUND, COMMON, EVENTS, FIELDS
+from cli.reference.log_fields import BOUND, COMMON, FIELDS
+from cli.reference.log_meanings import EVENTS
 from cli.reference.markdown import cell, table
 from replicator.model.errors import Incident
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -76,6 +76,13 @@ class GroupSettings(BaseModel):
         "with ^. A group is moved only as far as what it had read when these topics stood where they are copied to, so "
         "what it has written from that is at the target, too. auto: the topics to which producers write that commit "
         "offsets of groups in their transactions, looked for at the source. Empty: none.",
+    )
+
+    deleted: Literal["keep", "delete"] = Field(
+        default="keep",
+        description="What becomes of a group at the target that was deleted at the source. keep: nothing. delete: it "
+        "is deleted there, too, if it has no members and all of its offsets are those that the flow has committed. "
+        "Groups of topics that aren't at the source any more are kept.",
     )
 
     @property

@@ -51,6 +51,7 @@ class On(StrEnum):
     WORKERS = "group `eos-replicate.<flow>.workers`"
     GROUPS = "groups of `groups.include`"
     TARGET_GROUPS = "those groups, by their names at the target"
+    DELETED_GROUPS = "the same groups, with `groups.deleted: delete`"
     ENDS = "group `eos-replicate.<flow>.ends`"
     TRANSACTIONS = "transactional ids with the prefix `eos.<flow>.`"
     OFFSETS_LOG = "topic `__consumer_offsets`"
@@ -172,6 +173,13 @@ NEEDED = (
     ),
     Needed(
         GrantedBy.TARGET,
+        On.DELETED_GROUPS,
+        ("Delete",),
+        "deleting groups that were deleted at the source",
+        optional=True,
+    ),
+    Needed(
+        GrantedBy.TARGET,
         On.ENDS,
         ("Describe", "Read"),
         "noting where the source's partitions end, for a failover (`groups`)",
@@ -233,6 +241,9 @@ def _resources(flow: Flow, on: On) -> Iterator[tuple[Resource, str, bool]]:
         yield Resource.GROUP, names.workers_group(flow.name), False
     elif on in (On.GROUPS, On.TARGET_GROUPS):
         yield from ((Resource.GROUP, *selected) for selected in _groups(flow, at_target=on is On.TARGET_GROUPS))
+    elif on is On.DELETED_GROUPS:
+        if flow.groups.deleted == "delete":
+            yield from ((Resource.GROUP, *selected) for selected in _groups(flow, at_target=True))
     elif on is On.ENDS:
         if flow.groups.synced:
             yield Resource.GROUP, names.ends_group(flow.name), False

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from replicator.config import Flow
 from replicator.group_sync.commits import ASK_S, CommitRound
 from replicator.group_sync.followed import FollowedGroups, Snapshot
+from replicator.group_sync.gone import GoneGroup, GoneGroups
 from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceGroups, TargetGroups
 from replicator.group_sync.standing import Standing
 from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
@@ -41,11 +42,13 @@ GROUPS_AT_ONCE = 2_000
 
 
 class RoundDone(NamedTuple):
-    """What a round has done. `unanswered`: why something of it is missing."""
+    """What a round has done. `unanswered`: why something of it is missing; `gone`: what has become of groups that have
+    gone at the source, of those that were looked at."""
 
     groups: int
     committed: int
     unanswered: tuple[ReplicatorError, ...] = ()
+    gone: tuple[GoneGroup, ...] = ()
 
 
 class GroupSync:
@@ -64,11 +67,12 @@ class GroupSync:
         self._flow, self._clock, self._hold_topics = flow, clock, hold_topics
         self._source, self._target, self._map, self._notes = source, target, live_map, notes
         self._known: GroupNotes | None = None
-        self._kept = frozenset[str]()  # groups of which more is known than their names,
+        self._kept: frozenset[str] | None = None  # groups of which more is known than their names,
         self._dropped = set[str]()  # and those at the target whose notes were dropped
         self._followed = FollowedGroups(flow)
         self._commits = CommitRound(self._followed, target, live_map, notes, clock)
         self._standing = Standing(self._followed, target, live_map)
+        self._gone = GoneGroups(flow, source, target, live_map, notes, clock)
         self._translate_s = 0.0
         self._topics = frozenset[str]()  # that there were at the source
         self._hold = Hold[Snapshot]()
@@ -121,11 +125,12 @@ class GroupSync:
                 self._translate_s = self._clock.now_s() + TRANSLATE_S
                 self._standing.translate(self._clock.now_s(), TRANSLATE_S)
         self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
+        gone = self._gone.run(self._known, topics, unanswered)
         self._commit_ends(ends)
-        return RoundDone(len(self._followed), committed, tuple(unanswered))
+        return RoundDone(len(self._followed), committed, tuple(unanswered), tuple(gone))
 
     def _begin(self) -> None:
-        self._known, self._kept = self._notes.begin(), frozenset()
+        self._known, self._kept = self._notes.begin(), None
         self._failed_over = self._map.read_failed_over()  # fenced first: who fails over fences then
         self._dropped.clear()
 
@@ -140,9 +145,10 @@ class GroupSync:
             self._begin()
         assert self._known is not None
         self._kept = frozenset(groups)
-        self._dropped |= self._known.keep(targets)
+        self._gone.take(groups.keys(), self._known)
+        self._dropped |= self._known.keep(targets | set(self._gone.targets))
         self._source.keep(groups.keys())
-        self._target.keep(targets | {names.ends_group(self._flow.name)})
+        self._target.keep(targets | {names.ends_group(self._flow.name), *self._gone.targets})
 
     def _read(self, unanswered: list[ReplicatorError]) -> None:
         listing = self._source.listing(ASK_S)

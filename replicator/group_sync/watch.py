@@ -14,6 +14,7 @@ import structlog
 from replicator.backoff import Backoff
 from replicator.clock import RealClock
 from replicator.config import Flow
+from replicator.group_sync.gone import GoneGroup
 from replicator.group_sync.hold_topics import hold_topics_of
 from replicator.group_sync.live_map import KafkaLiveMap
 from replicator.group_sync.note_topic import NoteTopic
@@ -45,6 +46,7 @@ class GroupSyncWatch:
         self._backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
         self._told = ""
         self._left: dict[str, str] = {}  # groups that are left alone, and why, as it was told
+        self._kept: dict[str, str] = {}  # groups that have gone at the source, and why they are kept, as it was told
         self._groups = -1
         self._seen_once = False
 
@@ -97,6 +99,19 @@ class GroupSyncWatch:
             self._groups = done.groups
             self._log.info("groups_followed", groups=done.groups)
         self._tell_left(shown)
+        for it in done.gone:
+            self._tell_gone(it)
+
+    def _tell_gone(self, it: GoneGroup) -> None:
+        """Say what has become of a group that was deleted at the source: why it is kept, once."""
+        if self._kept.get(it.target_group) == it.kept:
+            return
+        if it.kept:
+            self._kept[it.target_group] = it.kept
+            self._log.warning("deleted_group_kept", group=it.group, reason=it.kept)
+        else:
+            self._kept.pop(it.target_group, None)
+            self._log.info("group_deleted", group=it.group)
 
     def _tell_left(self, shown: Sequence[GroupShown]) -> None:
         """Say once of each group why some of it isn't moved."""

@@ -10,7 +10,8 @@ import pytest
 
 from cli import main
 from cli.reference import commands, configuration, log_events
-from cli.reference.log_meanings import EVENTS, FIELDS
+from cli.reference.log_fields import FIELDS
+from cli.reference.log_meanings import EVENTS
 from replicator.config.models import Commit, Limits
 from replicator.config.sections import ClusterSection, FileSection, FlowSection
 
