@@ -44,7 +44,8 @@ VERDICTS_SAID = {
     GroupVerdict.TO_COMMIT: "the group is moved",
     GroupVerdict.HAS_MEMBERS: "the group has members at the target: it is never moved then",
     GroupVerdict.NOT_OURS: "the offset at the target was committed by somebody else, and is left alone; "
-    "to have it synced again, delete it (kafka-consumer-groups.sh --delete-offsets)",
+    "to have it synced again, delete it (kafka-consumer-groups.sh --delete-offsets, of a share group "
+    "kafka-share-groups.sh)",
     GroupVerdict.NO_OFFSET: "the group has no offset at the source",
     GroupVerdict.UNSTABLE: "a transaction at the source with offsets of the group hasn't ended",
     GroupVerdict.UNTRANSLATED: "the offset map doesn't tell where the offset is at the target",

@@ -1,8 +1,9 @@
 """What is to be known of a share group (KIP-932) at the target before it is moved. Pure.
 
 A share group stands at a start offset, as a consumer group stands at its committed one, and whose it is follows from
-the same notes (`ownership`). But its consumers may have acknowledged records behind it while it stood still, out of
-order: then it isn't the flow's any more. A broker tells only how many are left, so how many are acknowledged lies
+the same notes (`ownership`). But its consumers may have acknowledged records behind it while it stood still: out of
+order, or all of them, because a coordinator writes down acknowledgements with the start offset that was before them
+(Kafka 4.3). Then it isn't the flow's any more. A broker tells only how many are left, so how many are acknowledged lies
 between two numbers while the partition grows.
 """
 
