@@ -14,7 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.options import print_wrapped
-from replicator.failover.said import group_words, headline, state_words
+from replicator.failover.said import (
+    group_words,
+    headline,
+    part_words,
+    state_words,
+    transaction_words,
+    transactions_words,
+)
 from replicator.model.counting import counted
 from replicator.model.errors import ConfigError
 from replicator.model.printable import printable
@@ -80,6 +87,14 @@ def show(console: Console, verdict: FailoverVerdict, *, stands: bool = True) -> 
     for row in verdict.partitions:
         if row.problem:
             print_wrapped(console, f"  {row.source}: {printable(row.problem)}")
+    print_wrapped(console, printable(transactions_words(verdict)))
+    for transaction in verdict.transactions[:ROWS_SHOWN]:
+        known = "half copied" if transaction.certain else "not known"
+        print_wrapped(console, f"  {known}: {printable(transaction_words(transaction))}")
+        for part in transaction.parts:
+            print_wrapped(console, f"    {part.at}: {part_words(part)}")
+    if len(verdict.transactions) > ROWS_SHOWN:
+        console.print(f"and {len(verdict.transactions) - ROWS_SHOWN:,} more; --json and --out have all of them")
     if verdict.groups:
         console.print(f"{counted(len(verdict.groups), 'consumer group')} at the target:")
     for group in verdict.groups[:ROWS_SHOWN]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from cli.reference.transaction_meanings import TRANSACTION_EVENTS
+
 EVENTS = {
+    **TRANSACTION_EVENTS,
     "aborted": (
         "The open transaction was aborted. Nothing of it reaches a read_committed reader; the lane goes back to "
         "its last committed positions and copies the same records again."
@@ -159,10 +162,6 @@ EVENTS = {
         "tried again, and told again when the reason changes. Copying goes on."
     ),
     "groups_synced_again": "The offsets of all consumer groups are synced again.",
-    "hold_topics_unknown": (
-        "Which topics groups have to wait for isn't wholly known, and why (`groups.hold_with: auto`). Groups are moved "
-        "without that. It is looked for again, and told again when the reason changes."
-    ),
     "incident": (
         "A fact that needs a decision. It stops one partition, or the flow: see [incidents](../operate/incidents.md)."
     ),

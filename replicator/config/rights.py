@@ -114,7 +114,7 @@ NEEDED = (
         GrantedBy.SOURCE,
         On.TRANSACTIONS_LOG,
         ("Describe", "Read"),
-        "`coupled` sees transactions of the past, too",
+        "a failover names transactions that are half copied (`groups`); `coupled` sees transactions of the past, too",
         optional=True,
     ),
     Needed(

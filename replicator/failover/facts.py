@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 
 from replicator.config import Flow
-from replicator.failover.verdict import FailedGroup, FailedPartition
+from replicator.coupling.source_transactions import HalfCopied, half_copied
+from replicator.failover.verdict import FailedGroup, FailedPartition, TransactionsSeen
 from replicator.flow.frozen import positions
 from replicator.flow.topics import ControlPlane
 from replicator.group_sync.note_topic import read_notes
@@ -18,6 +19,7 @@ from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
+from replicator.state.transaction_notes import TransactionNotes
 from replicator.wire.group_questions import GroupQuestions
 from replicator.wire.offset_fetch_groups import GroupValues
 
@@ -82,6 +84,23 @@ def failed_groups(
         members = group in listed.groups and listed.groups[group].has_members
         rows.append(FailedGroup(group, len(ours), others, unanswered, members))
     return rows
+
+
+def half_copied_transactions(
+    notes: TransactionNotes, rows: Iterable[FailedPartition], topics: Collection[str] = ()
+) -> tuple[tuple[HalfCopied, ...], TransactionsSeen]:
+    """Say which of the source's transactions that were noted are half copied, or may be, the certain ones first; and
+    how they were looked at. `topics`: only those that have written there; empty: all. Pure."""
+    positions = {row.source: row.position for row in rows if row.position is not None}
+    noted = [
+        one
+        for one in (*notes.ended.values(), *notes.last.still_open)
+        if not topics or any(at.topic in topics for at in one.parts)
+    ]
+    found = [it for it in (half_copied(one, positions) for one in noted) if it is not None]
+    last = notes.last
+    seen = TransactionsSeen(last.looked_ms, last.since_ms, last.left_out, last.problem)
+    return tuple(sorted(found, key=lambda it: not it.certain)), seen
 
 
 def _values(found: GroupValues | ReplicatorError) -> dict[Partition, GroupOffset | None]:

@@ -24,7 +24,13 @@ from replicator.config import Flow
 from replicator.config.failover_settings import HOOKS
 from replicator.config.routing import target_topic
 from replicator.failover.cutovers import make_cutovers, note_in
-from replicator.failover.facts import ends_seen, failed_groups, failed_partitions, read_positions
+from replicator.failover.facts import (
+    ends_seen,
+    failed_groups,
+    failed_partitions,
+    half_copied_transactions,
+    read_positions,
+)
 from replicator.failover.hook_runner import HookRunner
 from replicator.failover.kept_rows import chunk_key, chunks
 from replicator.failover.scope import FailedOver, Scope, SomeTopics, WholeFlow
@@ -33,7 +39,7 @@ from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import changed, written
 from replicator.flow.frozen import keep_positions
 from replicator.flow.topics import ControlPlane
-from replicator.group_sync.note_topic import NoteTopic, notes_topic
+from replicator.group_sync.note_topic import NoteTopic, notes_topic, read_transaction_notes
 from replicator.model import names
 from replicator.model.errors import (
     ChangeRefused,
@@ -344,10 +350,12 @@ class FailoverRun:
         now_ms = time.time_ns() // 1_000_000
         with closing(AnyGroups(flow.target, f"eos-replicate.{flow.name}.failover")) as questions:
             ends, seen_ms = ends_seen(flow, questions)
-            claims, only = self._plane.state.claims(), self._scope.topics
+            claims, only = plane.state.claims(), self._scope.topics
             targets = {target_topic(flow, name) for name in only}
             partitions = failed_partitions(claims, read_positions(flow, plane), ends)
             groups = failed_groups(flow, plane, questions, targets)
+        noted = read_transaction_notes(flow, plane.target_reader)
+        transactions, transactions_seen = half_copied_transactions(noted, partitions, only)
         if only:
             partitions = [it for it in partitions if it.target.topic in targets]
         return FailoverVerdict(
@@ -361,6 +369,8 @@ class FailoverRun:
             partitions=partitions,
             groups=groups,
             topics=only,
+            transactions=transactions,
+            transactions_seen=transactions_seen,
         )
 
 

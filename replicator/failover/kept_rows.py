@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
+from replicator.coupling.source_transactions import HalfCopied
+from replicator.failover.verdict import (
+    NEVER_SEEN,
+    FailedGroup,
+    FailedPartition,
+    FailoverVerdict,
+    TransactionsSeen,
+    transaction_of_json,
+)
 from replicator.model.errors import ConfigError, VerdictUnreadable
 from replicator.state.envelope import NewerFormat, NotOurs, unwrap, wrap
 from replicator.state.failover_note import FailoverNote
 
 CUTOVER_ROWS = "cutover_rows"
 _KINDS = frozenset({CUTOVER_ROWS})
+KINDS = ("partitions", "groups", "transactions", "transactions_seen")
+"""Of rows; the last two are missing where an older version has written them."""
 CHUNK_BYTES_MAX = 900_000
 """Also where the topic takes more: readers fetch about 1 MB at once by default."""
 AROUND_BYTES = 1_024
@@ -34,7 +45,7 @@ def chunks(verdict: FailoverVerdict, generation: int, record_bytes_max: int) -> 
     Raises ConfigError where a single row is larger.
     """
     room = min(record_bytes_max, CHUNK_BYTES_MAX) - AROUND_BYTES
-    divided: list[dict[str, list[Any]]] = [{"partitions": [], "groups": []}]
+    divided: list[dict[str, list[Any]]] = [{kind: [] for kind in KINDS}]
     used = 0
     for kind, rows in verdict.rows().items():
         for row in rows:
@@ -45,7 +56,7 @@ def chunks(verdict: FailoverVerdict, generation: int, record_bytes_max: int) -> 
                     f"verdict has {size}: set its max.message.bytes to {size + AROUND_BYTES} or more"
                 )
             if used + size > room:
-                divided.append({"partitions": [], "groups": []})
+                divided.append({kind: [] for kind in KINDS})
                 used = 0
             divided[-1][kind].append(row)
             used += size
@@ -67,6 +78,8 @@ def read_back(flow: str, note: FailoverNote, records: Iterable[tuple[bytes | Non
     newest = {key: value for key, value in records if key is not None}
     partitions: list[FailedPartition] = []
     groups: list[FailedGroup] = []
+    transactions: list[HalfCopied] = []
+    seen = NEVER_SEEN
     for number in range(note.chunks):
         value = newest.get(chunk_key(note.generation, number))
         if value is None:
@@ -75,9 +88,12 @@ def read_back(flow: str, note: FailoverNote, records: Iterable[tuple[bytes | Non
             body = _body(value)
             partitions += [FailedPartition.of_json(row) for row in body["partitions"]]
             groups += [FailedGroup.of_json(row) for row in body["groups"]]
+            transactions += [transaction_of_json(row) for row in body.get("transactions", ())]
+            for row in body.get("transactions_seen", ()):
+                seen = TransactionsSeen.of_json(row)
         except (NotOurs, NewerFormat, KeyError, TypeError, ValueError) as error:
             raise VerdictUnreadable(f"part {number + 1} of {note.chunks} of the verdict's rows: {error!r}") from error
-    found = _verdict(flow, note, partitions, groups)
+    found = replace(_verdict(flow, note, partitions, groups), transactions=tuple(transactions), transactions_seen=seen)
     if found.digest != note.digest:
         raise VerdictUnreadable(f"the rows have the SHA-256 {found.digest}, the summary says {note.digest}")
     return found

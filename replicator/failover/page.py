@@ -5,11 +5,18 @@ Of a large flow those partitions are shown that lack something; the file of `--o
 
 from __future__ import annotations
 
-from replicator.failover.said import group_words, headline, state_words
+from replicator.failover.said import (
+    group_words,
+    headline,
+    part_words,
+    state_words,
+    transaction_words,
+    transactions_words,
+)
 from replicator.failover.verdict import FailedPartition, FailoverVerdict
 from replicator.pages.environment import pages_of
 
-PARTITIONS_SHOWN, GROUPS_SHOWN = 2_000, 2_000
+PARTITIONS_SHOWN, GROUPS_SHOWN, TRANSACTIONS_SHOWN = 2_000, 2_000, 1_000
 
 
 def html(verdict: FailoverVerdict, *, stands: bool = True) -> str:
@@ -17,6 +24,8 @@ def html(verdict: FailoverVerdict, *, stands: bool = True) -> str:
     rows = sorted(verdict.partitions, key=lambda row: (row.complete, row))
     environment = pages_of("replicator.failover")
     environment.filters["words"] = group_words
+    environment.filters["transaction"] = transaction_words
+    environment.filters["part"] = part_words
     return environment.get_template(
         "verdict.html.j2"
     ).render(
@@ -29,6 +38,9 @@ def html(verdict: FailoverVerdict, *, stands: bool = True) -> str:
         rows_left=len(rows) - PARTITIONS_SHOWN,
         groups=verdict.groups[:GROUPS_SHOWN],
         groups_left=len(verdict.groups) - GROUPS_SHOWN,
+        transactions_said=transactions_words(verdict),
+        transactions=verdict.transactions[:TRANSACTIONS_SHOWN],
+        transactions_left=len(verdict.transactions) - TRANSACTIONS_SHOWN,
     )
 
 

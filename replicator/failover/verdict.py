@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from replicator.coupling.source_transactions import HalfCopied, PartCopied, RecordRange
 from replicator.model.partition import Partition
 
 
@@ -95,6 +96,77 @@ class FailedGroup(NamedTuple):
         )
 
 
+class TransactionsSeen(NamedTuple):
+    """How the source's transactions were looked at.
+
+    Attributes:
+        looked_ms: when the last time; 0: never. `since_ms`: all that ended between is known.
+        left_out: how many of them were let go of, because there were too many that weren't copied.
+        problem: why it wasn't looked at since; empty where the last look was a good one.
+    """
+
+    looked_ms: int
+    since_ms: int
+    left_out: int
+    problem: str
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "looked_ms": self.looked_ms or None,
+            "since_ms": self.since_ms or None,
+            "left_out": self.left_out,
+            "problem": self.problem,
+        }
+
+    @classmethod
+    def of_json(cls, row: Mapping[str, Any]) -> TransactionsSeen:
+        """Make it of what `as_json` gave. Raises KeyError, TypeError, ValueError."""
+        looked, since = row["looked_ms"], row["since_ms"]
+        return cls(int(looked or 0), int(since or 0), int(row["left_out"]), str(row["problem"]))
+
+
+NEVER_SEEN = TransactionsSeen(0, 0, 0, "")
+
+
+def transaction_json(it: HalfCopied) -> dict[str, Any]:
+    """A half copied transaction, for machines."""
+    return {
+        "transactional_id": it.transactional_id,
+        "producer_id": it.producer_id,
+        "producer_epoch": it.epoch,
+        "started_ms": it.start_ms,
+        "committed": it.committed,
+        "half_copied": it.certain or None,
+        "partitions": [
+            {
+                "source_topic": part.at.topic,
+                "partition": part.at.partition,
+                "copied": part.copied,
+                "first_offset_at_least": part.bounds.first,
+                "end_offset_at_most": part.bounds.end,
+                "position": part.position,
+            }
+            for part in it.parts
+        ],
+    }
+
+
+def transaction_of_json(row: Mapping[str, Any]) -> HalfCopied:
+    """Make it of what `transaction_json` gave. Raises KeyError, TypeError, ValueError."""
+    parts = tuple(
+        PartCopied(
+            Partition(str(part["source_topic"]), int(part["partition"])),
+            RecordRange(_number(part["first_offset_at_least"]), _number(part["end_offset_at_most"])),
+            _number(part["position"]),
+            None if part["copied"] is None else bool(part["copied"]),
+        )
+        for part in row["partitions"]
+    )
+    ids = str(row["transactional_id"]), int(row["producer_id"]), int(row["producer_epoch"])
+    return HalfCopied(*ids, int(row["started_ms"]), bool(row["committed"]), parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverVerdict:
     """All of it.
@@ -104,6 +176,7 @@ class FailoverVerdict:
         at_ms: when it was looked at; `ends_seen_ms`: when the source's ends were noted last, 0 if never. What was
             written at the source after that nobody knows here.
         topics: the source topics that were failed over; empty: the whole flow.
+        transactions: those of which some partitions are copied and others aren't, or may not be.
     """
 
     flow: str
@@ -116,6 +189,13 @@ class FailoverVerdict:
     partitions: Sequence[FailedPartition]
     groups: Sequence[FailedGroup]
     topics: Sequence[str] = ()
+    transactions: Sequence[HalfCopied] = ()
+    transactions_seen: TransactionsSeen = NEVER_SEEN
+
+    @property
+    def torn(self) -> Sequence[HalfCopied]:
+        """Transactions that are half copied for certain."""
+        return [it for it in self.transactions if it.certain]
 
     @property
     def not_copied(self) -> int:
@@ -130,14 +210,20 @@ class FailoverVerdict:
     @property
     def complete(self) -> bool:
         """Whether all is copied that the source had when its ends were noted last."""
-        return bool(self.partitions) and all(it.complete for it in self.partitions)
+        return bool(self.partitions) and all(it.complete for it in self.partitions) and not self.torn
 
-    def rows(self) -> dict[str, Any]:
-        """Return each partition and each group."""
-        return {
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Return each partition and each group; and each transaction, and how they were looked at, where they were: the
+        digests of older verdicts are without."""
+        rows = {
             "partitions": [it.as_json() for it in self.partitions],
             "groups": [it.as_json() for it in self.groups],
         }
+        if self.transactions:
+            rows["transactions"] = [transaction_json(it) for it in self.transactions]
+        if self.transactions_seen != NEVER_SEEN:
+            rows["transactions_seen"] = [self.transactions_seen.as_json()]
+        return rows
 
     @property
     def digest(self) -> str:
@@ -160,6 +246,10 @@ class FailoverVerdict:
             "complete": self.complete,
             "not_copied_at_least": self.not_copied,
             "partitions_unknown": self.unknown,
+            "transactions_half_copied": len(self.torn),
+            "transactions_unclear": len(self.transactions) - len(self.torn),
+            "transactions": [],
+            "transactions_seen": [],
             "sha256": self.digest,
             **self.rows(),
         }

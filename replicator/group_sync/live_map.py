@@ -87,6 +87,12 @@ class KafkaLiveMap:
         found = self._clusters.target.offsets(list(ats), end=True) if ats else {}
         return {Partition(*at): end for at, end in found.items()}
 
+    def ends_of(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """See `LiveMap`."""
+        self._clusters.connect()
+        found = self._clusters.source.offsets(list(ats), end=True) if ats else {}
+        return {Partition(*at): end for at, end in found.items()}
+
     def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""
         found = self._target_topics.get(topic)

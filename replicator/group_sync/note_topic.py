@@ -5,7 +5,7 @@ Nothing is lost with this topic: without a note an offset at the target counts a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from replicator.config import Flow
 from replicator.flow.topics import reading_topics, topics_of
@@ -19,11 +19,15 @@ from replicator.model.errors import Incident, ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.group_notes import GroupNotes
+from replicator.state.transaction_notes import TransactionNotes
+
+SEGMENT_BYTES = 16 * 1024 * 1024
+"""What is in the newest segment isn't compacted, and is read as a whole at each beginning and at a failover."""
 
 
 def notes_topic(flow: Flow) -> TopicSpec:
     """The topic, which holds the last note of each partition of each group."""
-    configs = {"cleanup.policy": "compact"}
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
     return TopicSpec(names.groups_topic(flow.name), 1, flow.topic_configs.replication_factor, configs)
 
 
@@ -32,9 +36,19 @@ def read_notes(flow: Flow, reader: TopicReader) -> GroupNotes:
 
     Raises Incident `newer_format`; Unreachable, NotAllowed, Retriable, TopicMissing.
     """
-    topic, found = names.groups_topic(flow.name), GroupNotes()
+    return _group_notes(flow, last_records(flow, reader))
+
+
+def read_transaction_notes(flow: Flow, reader: TopicReader) -> TransactionNotes:
+    """Read what is noted of the source's transactions. As `read_notes`."""
+    return _transaction_notes(flow, last_records(flow, reader))
+
+
+def last_records(flow: Flow, reader: TopicReader) -> dict[bytes | None, bytes | None]:
+    """Read the last record of each key. Raises Unreachable, NotAllowed, Retriable, TopicMissing."""
+    topic = names.groups_topic(flow.name)
     if not reader.partition_count(topic):
-        return found
+        return {}
     at, last = Partition(topic, 0), dict[bytes | None, bytes | None]()  # of many that aren't compacted yet
 
     def take(_: Partition, __: int, record: Record) -> None:
@@ -43,14 +57,30 @@ def read_notes(flow: Flow, reader: TopicReader) -> GroupNotes:
 
     for error in reader.each({at: raised(reader.bounds([at])[at])}, take).values():
         raise error
+    return last
+
+
+def _group_notes(flow: Flow, last: Mapping[bytes | None, bytes | None]) -> GroupNotes:
+    found = GroupNotes()
     for record in last.items():
         try:
             found.read([record])
         except NotOurs:
             continue
         except NewerFormat as error:
-            raise Incident("newer_format", str(error), topic=topic, partition=0) from error
+            raise _newer(flow, error) from error
     return found
+
+
+def _transaction_notes(flow: Flow, last: Mapping[bytes | None, bytes | None]) -> TransactionNotes:
+    try:
+        return TransactionNotes.read(last)
+    except NewerFormat as error:
+        raise _newer(flow, error) from error
+
+
+def _newer(flow: Flow, error: NewerFormat) -> Incident:
+    return Incident("newer_format", str(error), topic=names.groups_topic(flow.name), partition=0)
 
 
 class NoteTopic:
@@ -60,6 +90,7 @@ class NoteTopic:
         self._flow, self._on_client_error = flow, on_client_error
         self._spec = notes_topic(flow)
         self._producer: TransactionalProducer | None = None
+        self._transactions = TransactionNotes()
 
     def begin(self) -> GroupNotes:
         """See `Notes`."""
@@ -70,7 +101,13 @@ class NoteTopic:
         )
         self._producer.fence()
         with reading_topics(self._flow, self._flow.target) as reader:
-            return read_notes(self._flow, reader)
+            last = last_records(self._flow, reader)
+        self._transactions = _transaction_notes(self._flow, last)
+        return _group_notes(self._flow, last)
+
+    def transaction_notes(self) -> TransactionNotes:
+        """See `Notes`."""
+        return self._transactions
 
     def _make_sure(self) -> None:
         flow, name = self._flow, self._spec.name
@@ -92,7 +129,7 @@ class NoteTopic:
         finally:
             admin.close()
 
-    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+    def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """See `Notes`."""
         producer = self._producer
         assert producer is not None, "it is begun first"

@@ -9,6 +9,7 @@ from typing import Protocol
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
+from replicator.state.transaction_notes import TransactionNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.wire.group_questions import GroupListing, OffsetsToCommit, PartitionCodes
 from replicator.wire.offset_fetch_groups import GroupValues, Wanted
@@ -85,6 +86,9 @@ class LiveMap(Protocol):
     def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """Ask for the high watermarks of target partitions. Raises ReplicatorError."""
 
+    def ends_of(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """Ask for the high watermarks of source partitions. Raises ReplicatorError."""
+
     def target_topic(self, topic: str) -> str:
         """The target topic of a source topic: its partitions have the same numbers."""
 
@@ -105,9 +109,12 @@ class Notes(Protocol):
     def begin(self) -> GroupNotes:
         """Fence who has written them before, and read them to their end. Raises ReplicatorError."""
 
-    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write records of `GroupNotes.take`; they are durable when it returns. Raises ReplicatorError: Fenced where
-        somebody else writes now."""
+    def transaction_notes(self) -> TransactionNotes:
+        """What was noted of the source's transactions when it was begun."""
+
+    def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write records of `GroupNotes.take` or `TransactionNotes`; they are durable when it returns. Raises
+        ReplicatorError: Fenced where somebody else writes now."""
 
     def forget(self) -> None:
         """Let go of the writer: `begin` comes next."""

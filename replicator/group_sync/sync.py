@@ -24,6 +24,7 @@ from replicator.group_sync.followed import FollowedGroups, Snapshot
 from replicator.group_sync.gone import GoneGroup, GoneGroups
 from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceGroups, TargetGroups
 from replicator.group_sync.standing import Standing
+from replicator.group_sync.transaction_looks import LOOK_S, TransactionLooks
 from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.hold import Hold
 from replicator.groups.shown_groups import GroupShown
@@ -63,7 +64,10 @@ class GroupSync:
         notes: Notes,
         hold_topics: HoldTopics,
         clock: Clock,
+        transactions: TransactionLooks | None = None,
     ) -> None:
+        """`transactions`: looks at the source's between the rounds."""
+        self._transactions = transactions
         self._flow, self._clock, self._hold_topics = flow, clock, hold_topics
         self._source, self._target, self._map, self._notes = source, target, live_map, notes
         self._known: GroupNotes | None = None
@@ -99,6 +103,23 @@ class GroupSync:
         self._followed.end_round(self._clock.now_ms())
         return done
 
+    def look(self) -> float:
+        """Take a look at the source's transactions, if it is time to; return how long to wait for the next one.
+
+        Raises ReplicatorError: what was found isn't noted, and the next round begins anew.
+        """
+        if self._transactions is None or self._known is None:
+            return LOOK_S
+        noted = self._transactions.look(self._ends)
+        if noted:
+            try:
+                self._notes.write(noted)
+            except BaseException:
+                self._known = None
+                self._notes.forget()
+                raise
+        return self._transactions.pause_s()
+
     def _round(self) -> RoundDone:
         if self._known is None:
             self._begin()
@@ -132,6 +153,8 @@ class GroupSync:
     def _begin(self) -> None:
         self._known, self._kept = self._notes.begin(), None
         self._failed_over = self._map.read_failed_over()  # fenced first: who fails over fences then
+        if self._transactions is not None:
+            self._transactions.begin(self._notes.transaction_notes(), self._failed_over)
         self._dropped.clear()
 
     def _keep(self) -> None:

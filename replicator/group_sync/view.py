@@ -21,6 +21,7 @@ from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.proof.map_place import refuse_delivery
 from replicator.state.group_notes import GroupNotes
+from replicator.state.transaction_notes import TransactionNotes
 from replicator.wire.any_groups import AnyGroups
 
 
@@ -30,7 +31,10 @@ class _NoNotes:
     def begin(self) -> GroupNotes:
         raise AssertionError("nothing is written")
 
-    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+    def transaction_notes(self) -> TransactionNotes:
+        raise AssertionError("nothing is looked at")
+
+    def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         raise AssertionError("nothing is written")
 
     def forget(self) -> None:

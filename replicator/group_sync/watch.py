@@ -6,7 +6,8 @@ A failure stops nothing: it is told once, and tried again later; copying goes on
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 
 import structlog
@@ -15,15 +16,22 @@ from replicator.backoff import Backoff
 from replicator.clock import RealClock
 from replicator.config import Flow
 from replicator.group_sync.gone import GoneGroup
+from replicator.group_sync.commits import ASK_S
 from replicator.group_sync.hold_topics import hold_topics_of
 from replicator.group_sync.live_map import KafkaLiveMap
 from replicator.group_sync.note_topic import NoteTopic
 from replicator.group_sync.sync import GroupSync, RoundDone
+from replicator.group_sync.transaction_looks import TransactionLooks
 from replicator.groups.decision import VERDICTS_SAID, GroupVerdict
+from replicator.groups.ownership import GroupOffset
 from replicator.groups.shown_groups import GroupObserver, GroupShown
 from replicator.incidents import tell_incident
+from replicator.model import names
 from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.partition import Partition
 from replicator.wire.any_groups import AnyGroups
+from replicator.wire.producer_questions import ProducerQuestions
+from replicator.wire.transaction_log_tail import TransactionLogTail
 
 AGAIN_FIRST_S, AGAIN_MAX_S = 2.0, 60.0
 _TOLD = frozenset({GroupVerdict.HAS_MEMBERS, GroupVerdict.NOT_OURS, GroupVerdict.REFUSED})
@@ -54,13 +62,28 @@ class GroupSyncWatch:
         """The thread's work. `failed` is told of a bug, which ends it; `close`: called at its end."""
         try:
             pause_s = 0.0
-            while not self._ended.wait(pause_s):
+            while not self._waited(pause_s):
                 pause_s = self.look()
         except BaseException as error:  # noqa: BLE001 - the flow classifies it
             failed(error)
         finally:
             self._seen(None)
             close()
+
+    def _waited(self, pause_s: float) -> bool:
+        """Wait so long, and look at the source's transactions meanwhile; whether it is over."""
+        until_s = time.monotonic() + pause_s
+        while True:
+            try:
+                look_s = self._sync.look()
+            except ReplicatorError as error:  # the round begins anew
+                self._not_done(error)
+                return self._ended.is_set()
+            left_s = until_s - time.monotonic()
+            if self._ended.wait(max(0.0, min(left_s, look_s))):
+                return True
+            if left_s <= look_s:
+                return False
 
     def look(self) -> float:
         """One round; how long to wait for the next one."""
@@ -152,13 +175,27 @@ def group_sync_of(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogge
     def client_error(text: str) -> None:
         log.info("client", detail=text)
 
+    client_id = f"eos-replicate.{flow.name}.groups"
     questions = []
     for cluster in (flow.source, flow.target):
-        made = AnyGroups(cluster, f"eos-replicate.{flow.name}.groups")
+        made = AnyGroups(cluster, client_id)
         stack.callback(made.close)
         questions.append(made)
     live_map, notes, hold_topics = KafkaLiveMap(flow), NoteTopic(flow, client_error), hold_topics_of(flow, log)
     stack.callback(live_map.close)
     stack.callback(notes.forget)
     stack.callback(hold_topics.close)
-    return GroupSync(flow, questions[0], questions[1], live_map, notes, hold_topics, RealClock())
+    producers, clock = ProducerQuestions(flow.source, client_id), RealClock()
+    stack.callback(producers.close)
+
+    def positions(ats: Collection[Partition]) -> Mapping[Partition, int]:
+        group = names.position_group(flow.name)
+        values = questions[1].offsets({group: None}, ASK_S, stable=False)[group]
+        if isinstance(values, ReplicatorError):
+            raise values
+        found = values.topics()
+        stands = {at: found.get(live_map.target_topic(at.topic), {}).get(at.partition) for at in ats}
+        return {at: value.offset for at, value in stands.items() if isinstance(value, GroupOffset)}
+
+    looks = TransactionLooks(flow, TransactionLogTail(producers), live_map.ends_of, positions, clock, log)
+    return GroupSync(flow, questions[0], questions[1], live_map, notes, hold_topics, clock, looks)

@@ -125,7 +125,7 @@ class BackwardReading:
     def _plan(self, leaders: Mapping[Address, Sequence[Partition]], bytes_max: int) -> None:
         asked = {
             address: [
-                self._questions.asked("list_offsets", partial(_offset_fields, ats, timestamp))
+                self._questions.asked("list_offsets", partial(offset_fields, ats, timestamp))
                 for timestamp in (_EARLIEST, _LATEST)
             ]
             for address, ats in leaders.items()
@@ -202,7 +202,8 @@ def _describing(at: Partition) -> str:
     return f"Describe on topic {at.topic!r}"
 
 
-def _offset_fields(ats: Sequence[Partition], timestamp: int, exchange: Exchange) -> dict[str, Any]:
+def offset_fields(ats: Sequence[Partition], timestamp: int, exchange: Exchange) -> dict[str, Any]:
+    """Which offset has one of the special timestamps, in each of these?"""
     types = exchange.types
     by_topic: dict[str, list[Any]] = {}
     for at in ats:

@@ -1,5 +1,5 @@
 """Records in which coordinators keep their state: transactions in `__transaction_state`, committed offsets in
-`__consumer_offsets`. Pure. Used by `inspect.coupled_topics`.
+`__consumer_offsets`. Pure. Used by `inspect.coupled_topics` and `transaction_log_tail`.
 
 As TransactionLogKey, TransactionLogValue (version 0, and 1 with tagged fields: KIP-890) and OffsetCommitKey of Kafka
 have them:
@@ -16,6 +16,7 @@ from struct import Struct
 from struct import error as StructError
 
 from replicator.coupling.evidence import SeenTransaction
+from replicator.coupling.source_transactions import LoggedState, LoggedTransaction
 from replicator.wire.describe_transactions import partitions_by_topic
 from replicator.wire.response_limits import BadResponse
 
@@ -27,21 +28,31 @@ _TRANSACTION_KEY, _OFFSET_KEYS, _FLEXIBLE = 0, (0, 1), 1
 def transaction_of(key: bytes | None, value: bytes | None) -> SeenTransaction | None:
     """The transaction that a record of `__transaction_state` tells of; None: it tells of something else, or that an id
     is forgotten. Raises BadResponse."""
+    found = logged_of(key, value)
+    if found is None:
+        return None
+    return SeenTransaction(found.transactional_id, found.producer_id, found.partitions, found.updated_ms)
+
+
+def logged_of(key: bytes | None, value: bytes | None) -> LoggedTransaction | None:
+    """All that a record says of a transaction; as `transaction_of`."""
     if key is None or value is None:
         return None
     try:
         if _INT16.unpack_from(key)[0] != _TRANSACTION_KEY:
             return None
         transactional_id, _ = _string(key, _INT16.size)
-        version, producer_id, _, _, _ = _HEAD.unpack_from(value)
+        version, producer_id, epoch, _, status = _HEAD.unpack_from(value)
         if version > _FLEXIBLE:
             raise BadResponse(f"a transaction of {transactional_id!r} in version {version}")
         read = partitions_by_topic if version == _FLEXIBLE else _partitions
         partitions, at = read(value, _HEAD.size)
         (updated_ms,) = _INT64.unpack_from(value, at)
-    except (IndexError, StructError, UnicodeDecodeError) as wrong:
+        (start_ms,) = _INT64.unpack_from(value, at + _INT64.size)
+        state = LoggedState(status)
+    except (IndexError, StructError, UnicodeDecodeError, ValueError) as wrong:
         raise BadResponse(f"no record of a transaction: {type(wrong).__name__}: {wrong}") from wrong
-    return SeenTransaction(transactional_id, producer_id, partitions, updated_ms)
+    return LoggedTransaction(transactional_id, producer_id, epoch, state, partitions, start_ms, updated_ms)
 
 
 def offset_of(key: bytes | None) -> tuple[str, str] | None:

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from replicator.failover.kept_rows import CHUNK_BYTES_MAX, chunks, read_back
-from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
+from replicator.coupling.source_transactions import HalfCopied, PartCopied, RecordRange
+from replicator.failover.kept_rows import CHUNK_BYTES_MAX, CUTOVER_ROWS, chunk_key, chunks, read_back
+from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict, TransactionsSeen
 from replicator.model.errors import ConfigError, VerdictUnreadable
 from replicator.model.partition import Partition
+from replicator.state.envelope import wrap
 from replicator.state.failover_note import FailoverNote, decode
 
 pytestmark = pytest.mark.tier("default")
@@ -37,6 +39,15 @@ def verdict(partitions: int, groups: int, problem: str = "") -> FailoverVerdict:
     )
 
 
+def torn(number: int) -> HalfCopied:
+    parts = (
+        PartCopied(Partition("ä", number), RecordRange(3, 9), 9, copied=True),
+        PartCopied(Partition("b", 0), RecordRange(None, None), None, copied=None),
+        PartCopied(Partition("c", 0), RecordRange(7, 8), 7, copied=False),
+    )
+    return HalfCopied(f"id-{number}", 7, 1, 5, committed=True, parts=parts)
+
+
 def note_of(found: FailoverVerdict, count: int) -> FailoverNote:
     return FailoverNote(
         generation=4, at_ms=9, by="me", source="x", target="y", ends_seen_ms=8, complete=found.complete,
@@ -56,6 +67,24 @@ def test_what_was_kept_is_read_back(partitions: int, groups: int, bytes_max: int
     assert len({key for key, _ in records}) == len(records)
     before: Records = [*chunks(verdict(400, 400), 4, 2_000), *chunks(verdict(1, 1), 3, 2_000)]
     assert read_back("f", note_of(found, len(records)), [*before, *records]) == found
+
+
+def test_transactions_are_read_back_and_a_verdict_without_any_has_the_digest_that_it_had() -> None:
+    found = verdict(3, 2)
+    assert set(found.rows()) == {"partitions", "groups"}
+    seen = TransactionsSeen(9, 8, 2, "why")
+    found = replace(found, transactions=tuple(torn(number) for number in range(50)), transactions_seen=seen)
+    records = chunks(found, 4, 2_000)
+    assert len(records) > 5
+    assert read_back("f", note_of(found, len(records)), records) == found
+    assert not replace(found, partitions=[found.partitions[0]._replace(position=7)]).complete
+
+
+def test_rows_of_an_older_version_are_read() -> None:
+    found = verdict(2, 1)
+    body = {"generation": 4, "of": 1, "sha256": found.digest, "chunk": 0, **found.rows()}
+    old = wrap(CUTOVER_ROWS, body, must_understand=False)
+    assert read_back("f", note_of(found, 1), [(chunk_key(4, 0), old)]) == found
 
 
 def test_a_row_that_no_record_holds_is_said() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from replicator.coupling.source_transactions import HalfCopied, PartCopied, RecordRange
 from replicator.failover import page
-from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
+from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict, TransactionsSeen
 from replicator.model.partition import Partition
 
 pytestmark = pytest.mark.tier("default")
@@ -33,6 +34,27 @@ def test_what_comes_from_elsewhere_is_escaped() -> None:
     assert "<script" not in html
     assert "\x1b" not in html
     assert html.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;\\u001b[2J") >= 6
+
+
+def test_half_copied_transactions_have_their_producer_partitions_and_offsets() -> None:
+    parts = (
+        PartCopied(Partition(EVIL, 0), RecordRange(3, 1_009), 1_010, copied=True),
+        PartCopied(Partition("b", 0), RecordRange(7, None), 7, copied=False),
+    )
+    it = HalfCopied(EVIL, 77, 5, 5, committed=True, parts=parts)
+    seen = TransactionsSeen(AT_MS, AT_MS - 1_000, 0, "")
+    html = page.html(replace(verdict(row("a", 5, 5)), transactions=(it,), transactions_seen=seen))
+    assert "<script" not in html
+    for words in (
+        "1 transaction of the source is half copied, as of the last look at 2023-11-14 22:13:20 UTC",
+        "producer id 77, epoch 5, committed",
+        "copied (within offsets 3 to 1,009; copied up to 1,010)",
+        "not copied (within offsets 7 to ?; copied up to 7)",
+    ):
+        assert words in html, words
+    assert "they were never looked at" in page.html(verdict(row("a", 5, 5)))
+    never = replace(verdict(row("a", 5, 5)), transactions_seen=seen._replace(looked_ms=0, problem=EVIL))
+    assert "never looked at (&lt;script&gt;" in page.html(never)
 
 
 def test_it_is_one_file_for_any_screen() -> None:

@@ -16,6 +16,7 @@ from replicator.model.errors import Fenced, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.offset_map.translate import TranslatedOffset
 from replicator.state.group_notes import GroupNotes
+from replicator.state.transaction_notes import TransactionNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.wire.any_groups import ShareValues
 from replicator.wire.group_questions import GroupListing, OffsetsToCommit, PartitionCodes
@@ -279,6 +280,10 @@ class FakeMap:
         self.target_end += self.growth
         return dict.fromkeys(ats, self.target_end)
 
+    def ends_of(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        """See `LiveMap`."""
+        return {at: self.ends[at] for at in ats}
+
     def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""
         return copy_of(Partition(topic, 0)).topic
@@ -288,7 +293,7 @@ class NotesTopic:
     """The groups topic: its records, and whose turn it is to write."""
 
     def __init__(self) -> None:
-        self.records: list[tuple[bytes, bytes]] = []
+        self.records: list[tuple[bytes, bytes | None]] = []
         self.writer: object = None
 
 
@@ -305,7 +310,11 @@ class FakeNotes:
         found.read(self._topic.records)
         return found
 
-    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+    def transaction_notes(self) -> TransactionNotes:
+        """See `Notes`."""
+        return TransactionNotes.read(dict(self._topic.records))
+
+    def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """See `Notes`."""
         if self._topic.writer is not self:
             raise Fenced("somebody else writes the notes")

@@ -147,7 +147,7 @@ class SlowNotes(FakeNotes):
         super().__init__(rig.topic)
         self._rig, self._seconds = rig, list(seconds)
 
-    def write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+    def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         super().write(records)
         self._rig.clock.s += self._seconds.pop(0) if self._seconds else 0.0
 

@@ -1,0 +1,283 @@
+"""Which transactions of the source's producers are half copied: followed from one look at the source to the next. Pure.
+
+A look asks for the ends of the flow's partitions, and reads `__transaction_state` to its end *after* that. A
+coordinator logs a partition of a transaction before anything of it is written there, and that it will be committed once
+all of its records are acknowledged, and before any of its markers is written (KIP-98). So, without reading any of the
+data:
+
+- What a look's log doesn't say of a partition yet has no record below the ends that were asked for before it: the
+  records of a transaction stand at or behind the ends of the look before the one in which its partition was seen first.
+- Ends that are asked for once it was read that a transaction will be committed stand behind its records. Whoever has
+  read so far with read_committed has passed its marker, and so has read them.
+
+No transaction that was decided between two looks is missed, however short: the log has each of them. What is not known:
+where between these bounds the records stand, and all that was logged after the last look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from replicator.model import names
+from replicator.model.partition import Partition
+
+KEPT_MAX = 50_000
+"""Transactions of a flow that ended and aren't copied as a whole; the oldest are left out beyond that, and counted."""
+
+
+class LoggedState(Enum):
+    """What a coordinator has logged of a transaction; the numbers are Kafka's (TransactionState)."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
+class LoggedTransaction(NamedTuple):
+    """One record of `__transaction_state`: all that its transaction has by then. Times are the coordinator's."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: LoggedState
+    partitions: Mapping[str, tuple[int, ...]]
+    start_ms: int
+    updated_ms: int
+
+    @property
+    def first(self) -> bool:
+        """Whether the transaction has begun with it."""
+        return self.state is LoggedState.ONGOING and self.start_ms == self.updated_ms
+
+
+class RecordRange(NamedTuple):
+    """Between which offsets of a partition the records of a transaction stand: [first, end); None: that isn't known."""
+
+    first: int | None
+    end: int | None = None
+
+
+@dataclass(slots=True)
+class SourceTransaction:
+    """One transaction, with those of its partitions that the flow copies. `committed`: that is decided."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    start_ms: int
+    committed: bool = False
+    parts: dict[Partition, RecordRange] = field(default_factory=dict)
+
+    def as_json(self) -> list[Any]:
+        """To be kept."""
+        parts = [[*at, *bounds] for at, bounds in sorted(self.parts.items())]
+        return [self.transactional_id, self.producer_id, self.epoch, self.start_ms, self.committed, parts]
+
+    @classmethod
+    def of_json(cls, row: list[Any]) -> SourceTransaction:
+        """Make it of what `as_json` gave. Raises TypeError, ValueError."""
+        transactional_id, producer_id, epoch, start_ms, committed, parts = row
+        bounds = {Partition(str(topic), int(number)): RecordRange(first, end) for topic, number, first, end in parts}
+        return cls(str(transactional_id), int(producer_id), int(epoch), int(start_ms), bool(committed), bounds)
+
+    def copied(self, positions: Mapping[Partition, int]) -> bool:
+        """Whether all of it is at the target for certain."""
+        return all(is_copied(bounds, positions.get(at)) for at, bounds in self.parts.items())
+
+
+def is_copied(bounds: RecordRange, position: int | None) -> bool | None:
+    """Whether the records between the bounds are copied, where a partition is copied up to `position`. None: some of
+    them may be."""
+    if position is None:
+        return None
+    if bounds.end is not None and position >= bounds.end:
+        return True
+    return False if bounds.first is not None and position <= bounds.first else None
+
+
+class PartCopied(NamedTuple):
+    """What is known of a partition of a transaction; `copied`: None where that isn't known."""
+
+    at: Partition
+    bounds: RecordRange
+    position: int | None
+    copied: bool | None
+
+
+class HalfCopied(NamedTuple):
+    """A transaction of which some partitions are copied and others aren't, or may not be. `certain`: it was committed,
+    and both are so."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    start_ms: int
+    committed: bool
+    parts: tuple[PartCopied, ...]
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is half copied."""
+        copied = {part.copied for part in self.parts}
+        return self.committed and True in copied and False in copied
+
+
+def half_copied(it: SourceTransaction, positions: Mapping[Partition, int]) -> HalfCopied | None:
+    """Say what is copied of a transaction, where partitions are copied up to `positions`; None: it is whole or not
+    there at all, for certain."""
+    parts = tuple(
+        PartCopied(at, bounds, positions.get(at), is_copied(bounds, positions.get(at)))
+        for at, bounds in sorted(it.parts.items())
+    )
+    copied = {part.copied for part in parts}
+    if len(parts) < 2 or copied in ({True}, {False}):
+        return None
+    return HalfCopied(it.transactional_id, it.producer_id, it.epoch, it.start_ms, it.committed, parts)
+
+
+class SourceTransactions:
+    """Those of one flow's source, as far as they aren't copied.
+
+    Attributes:
+        open: of which it isn't logged how they end, by transactional id.
+        ended: committed ones that aren't copied as a whole, in the order in which that was seen, by numbers that grow.
+        left_out: how many more there were (`KEPT_MAX`).
+    """
+
+    def __init__(self, selects: Callable[[str], bool]) -> None:
+        """`selects`: whether the flow copies a topic."""
+        self._selects = selects
+        self._ends: Mapping[Partition, int] = {}
+        self._known = set[str]()  # ids whose transaction is known from its beginning, or that had one
+        self.open: dict[str, SourceTransaction] = {}
+        self.ended: dict[int, SourceTransaction] = {}
+        self.left_out = 0
+        self._noted = set[tuple[str, int]]()  # of those that may be read again
+        self._next = 0
+
+    @property
+    def ends(self) -> Mapping[Partition, int]:
+        """Those of the last look."""
+        return self._ends
+
+    def go_on(
+        self,
+        ends: Mapping[Partition, int],
+        open_: Iterable[SourceTransaction],
+        ended: Mapping[int, SourceTransaction],
+        left_out: int,
+    ) -> None:
+        """Take what was kept; the log is read on from where `ends` and `open_` are from. `ended` may be newer: what is
+        read again of it changes nothing."""
+        self._ends, self.left_out = ends, left_out
+        self.open = {it.transactional_id: it for it in open_}
+        self.ended = dict(ended)
+        self._known = set(self.open)
+        self._noted = {(it.transactional_id, it.start_ms) for it in ended.values()}
+        self._next = max(ended, default=-1) + 1
+
+    def still_open(self) -> dict[str, SourceTransaction]:
+        """Those that are open and may be half copied one day, by transactional id."""
+        return {name: it for name, it in self.open.items() if it.parts and (name, it.start_ms) not in self._noted}
+
+    def miss(self) -> None:
+        """Some of the log was not read: nothing is known of what is open."""
+        self._ends, self.open = {}, {}
+        self._known.clear()
+
+    def look(
+        self,
+        ends: Mapping[Partition, int],
+        logged: Iterable[LoggedTransaction],
+        ends_after: Callable[[], Mapping[Partition, int]],
+        *,
+        to_end: bool = True,
+    ) -> list[int]:
+        """Take a look.
+
+        Args:
+            ends: high watermarks, asked for before the log was read.
+            logged: what the log has since the last look, in the order of each id.
+            ends_after: asks for them again; called where something is committed.
+            to_end: whether the log was read to its end: else older ends bound what the next look sees.
+
+        Returns:
+            The numbers of what has ended.
+        """
+        self._check(ends)
+        done = list[SourceTransaction]()
+        for record in logged:
+            committed = self._take(record)
+            if committed is not None and (committed.transactional_id, committed.start_ms) not in self._noted:
+                done.append(committed)
+        if to_end:
+            self._ends = ends
+        if not done:
+            return []
+        after, numbers = ends_after(), list[int]()
+        for it in done:
+            it.parts = {at: RecordRange(bounds.first, after.get(at)) for at, bounds in it.parts.items()}
+            self.ended[self._next] = it
+            numbers.append(self._next)
+            self._next += 1
+        return numbers
+
+    def _check(self, ends: Mapping[Partition, int]) -> None:
+        """A partition that ends before where it did is another one, or has lost records: nothing known is true of
+        it."""
+        back = {at for at, end in ends.items() if end < self._ends.get(at, 0)}
+        if back:
+            self.open = {name: it for name, it in self.open.items() if back.isdisjoint(it.parts)}
+            self.ended = {number: it for number, it in self.ended.items() if back.isdisjoint(it.parts)}
+
+    def _take(self, record: LoggedTransaction) -> SourceTransaction | None:
+        """Take a record of the log; return the transaction that is committed by it, if it may be half copied."""
+        name, state = record.transactional_id, record.state
+        if names.is_own_transactional_id(name):
+            return None
+        it = self.open.get(name)
+        if state in (LoggedState.ONGOING, LoggedState.PREPARE_COMMIT):
+            if it is not None and it.start_ms != record.start_ms:  # compaction has removed how that one ended
+                it = None
+                self._known.discard(name)
+            if it is None:
+                it = self.open[name] = SourceTransaction(name, record.producer_id, record.epoch, record.start_ms)
+            seen = record.first or name in self._known
+            self._known.add(name)
+            for at in self._copied(record.partitions):
+                it.parts.setdefault(at, RecordRange(self._ends.get(at) if seen else None))
+            if state is LoggedState.ONGOING:
+                return None
+        self._known.add(name)
+        self.open.pop(name, None)
+        if state not in (LoggedState.PREPARE_COMMIT, LoggedState.COMPLETE_COMMIT) or it is None or len(it.parts) < 2:
+            return None
+        it.committed = True
+        return it
+
+    def _copied(self, partitions: Mapping[str, tuple[int, ...]]) -> Iterator[Partition]:
+        for topic, numbers in partitions.items():
+            if self._selects(topic):
+                yield from (Partition(topic, number) for number in numbers)
+
+    def drop(self, positions: Mapping[Partition, int]) -> list[int]:
+        """Let go of what is copied as a whole, and of the oldest where there are too many; return their numbers."""
+        gone = [number for number, it in self.ended.items() if it.copied(positions)]
+        for number in gone:
+            del self.ended[number]
+        more = len(self.ended) - KEPT_MAX
+        if more > 0:
+            oldest = list(self.ended)[:more]
+            self.left_out += more
+            for number in oldest:
+                del self.ended[number]
+            gone += oldest
+        return gone

@@ -1,0 +1,160 @@
+"""Looks at the source's transactions every second, and notes at the target which of them aren't copied as a whole: what
+a failover needs to name those that are torn. Called by `group_sync.watch`, between the rounds of `group_sync.sync`.
+
+What is found follows from `coupling.source_transactions`. A look that fails stops nothing: it is told once, and the
+next one reads on from where the last one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from replicator.config import Flow, routing
+from replicator.coupling.source_transactions import SourceTransactions
+from replicator.lane.ports import Clock
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Partition
+from replicator.state.transaction_notes import LastLook, TransactionNotes
+from replicator.wire.transaction_log_tail import LogCut, LogPart
+
+LOOK_S, SHARE, LOOK_S_MAX = 1.0, 0.25, 10.0
+"""From one look to the next at least; longer where a look takes more than this share of that, but no longer than the
+last: what is known of a transaction is as exact as looks are close."""
+HEAD_S = 60.0
+"""After which all is noted that it takes to go on."""
+SAID_S = 5.0
+"""After which a look is noted though it has found nothing new: how old the last one is, is part of a verdict."""
+
+Noted = list[tuple[bytes, bytes | None]]
+
+
+class TransactionLog(Protocol):
+    """See `TransactionLogTail`."""
+
+    offsets: dict[int, int] | None
+
+    def read(self) -> LogPart:
+        """Read on."""
+
+
+class TransactionLooks:
+    """Of one flow. Used by one thread. What `look` returns is to be noted before the next one; where that fails,
+    `begin` comes next, with what is noted."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        tail: TransactionLog,
+        ends: Callable[[Collection[Partition]], Mapping[Partition, int]],
+        positions: Callable[[Collection[Partition]], Mapping[Partition, int]],
+        clock: Clock,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        """`ends`, `positions`: ask where partitions of the source end; up to where they are copied. Both raise
+        ReplicatorError."""
+        self._flow, self._tail, self._clock, self._log = flow, tail, clock, log
+        self._ends, self._positions = ends, positions
+        self._notes = TransactionNotes()
+        self._seen = SourceTransactions(lambda topic: routing.selects(flow, topic))
+        self._since_ms, self._problem = 0, ""
+        self._due_s = self._head_s = float("-inf")
+
+    def begin(self, notes: TransactionNotes, failed_over: Collection[str] = ()) -> None:
+        """Go on from what is noted. `failed_over`: source topics of which nothing is copied any more."""
+        left_out, self._notes, last = frozenset(failed_over), notes, notes.last
+        self._seen = SourceTransactions(lambda topic: topic not in left_out and routing.selects(self._flow, topic))
+        self._seen.go_on(last.ends, last.open, notes.ended, last.left_out)
+        self._tail.offsets, self._since_ms = last.log, last.since_ms
+        self._head_s = float("-inf")
+
+    def pause_s(self) -> float:
+        """How long to wait for the next look."""
+        return max(0.0, self._due_s - self._clock.now_s())
+
+    def look(self, ats: Collection[Partition]) -> Noted:
+        """Take a look, if it is time to; return what is to be noted. `ats`: the partitions that the flow copies.
+
+        Never raises ReplicatorError.
+        """
+        began_s = self._clock.now_s()
+        if not ats or began_s < self._due_s:
+            return []
+        last = self._notes.last
+        try:
+            found = self._look(ats)
+            self._tell("")
+        except ReplicatorError as error:
+            self._tell(str(error))
+            found = []
+            if last.problem != self._problem:
+                found += self._notes.write_last(replace(last, problem=self._problem), head=False)
+        ended_s = self._clock.now_s()
+        self._due_s = max(ended_s, began_s + min(LOOK_S_MAX, max(LOOK_S, (ended_s - began_s) / SHARE)))
+        return found
+
+    def _look(self, ats: Collection[Partition]) -> Noted:
+        """All that may fail comes first; then what was read is taken."""
+        was_read, missed = self._tail.offsets, False
+        try:
+            ends = self._ends(ats)
+            now_ms = self._clock.now_ms()
+            try:
+                part = self._tail.read()
+            except LogCut as cut:
+                self._log.warning("source_transactions_missed", reason=str(cut))
+                self._tail.offsets, missed = None, True
+                part = self._tail.read()
+            after = self._ends(ats) if part.records else ends
+            positions = self._positions(ats) if part.records or self._seen.ended else {}
+        except ReplicatorError:
+            self._tail.offsets = was_read  # it is read again
+            raise
+        if missed:
+            self._seen.miss()
+        begins = was_read is None or missed
+        if begins:
+            self._since_ms = now_ms
+        return self._taken(ends, part, after, positions, now_ms, begins=begins)
+
+    def _taken(
+        self,
+        ends: Mapping[Partition, int],
+        part: LogPart,
+        after: Mapping[Partition, int],
+        positions: Mapping[Partition, int],
+        now_ms: int,
+        *,
+        begins: bool,
+    ) -> Noted:
+        last, seen = self._notes.last, self._seen
+        known, was_open = set(seen.ended), seen.still_open()
+        seen.look(ends, part.records, lambda: after, to_end=part.to_end)
+        gone = seen.drop(positions)
+        new = {number: it for number, it in seen.ended.items() if number not in known}
+        lost = known - seen.ended.keys() - set(gone)  # of a partition that isn't the same any more
+        still_open = [it for name, it in seen.still_open().items() if was_open.get(name) is it]
+        said = now_ms >= last.looked_ms + SAID_S * 1000
+        if not (new or gone or lost or still_open or last.still_open or last.problem or said or part.records):
+            return []
+        open_ = [it for it in seen.open.values() if it.parts]
+        looked_ms = now_ms if part.to_end else last.looked_ms
+        found: Noted = [*self._notes.write_ended(new), *self._notes.write_gone({*gone, *lost})]
+        look = LastLook(
+            looked_ms, self._since_ms, "", seen.left_out, still_open, self._tail.offsets, dict(seen.ends), open_
+        )
+        head = begins or self._clock.now_s() >= self._head_s
+        if head:
+            self._head_s = self._clock.now_s() + HEAD_S
+        return [*found, *self._notes.write_last(look, head=head)]
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._problem:
+            if problem:
+                self._log.warning("source_transactions_unknown", reason=problem)
+            else:
+                self._log.info("source_transactions_known_again")
+        self._problem = problem

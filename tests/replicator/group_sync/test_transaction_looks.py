@@ -1,0 +1,170 @@
+"""Looks at the source's transactions: nothing is lost where one fails or its notes can't be written, and that is
+said."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import structlog
+from structlog.testing import capture_logs
+
+from replicator.coupling.source_transactions import LoggedState, LoggedTransaction, RecordRange
+from replicator.group_sync.sync import GroupSync
+from replicator.group_sync.transaction_looks import LOOK_S, Noted, TransactionLooks
+from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
+from replicator.model.partition import Partition
+from replicator.state.transaction_notes import TransactionNotes
+from replicator.wire.transaction_log_tail import LogCut, LogPart
+from tests.replicator.group_sync.test_sync import A, B, Rig
+
+S = LoggedState
+
+
+class FakeLog:
+    """A log of one partition."""
+
+    def __init__(self) -> None:
+        self.records: list[LoggedTransaction] = []
+        self.start = 0
+        self.error: ReplicatorError | None = None
+        self.offsets: dict[int, int] | None = None
+
+    def read(self) -> LogPart:
+        if self.error is not None:
+            raise self.error
+        if self.offsets is None:
+            self.offsets = {0: len(self.records)}
+        first = self.offsets[0]
+        if first < self.start:
+            raise LogCut("gone")
+        self.offsets = {0: len(self.records)}
+        return LogPart(self.records[first:], to_end=True)
+
+
+class Looking:
+    """A flow of two partitions, a transaction in both of them, and what is noted."""
+
+    def __init__(self) -> None:
+        self.rig, self.log = Rig(), FakeLog()
+        self.ends, self.positions = {A: 10, B: 20}, {A: 10, B: 20}
+        self.no_ends_after = False
+        self._asked = 0
+        self.kept = dict[bytes | None, bytes | None]()
+        self.looks = self.started()
+
+    def started(self) -> TransactionLooks:
+        log = structlog.stdlib.get_logger()
+        looks = TransactionLooks(self.rig.flow, self.log, self._ends, self._positions, self.rig.clock, log)
+        looks.begin(TransactionNotes.read(self.kept))
+        return looks
+
+    def _ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        self._asked += 1
+        if self.no_ends_after and self._asked % 2 == 0:
+            raise Unreachable("the source is away")
+        return {at: self.ends[at] for at in ats}
+
+    def _positions(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
+        return self.positions
+
+    def look(self) -> Noted:
+        self._asked = 0
+        self.rig.clock.s += 60
+        noted = self.looks.look([A, B])
+        self.kept |= dict(noted)
+        return noted
+
+    def write(self, start_ms: int = 5) -> None:
+        """A transaction is written, and committed."""
+        partitions = {A.topic: (A.partition, B.partition)}
+        self.log.records += [
+            LoggedTransaction("id", 7, 1, S.ONGOING, partitions, start_ms, start_ms),
+            LoggedTransaction("id", 7, 1, S.PREPARE_COMMIT, partitions, start_ms, start_ms + 1),
+            LoggedTransaction("id", 7, 1, S.COMPLETE_COMMIT, {}, start_ms, start_ms + 2),
+        ]
+        self.ends = {at: end + 2 for at, end in self.ends.items()}
+
+    def noted(self) -> list[dict[Partition, RecordRange]]:
+        return [it.parts for it in TransactionNotes.read(self.kept).ended.values()]
+
+
+def test_what_isn_t_copied_is_noted_and_what_is_let_go_of() -> None:
+    it = Looking()
+    it.look()
+    it.write()
+    it.look()
+    assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
+    it.looks = it.started()
+    it.positions = {A: 12, B: 20}
+    it.look()
+    assert len(it.noted()) == 1
+    it.positions = {A: 12, B: 22}
+    it.look()
+    assert it.noted() == []
+
+
+def test_a_look_that_fails_after_the_log_was_read_is_taken_again() -> None:
+    it = Looking()
+    it.look()
+    it.write()
+    it.no_ends_after = True
+    with capture_logs() as logs:
+        it.look()
+        it.look()
+    assert [each["event"] for each in logs] == ["source_transactions_unknown"], "it is told once"
+    assert it.noted() == []
+    assert TransactionNotes.read(it.kept).last.problem == "the source is away"
+    it.no_ends_after = False
+    it.look()
+    assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
+    assert TransactionNotes.read(it.kept).last.problem == ""
+
+
+def test_a_missing_right_is_noted_once_and_says_that_it_was_never_looked() -> None:
+    it = Looking()
+    it.log.error = NotAllowed("needs Read on topic '__transaction_state'")
+    assert it.look()
+    assert not it.look()
+    last = TransactionNotes.read(it.kept).last
+    assert (last.looked_ms, last.problem) == (0, "needs Read on topic '__transaction_state'")
+
+
+def test_after_a_gap_in_the_log_all_is_known_since_a_later_time() -> None:
+    it = Looking()
+    it.look()
+    first = TransactionNotes.read(it.kept).last.since_ms
+    it.write()
+    it.log.start = 3
+    with capture_logs() as logs:
+        it.look()
+    assert [each["event"] for each in logs] == ["source_transactions_missed"]
+    assert TransactionNotes.read(it.kept).last.since_ms > first
+    it.write(50)
+    it.look()
+    assert it.noted() == [{A: RecordRange(12, 14), B: RecordRange(22, 24)}]
+
+
+def test_what_can_t_be_noted_is_found_again_by_whoever_begins_anew() -> None:
+    it = Looking()
+    rig = it.rig
+    worker = rig.worker()
+    sync = GroupSync(
+        rig.flow, rig.source, rig.target, rig.map, worker._notes, worker._hold_topics, rig.clock, it.looks
+    )  # fmt: skip
+    it.ends = it.positions = rig.map.ends
+    sync.round()
+    rig.clock.s += LOOK_S
+    sync.look()
+    it.write()
+    rig.topic.writer = None  # somebody else has begun
+    rig.clock.s += 60
+    try:
+        sync.look()
+    except ReplicatorError:
+        sync.round()
+    else:
+        raise AssertionError("it is fenced")
+    rig.clock.s += 60
+    sync.look()
+    noted = TransactionNotes.read(dict(rig.topic.records)).ended
+    assert len(noted) == 1
