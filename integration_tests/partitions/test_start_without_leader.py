@@ -64,9 +64,7 @@ def test_it_is_said_to_begin_at_earliest_and_the_others_begin_at_latest(
         gone = {int(event["partition"]) for event in worker.seen("starts_at_earliest")}
         assert 0 < len(gone) < PARTITIONS
         assert {int(event["partition"]) for event in worker.seen("start_not_resolved")} == gone
-        bodies = [json.loads(m.value() or b"") for m in clients.read(copying.target, f"__eos.{copying.name}.control")]
-        (offsets,) = [body["topics"][0][3] for body in bodies if body["kind"] == "starts"]
-        assert offsets == [None if number in gone else 3 for number in range(PARTITIONS)]
+        assert starts_of(copying) == [None if number in gone else 3 for number in range(PARTITIONS)]
         led = next(number for number in range(PARTITIONS) if number not in gone)
         clients.put(clients.producer(copying.source), copying.topic, b"after", partition=led)
         clients.wait_value(copying.target, copying.copy, led, b"after")
@@ -99,3 +97,60 @@ def test_status_and_plan_show_it_at_that_partition(
         assert warning["message"].startswith(f"{copying.topic}[{waiting[0]['partition']}] would wait")
     finally:
         copying.close()
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_a_broker_that_is_not_known_to_be_dead_yet_holds_back_its_partitions_only(
+    elsewhere: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Its partitions still have it as leader. One flow waits for it in vain, the next one sees it come back."""
+    need_kafka()
+    cluster = KafkaCluster(2, broker_session_timeout_ms="600000")
+    made: list[Copying] = []
+
+    def opened(connect_timeout_ms: int) -> Copying:
+        limits = {"connect_timeout_ms": connect_timeout_ms}
+        copying = Copying(cluster, elsewhere, tmp_path, partitions=PARTITIONS, start={"kind": "latest"}, limits=limits)
+        made.append(copying)
+        writer = clients.producer(copying.source)
+        for number in range(PARTITIONS):
+            clients.put(writer, copying.topic, *numbered("before", 3), partition=number)
+        return copying
+
+    try:
+        cluster.start()
+        copying, patient = opened(6_000), opened(60_000)
+        cluster.suspend(2)
+        worker = copying.running()
+        gone = {int(event["partition"]) for event in worker.seen("starts_at_earliest")}
+        assert 0 < len(gone) < PARTITIONS
+        assert [int(event["partition"]) for event in worker.seen("start_not_resolved")] == sorted(gone), "once each"
+        assert worker.stop() == 0, worker.tail()
+
+        worker = patient.run()
+        worker.wait_event("start_not_resolved")
+        cluster.resume(2)
+        worker.wait_event("lane_started")
+        assert not worker.seen("starts_at_earliest")
+        assert starts_of(patient) == [3] * PARTITIONS
+        for number in range(PARTITIONS):
+            clients.put(clients.producer(patient.source), patient.topic, b"after", partition=number)
+            clients.wait_value(patient.target, patient.copy, number, b"after")
+            assert clients.values(clients.read(patient.target, patient.copy, number)) == [b"after"]
+        assert worker.stop() == 0, worker.tail()
+
+        worker = copying.running()
+        for number in gone:
+            clients.wait_value(copying.target, copying.copy, number, numbered("before", 3)[-1])
+        assert worker.stop() == 0, worker.tail()
+    finally:
+        for copying in made:
+            copying.close()
+        cluster.stop()
+
+
+def starts_of(copying: Copying) -> list[int | None]:
+    """Where its partitions begin, as its control topic says."""
+    bodies = [json.loads(m.value() or b"") for m in clients.read(copying.target, f"__eos.{copying.name}.control")]
+    (offsets,) = [body["topics"][0][3] for body in bodies if body["kind"] == "starts"]
+    return list(offsets)

@@ -1,8 +1,8 @@
 """Resolves where a flow's partitions begin, when the flow is first opened. Used by `flow.setup`.
 
-Invariant 4 (see `state.starts`). A partition that can't be asked now, because nobody leads it, holds the flow back
-for a bounded time only. Then it is stored as beginning at earliest: of what is written from now on nothing is lost, and
-what the flow's `start` would have left out is copied too.
+Invariant 4 (see `state.starts`). A partition that can't be asked now, because nobody leads it or its leader doesn't
+answer, holds the flow back for a bounded time only. Then it is stored as beginning at earliest: of what is written from
+now on nothing is lost, and what the flow's `start` would have left out is copied too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.lane.facts import offsets_of_time
 from replicator.lane.ports import ClusterQuestions
-from replicator.model.errors import NotAllowed, ReplicatorError, Retriable
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.starts import Starts, TopicStarts
 
@@ -83,7 +83,21 @@ def resolve_starts(
 
 
 def _ask(flow: Flow, source: ClusterQuestions, partitions: Collection[Partition], found: FirstOffsets) -> None:
-    """The stable ends, and only then the offsets of a time."""
+    """The stable ends, and only then the offsets of a time. Raises Unreachable where no broker answers at all.
+
+    A broker that died a moment ago still leads its partitions, until the controller fences it. If only such are left to
+    be asked, that is an error of each of them: the source itself answers.
+    """
+    try:
+        _resolve(flow, source, partitions, found)
+    except Unreachable as error:
+        ids = source.topic_ids({at.topic for at in partitions}).wait()
+        if all(isinstance(answer, Unreachable) for answer in ids.values()):
+            raise
+        found.errors |= dict.fromkeys(partitions, error)
+
+
+def _resolve(flow: Flow, source: ClusterQuestions, partitions: Collection[Partition], found: FirstOffsets) -> None:
     logs = source.log_ends(partitions)
     found.errors |= {at: log for at, log in logs.items() if not isinstance(log, LogEnds)}
     for error in found.errors.values():

@@ -45,6 +45,17 @@ class Leaderless(FakeCluster):
         return found
 
 
+class Frozen(Leaderless):
+    """A source of which the brokers that lead some partitions don't answer, and are not known to be dead yet."""
+
+    def log_ends(self, partitions: Collection[Partition]) -> dict[Partition, LogEnds | ReplicatorError]:
+        found = super().log_ends(partitions)
+        away = {at: Unreachable(f"{at}: no answer") for at, it in found.items() if isinstance(it, Retriable)}
+        if away and len(away) == len(found):  # as KafkaClusterQuestions does
+            raise next(iter(away.values()))
+        return found | away
+
+
 def timed(settings: str, connect_timeout_ms: int = 1_000) -> Flow:
     return flow(f"{settings}, limits: {{connect_timeout_ms: {connect_timeout_ms}}}")
 
@@ -112,6 +123,25 @@ def test_one_that_stays_without_leader_begins_at_earliest_and_that_is_said() -> 
     assert starts["t"].offsets == (2, None)
     assert [e["event"] for e in events] == ["start_not_resolved", "starts_at_earliest"]
     assert events[-1]["reason"] == "t[1] has no leader"
+
+
+@pytest.mark.parametrize("asked", [{"p1": 3}, {"p0": 3, "p1": 3}])
+def test_a_partition_whose_broker_does_not_answer_is_waited_for_and_told(asked: dict[str, int]) -> None:
+    """Also where that broker leads all that is to be asked: others say which topics there are."""
+    source = Frozen(**asked)
+    source.log(A).put("1")
+    source.log(B).put("1", "2")
+    starts, events = resolve(timed(LATEST, 60_000), source)
+    assert starts["t"].offsets == (1, 2)
+    assert [(e["event"], e["partition"]) for e in events] == [("start_not_resolved", int(it[1])) for it in asked]
+
+
+def test_one_whose_broker_stays_away_begins_at_earliest_and_the_others_do_not() -> None:
+    source = Frozen(p1=1_000_000)
+    source.log(A).put("1", "2")
+    starts, events = resolve(timed(LATEST), source)
+    assert starts["t"].offsets == (2, None)
+    assert [e["event"] for e in events] == ["start_not_resolved", "starts_at_earliest"]
 
 
 def test_nothing_is_resolved_without_the_right_to_ask_or_without_an_answer() -> None:
