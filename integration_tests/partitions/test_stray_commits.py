@@ -10,6 +10,7 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator
+from integration_tests.test_incidents_played import asked
 
 STRAY = 1
 """An offset that the flow's position is past."""
@@ -73,3 +74,30 @@ def test_the_offset_was_reset_while_no_worker_runs(copying: Copying) -> None:
     (left,) = client.committed([TopicPartition(copying.copy, 0)], timeout=clients.TIMEOUT_S)
     client.close()
     assert left.offset == STRAY
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_a_position_of_another_flow_is_named_and_its_map_is_not_missed(make_copying: MakeCopying) -> None:
+    """Somebody has taken one flow's exported offsets for the other's: nothing is wrong with this flow's map."""
+    copying, other = make_copying(partitions=2), make_copying(partitions=2)
+    for each in (copying, other):
+        assert started(each).stop() == 0
+    theirs = clients.committed(other.target, other.group, other.copy)
+    client = clients.consumer(copying.target, group_id=copying.group)
+    commit = TopicPartition(copying.copy, 0, theirs.offset, metadata=theirs.metadata)
+    (found,) = client.commit(offsets=[commit], asynchronous=False) or []
+    assert found.error is None
+    client.close()
+    assert listed(copying) == ["source_topic_changed"]
+    worker = copying.running()
+    worker.wait_event("incident", name="source_topic_changed", topic=copying.topic, partition=0)
+    copying.load.mixed(100)
+    worker.wait_event("committed")
+    assert listed(copying) == ["source_topic_changed"]
+    assert [event["name"] for event in worker.seen("incident")] == ["source_topic_changed"]
+    worker.stop()
+
+
+def listed(copying: Copying) -> list[str]:
+    """The names of all incidents that are open, as `incident list` has them."""
+    return [it["name"] for it in asked(copying, "incident", "list")[1]["incidents"]]

@@ -35,6 +35,7 @@ from replicator.inspect.map_incidents import MapIncident, map_incidents
 from replicator.kafka import offset_reader
 from replicator.lane.partition import Reason
 from replicator.model import names
+from replicator.model.contradictions import OF_ANOTHER_SOURCE
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
@@ -194,7 +195,8 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         no_map = map_note(flow, clusters) if known.claims else ""
         positions = {at: it.position.evidence for at, it in expected.items() if it.position is not None}
         evidence = list(positions.values())
-        of_map = map_incidents(flow, clusters, evidence, now_ms)
+        own = [positions[at] for at in positions if not _of_another_source(expected[at])]
+        of_map = map_incidents(flow, clusters, own, now_ms)
         heartbeat_ms = _heartbeat(flow, clusters, targets)
     times = _times(flow, expected)
     open_, decided = known.open_occurrences(), {} if control is None else control.decisions
@@ -231,6 +233,10 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         tuple(of_map),
         heartbeat_ms,
     )
+
+
+def _of_another_source(it: ExpectedStart) -> bool:
+    return it.decision.stopped is not None and it.decision.stopped.name in OF_ANOTHER_SOURCE
 
 
 def _heartbeat(flow: Flow, clusters: ControlPlane, targets: Mapping[str, ListedTopic]) -> int | None:

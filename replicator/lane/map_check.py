@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from replicator.lane.partition import LanePartition
+from replicator.lane.partition import LanePartition, Stopped
 from replicator.lane.ports import LogEndsByPartition, MapLog
 from replicator.model.checkpoint import Position
+from replicator.model.contradictions import OF_ANOTHER_SOURCE
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.offset_map.newest import SectionKey, newest_ends
@@ -114,4 +115,8 @@ def _lost(
 
 
 def _positions(partitions: Mapping[Partition, LanePartition]) -> dict[Partition, Position]:
-    return {at: it.position for at, it in partitions.items() if it.position is not None}
+    return {at: it.position for at, it in partitions.items() if it.position is not None and not _of_another(it)}
+
+
+def _of_another(it: LanePartition) -> bool:
+    return isinstance(it.state, Stopped) and it.state.incident.name in OF_ANOTHER_SOURCE

@@ -117,7 +117,7 @@ class MapWriter:
             if not isinstance(own, LogEnds):
                 raise own
         except TopicMissing as error:
-            if any(it.position is not None and it.position.evidence.map_topic_id for it in positions.entries.values()):
+            if written_partitions(positions.entries, topic):
                 self._tell_lost(f"{topic} doesn't exist")
             self._off(str(error))
             return

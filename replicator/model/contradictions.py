@@ -8,6 +8,10 @@ from __future__ import annotations
 from replicator.model.checkpoint import Position
 from replicator.model.partition import LogEnds
 
+OF_ANOTHER_SOURCE = ("source_cluster_changed", "source_topic_changed")
+"""Incidents of positions that were written for another source: what else they name, such as blocks of an offset map, is
+perhaps another flow's."""
+
 
 def compare(
     position: Position, source_cluster: str, source_topic: str, source: LogEnds, target: LogEnds, newest: int

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from replicator.offset_map.section import topic_id_bytes
-from tests.replicator.lane.fakes.loads import ALL, A, each_poll, filled, more
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Position, without_map
+from replicator.model.partition import Partition
+from replicator.offset_map.section import topic_id_bytes, topic_id_text
+from tests.replicator.lane.fakes.loads import ALL, A, B, U, each_poll, filled, more
 from tests.replicator.lane.fakes.map_truth import bases, check_map, stored
 from tests.replicator.lane.fakes.plane import MAP
 from tests.replicator.lane.fakes.world import World
@@ -34,6 +39,28 @@ def test_a_map_topic_that_is_gone_is_told_and_copying_goes_on() -> None:
     assert world.run("again") is None
     assert [event["name"] for event in world.told("incident")] == ["map_lost"]
     assert [world.position(at) for at in ALL] == [6, 6, 6]
+
+
+@pytest.mark.parametrize("change", [{"source_topic": "other"}, {"source_cluster": "other"}])
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_a_position_of_another_flow_names_is_not_missed(change: dict[str, str], *, gone: bool) -> None:
+    world = World(maps=True)
+    filled(world, 3)
+    assert world.run() is None
+    position, at = stored(world, A), Partition("t.copy", 0)
+    foreign = replace(position.evidence, map_topic_id=topic_id_text(bytes(16)), **change)  # type: ignore[arg-type]
+    world.target.offsets[at] = checkpoint.written(Position(position.offset, foreign))
+    if gone:
+        world.target.delete(MAP)
+        for other in (B, U):
+            own = Position(stored(world, other).offset, without_map(stored(world, other)).evidence)
+            world.target.offsets[Partition(f"{other.topic}.copy", other.partition)] = checkpoint.written(own)
+    more(world)
+    assert world.run("again") is None
+    names = [event["name"] for event in world.told("incident") if event["topic"] in ("t", MAP)]
+    assert "map_lost" not in names
+    assert f"{next(iter(change))}_changed" in names
+    assert stored(world, A).evidence.map_topic_id == topic_id_text(bytes(16)), "it is kept as it stands"
 
 
 @pytest.mark.parametrize("indexed", [True, False])
