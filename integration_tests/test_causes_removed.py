@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from integration_tests.conftest import MakeCopying
-from integration_tests.harness import clients
+from integration_tests.harness import clients, raw
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import FlowFile
@@ -181,6 +183,34 @@ def test_configs_of_the_flows_own_topics_are_corrected(make_copying: MakeCopying
     assert asked(two.flow, "incident", "list")[0] == 0
     two.assert_stops(worker, 0)
     assert asked(two.flow, "reconcile", "--local")[0] == 0
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("engine", ["records", "batches"])
+@pytest.mark.parametrize("listed", [False, True], ids=["raised before the next listing", "listed meanwhile"])
+def test_a_bound_of_timestamps_that_was_lowered_a_moment_ago_is_raised_again(
+    make_copying: MakeCopying, engine: str, *, listed: bool
+) -> None:
+    """target_timestamp_bounds: the target refuses what the flow doesn't know yet that it doesn't take."""
+    interval_ms = 15_000
+    two = TwoTopics(make_copying(partitions=1, engine=engine, limits={"discovery_interval_ms": interval_ms}))
+    worker = two.running(10)
+    bound, copy = "message.timestamp.before.max.ms", two.copy_of(two.first)
+    clients.set_topic_config(two.target, copy, bound, "3600000")
+    old = raw.record(b"k", b"old", timestamp_ms=time.time_ns() // 1_000_000 - 86_400_000)
+    raw.put(two.source, two.first, 0, old)
+    found = worker.wait_event("incident", topic=two.first)
+    assert found["name"] == "target_timestamp_bounds"
+    assert "INVALID_TIMESTAMP" in found["detail"], "the target has refused it"
+    if listed:
+        worker.wait_event("reassigned", timeout_s=3 * interval_ms / 1000)
+    clients.set_topic_config(two.target, copy, bound, str(2**63 - 1))
+    two.put(two.first, [b"behind"])
+    two.wait_copied(two.first, b"behind")
+    assert two.values(two.first) == [*numbered("old", 10), b"old", b"behind"]
+    assert not worker.seen("incident", name="record_refused")
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)
 
 
 @pytest.mark.tier(kafka="full")

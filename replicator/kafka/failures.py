@@ -104,6 +104,7 @@ MISSING = _codes(Meaning.MISSING)
 TRANSIENT = _codes(Meaning.TRANSIENT)
 REFUSED_RECORD = _codes(Meaning.REFUSED_RECORD)
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+FOR_TIMESTAMP = frozenset({KafkaError.INVALID_TIMESTAMP})
 BROKEN_CONNECTION = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT})
 
 # What calls raise that serve callbacks: confluent-kafka runs a delivery callback with librdkafka's fatal error

@@ -16,6 +16,9 @@ from replicator.model.route import Route
 from replicator.planes.contract import Refusal
 
 PARTS = 16
+TIMESTAMP_BOUNDS = "target_timestamp_bounds"
+"""The incident of a record that is refused for its timestamp: mostly it is found before the record is written, by the
+topic's configs as they were listed last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ NOT_REFUSED = RefusalSearch()
 def _incident(offset: int, refusal: Refusal, route: Route) -> Incident:
     at: Partition = route.source
     if not refusal.too_large:
-        return Incident("record_refused", refusal.detail, topic=at.topic, partition=at.partition, offset=offset)
+        name = TIMESTAMP_BOUNDS if refusal.for_timestamp else "record_refused"
+        return Incident(name, refusal.detail, topic=at.topic, partition=at.partition, offset=offset)
     detail = refusal.detail
     if refusal.bytes:
         detail += f"; the record has {refusal.bytes} bytes in a batch of its own, uncompressed"

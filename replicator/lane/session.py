@@ -37,6 +37,7 @@ from replicator.lane.readiness import TargetNotReady, TargetReadiness
 from replicator.lane.silence import SilenceWatch
 from replicator.lane.start import LaneStart
 from replicator.lane.throttling import LaneThrottling
+from replicator.lane.timestamp_refusals import TimestampRefusals
 from replicator.lane.transaction import Collected, CommitKind, Done, LaneTransactions
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
@@ -78,6 +79,8 @@ class ProducerSession:
         self._silence = SilenceWatch(self._transactions, context.clock)
         self._owners = OwnerWatch(plan, policy, self._start, context)
         self._throttling = LaneThrottling(policy, memory, context.clock)
+        interval_s = plan.flow.limits.discovery_interval_ms / 1000
+        self._timestamps = TimestampRefusals(memory.partitions, to.target, context.clock, interval_s)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
         self._last_commit_s = self._last_recommit_s = context.clock.now_s()
         self.has_committed = False  # records, or positions that moved
@@ -235,7 +238,7 @@ class ProducerSession:
         reached = self._refusals.reached(self._policy.reached(self.positions))
         for at, incident in reached.items():
             if incident is not None:
-                self._start.stop(at, incident, lasting=True)
+                self._start.stop(at, incident, lasting=not self._timestamps.note(at, incident))
         return bool(reached)
 
     def _report_commit(self, done: Done, since_s: float) -> None:
@@ -313,7 +316,7 @@ class ProducerSession:
 
     def _judge_waiting(self) -> None:
         """Judge waiting partitions again whose time has come; those that can go on do."""
-        due = self._throttling.not_paused(self._partitions.due())
+        due = [*self._throttling.not_paused(self._partitions.due()), *self._timestamps.over()]
         if due and self._start.judge_again(due):
             self._commit_positions(CommitKind.ADMITTED)
             self._partitions.read_anew = True

@@ -159,7 +159,7 @@ _TARGET = {
     ),
     "record_refused": IncidentKind(
         "The target refuses this record; the message has its reason",
-        "For instance a record without key into a compacted topic, or a timestamp out of bounds",
+        "For instance a record without key into a compacted topic",
         "Change the target topic's configs so that it takes the record; then incident resolve ID --retry. To go on "
         "without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't",
     ),

@@ -125,12 +125,14 @@ class Refusal:
     `suspects` are ascending source offsets of which at least one was refused: exactly one where the answer named it
     (KIP-467), more where it named none, empty where single acknowledgements were not asked for. `detail` is the
     client's text. `too_large`: for its size, which is `bytes` in a batch of its own, uncompressed (0: unknown).
+    `for_timestamp`: for its timestamp, by bounds that the target's topic has got since its configs were read.
     """
 
     suspects: tuple[int, ...]
     detail: str
     too_large: bool = False
     bytes: int = 0
+    for_timestamp: bool = False
 
 
 class RecordsRefused(Abortable):

@@ -59,8 +59,9 @@ class Outcomes:
                 if at not in self._sources:
                     return Abortable(self._text(each, f"write to {at}"))
                 detail = f"{code_name(each.code)}: {each.detail or 'the broker gives no reason'}"
-                too_large = each.code in failures.TOO_LARGE
-                refusals.setdefault(self._sources[at], Refusal(each.suspects, detail, too_large))
+                too_large, for_timestamp = each.code in failures.TOO_LARGE, each.code in failures.FOR_TIMESTAMP
+                refusal = Refusal(each.suspects, detail, too_large, for_timestamp=for_timestamp)
+                refusals.setdefault(self._sources[at], refusal)
         listed = "; ".join(f"{source}: {refusal.detail}" for source, refusal in sorted(refusals.items()))
         return RecordsRefused(f"cluster {self._cluster!r}: records were refused: {listed}", refusals)
 

@@ -121,7 +121,8 @@ def _batches(refused: list[tuple[int, AckError]]) -> list[list[tuple[int, AckErr
 
 def _refusal(suspects: tuple[int, ...], error: KafkaError, size: int = 0) -> Refusal:
     detail = f"{error.name()}: {failures.reason(error)}"
-    return Refusal(suspects, detail, error.code() in failures.TOO_LARGE, size)
+    for_timestamp = error.code() in failures.FOR_TIMESTAMP
+    return Refusal(suspects, detail, error.code() in failures.TOO_LARGE, size, for_timestamp)
 
 
 def _bytes(error: KafkaError, message: Message) -> int:

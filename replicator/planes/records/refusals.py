@@ -85,7 +85,8 @@ class Refusals:
         named = failures.partitions_named(error.str())
         if error.code() in failures.REFUSED_RECORD:
             detail = f"{error.name()}: {failures.reason(error)}"
-            found = Refusal((), detail, error.code() in failures.TOO_LARGE)
+            code = error.code()
+            found = Refusal((), detail, code in failures.TOO_LARGE, for_timestamp=code in failures.FOR_TIMESTAMP)
             refused = {self._sources[target]: found for target in named if target in self._sources}
             if refused:
                 return self._refused(refused)

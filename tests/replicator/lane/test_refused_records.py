@@ -48,6 +48,14 @@ def test_a_named_record_bounds_its_partition_and_stops_it_there() -> None:
     assert lane.until(A) is None
 
 
+def test_a_timestamp_that_is_refused_is_named_as_one_that_is_found_before_it_is_written() -> None:
+    lane = Lane()
+    lane.refused.note({A: Refusal((7,), "why", for_timestamp=True)})
+    incident = lane.refused.reached({A: 7})[A]
+    assert incident is not None
+    assert (incident.name, incident.offset) == ("target_timestamp_bounds", 7)
+
+
 def test_suspects_become_fewer_until_one_is_left() -> None:
     """The bad record is at 4,711 of 20,000; what is written together is what is suspected next."""
     lane, position, rounds = Lane(), 0, 0

@@ -94,6 +94,7 @@ class FakeTopic:
     topic_id: str
     logs: list[FakeLog]
     refuses: frozenset[str] = frozenset()  # values of records that this topic doesn't take
+    for_timestamp: bool = False  # it is their timestamps that it doesn't take
     names_refused: bool = True  # the answer names them (KIP-467)
     compacted: bool = False
     configs: dict[str, str] = field(default_factory=dict)  # that were set, by a test

@@ -271,7 +271,7 @@ class FakePlane:
             if not self._read_plans[at].every_ack:
                 found[at] = Refusal((), "refused")
             elif topic.names_refused:
-                found[at] = Refusal(tuple(named[:1]), "refused: named")
+                found[at] = Refusal(tuple(named[:1]), "refused: named", for_timestamp=topic.for_timestamp)
             else:
                 offsets = self._runs[at].offsets
                 size = self._read_plans[at].flush_every or len(offsets)
