@@ -18,6 +18,7 @@ from replicator.config import Flow
 from replicator.kafka.answers import AnswerWait
 from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, ListedOffset, OffsetAnswers, Wanted
 from replicator.kafka.readiness import Readiness
+from replicator.kafka.served import ServedPartitions
 from replicator.kafka.topic_questions import TopicAnswers, TopicInfo, TopicQuestions, raised
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
@@ -72,6 +73,7 @@ class KafkaClusterQuestions:
         self._request_s = flow.limits.request_timeout_ms / 1000
         self._topics, self._reader = topics, reader or TopicReader(flow, cluster, topics)
         self._readiness = Readiness(self._topics, self._answers, min(self._request_s, IDS_S_MAX))
+        self._served = ServedPartitions(self._topics, self._answers, min(self._request_s, IDS_S_MAX))
 
     def connect(self, topics: Collection[str]) -> None:
         """Connect, also to the leaders of these topics, and return within some seconds: the first questions find
@@ -147,6 +149,14 @@ class KafkaClusterQuestions:
     def without_leader(self, partitions: Collection[Partition]) -> set[Partition]:
         """Return those that nobody leads, as it was a moment ago."""
         return self._readiness.without_leader(partitions)
+
+    def unserved(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        """Return those that their leader refuses to serve, each with what it said, as it was a moment ago, or `now`."""
+        return self._served.unserved(partitions, now=now)
+
+    def seen_end(self, at: Partition) -> int | None:
+        """Return the last stable offset of a partition that `unserved` was asked about, by its last answer."""
+        return self._served.seen_end(at)
 
     def seen_topic_id(self, topic: str) -> str | None:
         """Return the id of a topic that `not_ready` was asked about, as it was a moment ago; empty where it is gone."""

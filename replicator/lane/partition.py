@@ -265,6 +265,8 @@ class SessionFacts:
     """Whether its source had no record then: where its first ones come from is asked before they are committed."""
     learned: Origins = NONE
     """Where it was found to come from, if its claim doesn't say so."""
+    came_s: float | None = None
+    """When anything came of it (monotonic). Written by `transaction`."""
 
 
 @dataclass(slots=True)

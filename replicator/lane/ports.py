@@ -157,6 +157,18 @@ class ClusterQuestions(Protocol):
         """Find those that nobody leads, by what the cluster said a moment ago, without waiting for an answer. What
         isn't known counts as led. Raises nothing."""
 
+    def unserved(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        """Find those whose leader answers, and refuses to serve them, each with what it said: its disk has failed, for
+        instance.
+
+        By what it said a moment ago, without waiting for an answer, where `now` doesn't ask for more. What isn't known
+        counts as served. Raises nothing.
+        """
+
+    def seen_end(self, at: Partition) -> int | None:
+        """Return the last stable offset of a partition that `unserved` was asked about, by its last answer; None where
+        that isn't known. Raises nothing."""
+
     def seen_topic_id(self, topic: str) -> str | None:
         """Return the id of a topic that `not_ready` was asked about, by the last answer that it had: empty where the
         cluster has no such topic, None where that isn't known. Raises nothing."""

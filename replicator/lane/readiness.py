@@ -3,7 +3,8 @@
 
 Invariants
 - A partition without a leader, or with too few replicas in sync, gets no record: it would hold up the commit and the
-  abort of every transaction that it is part of.
+  abort of every transaction that it is part of. So does one whose leader refuses it (KAFKA_STORAGE_ERROR), which shows
+  only when it is written.
 - Where that is too late, because it went away in the middle or behind the last EndTxn, the lane can begin no other
   transaction before the marker there is written (CONCURRENT_TRANSACTIONS): then all partitions are told to wait, and
   for which one.
@@ -25,6 +26,7 @@ from replicator.planes.contract import Written
 
 LOOK_S = 0.5  # between two looks at what is known
 STALL_LOOK_S = 1.0  # between two questions while acknowledgements are late
+LATE_S = 5.0  # without any acknowledgement
 NAMED_MAX = 3
 
 
@@ -44,6 +46,8 @@ class TargetReadiness:
         self._transaction = 0  # the number of the last one: its markers may not be written yet
         self._looked_s = self._stalled_s = -STALL_LOOK_S
         self.held_up = False  # by the last transaction
+        self._acknowledged: object = None  # how much of the open transaction, when that was looked at last
+        self._moved_s = 0.0  # since when it is so much
         self.map_at: Partition | None = None  # where that has a block of the offset map
 
     def look(self, copied: Collection[Partition]) -> None:
@@ -73,17 +77,32 @@ class TargetReadiness:
         if now_s < self._stalled_s + STALL_LOOK_S:
             return
         self._stalled_s = now_s
-        mine = self.keep_out(written.unacknowledged, now=True)
+        mine = self.keep_out(written.unacknowledged, now=True) or self._keep_out_unserved(written.unacknowledged)
         if mine:
             raise TargetNotReady(mine)
-        held = self._found([at for at, it in self._partitions.items() if it.session.transaction == self._transaction])
+        last = [at for at, it in self._partitions.items() if it.session.transaction == self._transaction]
+        held = self._found(last) or self._unserved(last)
         if self.map_at is not None:
             held |= self._target.not_ready([self.map_at])
-        if held:
+        if not held:
+            self._late(written)
+        else:
             self.held_up = True
             named = "; ".join(sorted(held.values()))
             why = f"{named}: so Kafka can't end the lane's last transaction there, and begins no other"
             self._partitions.hold_up(HoldUp(Reason.TARGET_NOT_READY, why))
+
+    def _late(self, written: Written) -> None:
+        """Say, once nothing was acknowledged for a while, that it isn't, though nothing is known to be wrong: a leader
+        whose disk is full, for instance, refuses records, and the client tries again and says nothing."""
+        state, now_s = (written.records, written.acknowledged_bytes, written.unacknowledged), self._clock.now_s()
+        if state != self._acknowledged:
+            self._acknowledged, self._moved_s = state, now_s
+        elif now_s >= self._moved_s + LATE_S:
+            targets = sorted(str(self._partitions[at].route.target) for at in written.unacknowledged)
+            named = "; ".join(targets[:NAMED_MAX]) + ("; ..." if len(targets) > NAMED_MAX else "")
+            why = f"no record of {named} was acknowledged for {LATE_S:g} s: the leader may refuse them"
+            self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, f"{why} (KAFKA_STORAGE_ERROR), or be slow"))
 
     def ended(self, written: Collection[Partition]) -> None:
         """Note that a transaction with records of these partitions was aborted, or left to the next fence."""
@@ -120,11 +139,23 @@ class TargetReadiness:
 
     def _not_fenced(self, routes: Collection[Route]) -> None:
         targets = [route.target for route in routes if route.target_topic_id]
-        found = self._target.not_ready(targets, now=True)
+        found = self._target.not_ready(targets, now=True) or self._target.unserved(targets, now=True)
         if found:
             named = "; ".join(sorted(found.values())[:NAMED_MAX]) + ("; ..." if len(found) > NAMED_MAX else "")
             why = f"{named}: Kafka may not be able to end the lane's last transaction there, and begins no other"
             self._partitions.wait_all(routes, Wait(Reason.TARGET_NOT_READY, why))
+
+    def _keep_out_unserved(self, partitions: Collection[Partition]) -> dict[Partition, str]:
+        """Make those wait that their leader doesn't serve: its disk has failed, and metadata doesn't show it."""
+        found = self._unserved(partitions)
+        for at, why in found.items():
+            self._partitions.apply(at, Wait(Reason.NO_ANSWER, why))
+        return found
+
+    def _unserved(self, sources: Collection[Partition]) -> dict[Partition, str]:
+        routes = [self._partitions[at].route for at in sources if at in self._partitions]
+        targets = {route.target: route.source for route in routes if route.target_topic_id}
+        return {targets[at]: why for at, why in self._target.unserved(targets).items()}
 
     def _found(self, sources: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
         routes = [self._partitions[at].route for at in sources if at in self._partitions]

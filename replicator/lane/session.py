@@ -39,6 +39,7 @@ from replicator.lane.start import LaneStart
 from replicator.lane.throttling import LaneThrottling
 from replicator.lane.timestamp_refusals import TimestampRefusals
 from replicator.lane.transaction import Collected, CommitKind, Done, LaneTransactions
+from replicator.lane.unserved import UnservedSources
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
     Abortable,
@@ -77,6 +78,7 @@ class ProducerSession:
         self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, self._map, memory, context)
         self._decisions = LaneDecisions(plan, policy, to, memory, self._start, self._transactions, context)
         self._silence = SilenceWatch(self._transactions, context.clock)
+        self._unserved = UnservedSources(memory.partitions, to.source, plan.flow.source.name, context.clock)
         self._owners = OwnerWatch(plan, policy, self._start, context)
         self._throttling = LaneThrottling(policy, memory, context.clock)
         interval_s = plan.flow.limits.discovery_interval_ms / 1000
@@ -181,6 +183,7 @@ class ProducerSession:
         self._throttling.look()
         self._readiness.look(self.positions.copying)
         self._start.leaders.look(self.positions.copying)
+        self._unserved.look(self.positions.copying)
         self._map.look(self.positions)
         if self._partitions.read_anew:
             self._rewind()
@@ -197,6 +200,8 @@ class ProducerSession:
 
     def _copy(self) -> None:
         collected = self._transactions.collect(self.positions)
+        if collected.drained or not collected.pending:
+            self._unserved.idle()
         if collected.failed:
             self._abort(next(iter(collected.failed.values())))
             self._judge_failed(collected.failed)

@@ -201,7 +201,7 @@ class LaneTransactions:
         now_s = self._clock.now_s()
         for at in heard:
             known = self._partitions[at].session
-            known.heard_s, known.unchecked = now_s, True
+            known.heard_s, known.came_s, known.unchecked = now_s, now_s, True
 
     def commit(self, kind: CommitKind, positions: LanePositions, collected: Collected = NOTHING) -> Done:
         """Commit what was `collected`, or what else `kind` says (steps 6 to 8). On return it is certainly committed.

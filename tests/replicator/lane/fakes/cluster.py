@@ -135,9 +135,9 @@ class FakeCluster:
         """Write the markers of the transaction that has ended, where they can be written."""
         transactional_id = next(name for name, each in self.transactions.items() if each is found)
         for log, fate in found.unmarked:
-            if not log.not_ready:
+            if not (log.not_ready or log.damaged):
                 log.end_open(transactional_id, fate)
-        found.unmarked = [(log, fate) for log, fate in found.unmarked if log.not_ready]
+        found.unmarked = [(log, fate) for log, fate in found.unmarked if log.not_ready or log.damaged]
 
     def held_up(self, transactional_id: str) -> bool:
         """Whether its last transaction has not ended everywhere: until then it can begin no other
@@ -155,6 +155,16 @@ class FakeCluster:
         """As it is now."""
         known = [at for at in partitions if at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)]
         return {at for at in known if self.log(at).leaderless}
+
+    def unserved(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        """As it is now."""
+        known = [at for at in partitions if at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)]
+        return {at: f"{at}: KAFKA_STORAGE_ERROR" for at in known if self.log(at).damaged}
+
+    def seen_end(self, at: Partition) -> int | None:
+        """As it is now."""
+        there = at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)
+        return self.log(at).stable if there else None
 
     def seen_topic_id(self, topic: str) -> str | None:
         """As it is now."""
@@ -248,6 +258,8 @@ class FakeCluster:
         return {at: self._topic_error(at.topic, partition=at.partition) or self._ends(at) for at in partitions}
 
     def _ends(self, at: Partition) -> LogEnds | ReplicatorError:
+        if self.log(at).damaged:
+            return Retriable(f"{at}: KAFKA_STORAGE_ERROR")
         return Retriable(f"{at} has no leader") if self.log(at).leaderless else self.topics[at.topic].ends(at.partition)
 
     def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], LogEndsByPartition]:

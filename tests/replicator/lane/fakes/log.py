@@ -38,6 +38,10 @@ class FakeLog:
     entries: list[FakeEntry] = field(default_factory=list)
     leaderless: bool = False  # nobody answers for it, and who reads it is told nothing
     not_ready: str = ""  # why it takes neither records nor markers
+    damaged: bool = (
+        False  # the disk of its leader has failed: it is neither read nor written, and metadata says nothing
+    )
+    stuck: bool = False  # whoever reads or writes is told nothing, and all else is answered
     drops_markers: bool = False  # as Kafka 4.3 does of a partition without a leader: nobody will write them
 
     @property

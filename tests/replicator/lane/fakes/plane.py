@@ -130,7 +130,7 @@ class FakePlane:
         if self._source.topics[at.topic].silent:
             return
         log, here = self._source.log(at), self._next[at]
-        if log.leaderless:
+        if log.leaderless or log.damaged or log.stuck:
             return
         if not log.start <= here <= log.end:
             name = "source_records_gone"
@@ -175,7 +175,10 @@ class FakePlane:
 
     def _is_unready(self, unsent: tuple[Partition, int, FakeEntry]) -> bool:
         target = self._routes[unsent[0]]
-        return target.topic in self._target.topics and bool(self._target.log(target).not_ready)
+        if target.topic not in self._target.topics:
+            return False
+        log = self._target.log(target)
+        return bool(log.not_ready) or log.damaged or log.stuck
 
     def _write(self, at: Partition, offset: int, entry: FakeEntry) -> None:
         self._transaction_check()
