@@ -28,6 +28,10 @@ LAZY: dict[str, tuple[str, str]] = {
     "resume": ("cli.commands.control:resume", "Resume what was paused."),
     "rate": ("cli.commands.control:rate", "Limit how fast a flow that runs copies."),
     "position": ("cli.commands.position:position", "Positions of a flow: show, export, set them."),
+    "rebuild-control": (
+        "cli.commands.rebuild_control:rebuild_control",
+        "Make a flow's control topic anew that was lost.",
+    ),
     "adopt-mm2": ("cli.commands.adopt_mm2:adopt_mm2", "Go on where MirrorMaker 2 has ended."),
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records."),
@@ -65,7 +69,7 @@ Exit codes:
       translate: an offset has no translation;
       groups: some don't stand at the target where they should;
       failover: the target lacks something, or that isn't known;
-      incident resolve, position set, adopt-mm2: refused;
+      incident resolve, position set, adopt-mm2, rebuild-control: refused;
       evidence check: a report was altered
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing

@@ -5,6 +5,7 @@ from __future__ import annotations
 RESOLVE = "integration_tests/test_incident_resolve.py"
 PLAYED_IN = "integration_tests/test_incidents_played.py"
 CAUSES = "integration_tests/test_causes_removed.py"
+REBUILD = "integration_tests/test_rebuild_control.py"
 PROOF = "integration_tests/proof/test_repair.py"
 
 PLAYED: dict[str, str] = {
@@ -36,9 +37,10 @@ PLAYED: dict[str, str] = {
     "timestamp_not_carriable": f"{PLAYED_IN}::test_a_record_that_cannot_be_copied_is_set_aside_or_the_target_takes_it",
     "position_expired": f"{RESOLVE}::test_a_position_that_has_expired_is_given_anew_and_what_follows_is_copied_once",
     "position_unreadable": "integration_tests/partitions/test_stray_commits.py::test_an_operator_resets_an_offset",
-    "position_newer_than_control": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
-    "control_topic_lost": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
-    "control_topic_unreadable": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
+    "position_newer_than_control": f"{REBUILD}::test_records_of_it_were_lost",
+    "control_topic_lost": f"{REBUILD}::test_the_topic_is_deleted_under_a_running_flow_and_made_anew",
+    "control_topic_behind": f"{REBUILD}::test_a_lane_runs_under_a_generation_that_the_new_topic_does_not_know",
+    "control_topic_unreadable": f"{REBUILD}::test_one_that_somebody_else_made_is_used_or_has_to_go",
     "control_topic_unfit": f"{CAUSES}::test_configs_of_the_flows_own_topics_are_corrected",
     "claims_topic_lost": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
     "claims_topic_unreadable": f"{CAUSES}::test_a_flow_that_lost_its_own_topics_is_copied_by_one_of_another_name",
@@ -56,7 +58,6 @@ PLAYED: dict[str, str] = {
 _NO_FLOW = "It stops no flow: a command says it and ends, and its row names the next one to type"
 NOT_PLAYED: dict[str, str] = {
     "newer_format": "There is no newer version that could be run",
-    "control_topic_behind": "What its row says is played with control_topic_lost: both need a flow of another name",
     "map_lost": "It stops nothing, and nothing has to be done",
     "map_transaction_open": "It stops no copying: a repair is refused until the transaction has ended",
     "target_partition_unknown": _NO_FLOW,

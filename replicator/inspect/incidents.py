@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from replicator.inspect.status import FlowStatus, PartitionStatus
-from replicator.model.commands import SET_POSITION, commands_for
+from replicator.model.commands import REBUILD_CONTROL, SET_POSITION, commands_for
 from replicator.model.incident_kinds import KINDS, advice_for
 
 ID_DIGITS = 8
@@ -72,6 +72,8 @@ class OpenIncident:
         if self.name in SET_POSITION and self.position is not None:
             at = f"--partition {self.topic}:{self.partition} --offset {self.position}"
             found.append(f"position set --flow {self.flow} {at} --why TEXT")
+        if self.name in REBUILD_CONTROL:
+            found.append(f"rebuild-control --flow {self.flow}")
         return tuple(found)
 
     @property

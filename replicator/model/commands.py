@@ -86,6 +86,9 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
 SET_POSITION = frozenset({"target_has_later_records"})
 """Kinds of which the cause stays: a decision of another kind, about the position, lets the flow go on."""
 
+REBUILD_CONTROL = frozenset({"control_topic_lost", "control_topic_behind", "position_newer_than_control"})
+"""Kinds of a control topic that was lost, or has lost records: a command makes it anew."""
+
 
 def commands_for(name: str) -> tuple[Command, ...]:
     """Return the commands that apply to incidents of this kind."""

@@ -32,6 +32,7 @@ _NOT_CARRIABLE = (
     "In a compacted topic write a newer record of the same key: compaction takes this one, and the flow goes on. To go "
     "on without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't"
 )
+_REBUILD = "Stop all workers of the flow; then rebuild-control, which makes it anew and says what it can't restore"
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
 
 _SOURCE = {
@@ -191,7 +192,7 @@ _STATE = {
     "position_newer_than_control": IncidentKind(
         "A position was written under a generation that the control topic doesn't know",
         "The control topic lost records, or was created again",
-        f"Its control topic can't be trusted. {_NEW_NAMES}",
+        _REBUILD,
     ),
     "newer_format": IncidentKind(
         "A position, or a record of the flow's own topics, has a format that this version must not ignore",
@@ -201,22 +202,24 @@ _STATE = {
     "control_topic_lost": IncidentKind(
         "The flow's control topic is missing, or has no generation in it, although the flow has run",
         "It was deleted, or created by something else. With a new one two generations could copy at once",
-        _NEW_NAMES,
+        _REBUILD,
     ),
     "control_topic_behind": IncidentKind(
         "The control topic doesn't know the generation that a running lane was started under",
         "It was truncated, or deleted and created again",
-        f"Its control topic can't be trusted. {_NEW_NAMES}",
+        _REBUILD,
     ),
     "control_topic_unreadable": IncidentKind(
         "The control topic holds a record that isn't of this program, or its records are in an impossible order",
         "Something else writes there",
-        f"Find out who writes to __eos.<flow>.control and stop it. {_NEW_NAMES}",
+        "Find out who writes to __eos.<flow>.control and stop it. Stop all workers of the flow, delete that topic, "
+        "then rebuild-control, which makes it anew and says what it can't restore",
     ),
     "control_topic_unfit": IncidentKind(
         "The control topic has more than one partition, or isn't compacted",
         "It could lose a generation, or split them over partitions",
-        "Set cleanup.policy=compact; with more than one partition the flow needs another name",
+        "Set cleanup.policy=compact. With more than one partition stop all workers of the flow, delete the topic, then "
+        "rebuild-control, which makes it anew and says what it can't restore",
     ),
     "claims_topic_lost": IncidentKind(
         "The flow's claims topic is missing, although the flow has run",

@@ -164,6 +164,30 @@ class Changer:
         finally:
             self._writer.close()
 
+    def rebuild(self, make: Callable[[Control], Sequence[Generation]], step: Callable[[str], None]) -> Generation:
+        """Begin a generation in a topic that was lost, and open it.
+
+        `make` is shown what the topic has, under the control id, and returns what is written in one transaction:
+        earlier generations, which are fenced before the new one opens, and that one, preparing. It isn't asked where
+        this process has written it before, and doesn't know. `step` is told of what was done.
+        """
+        self._writer = TransactionalProducer(self._flow, properties.decision_producer(self._flow), self._on_error)
+        try:
+            self._writer.fence()
+            control = self._read()
+            newest = control.open or control.preparing
+            if newest is None or newest.by != self._by:
+                self._write([self._of_control((it.key, it.encode())) for it in make(control)])
+                control = self._read()
+            step("rebuild_prepared")
+            if control.open is None:
+                control = self._finish(control, int(time.time() * 1000))
+            step("rebuild_opened")
+            assert control.open is not None
+            return control.open
+        finally:
+            self._writer.close()
+
     def _change(self, kind: Kind, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> Generation:
         self._writer = TransactionalProducer(self._flow, properties.control_producer(self._flow), self._on_error)
         try:

@@ -47,6 +47,9 @@ class Objection(StrEnum):
     STOPPED = "stopped"  # an incident that another position is no answer to
     HAS_POSITION = "has_position"  # of this flow: nothing is to be adopted
     STILL_RUNS = "still_runs"  # the other replicator whose copy is to be adopted
+    NOTHING_LOST = "nothing_lost"  # of a control topic that is to be rebuilt
+    CONTRADICTORY = "contradictory"  # what it would be rebuilt from
+    FAILED_OVER = "failed_over"  # perhaps, and it couldn't be seen any more
 
 
 class NotDecided(ReplicatorError):

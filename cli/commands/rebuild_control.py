@@ -1,0 +1,134 @@
+"""`eos-replicate rebuild-control`: make a flow's control topic anew that was deleted, or has lost records."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.commands.position_set import confirmed
+from cli.options import config_option, json_option, log_to_stderr, one, patience_ms, print_json
+
+if TYPE_CHECKING:
+    from replicator.flow.rebuilding import RebuildPlan
+
+REFUSED = 1
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  eos-replicate rebuild-control -c flows.yaml --dry-run
+  eos-replicate rebuild-control -c flows.yaml --flow orders
+
+\b
+Exit codes:
+  0  rebuilt, or shown with --dry-run
+  1  refused, or not confirmed, and nothing was changed: nothing is lost,
+     what stands on the target contradicts itself, or the flow may be failed
+     over
+  2  the flow file or the command line is wrong
+  3  a cluster cannot be reached, or a right is missing
+  4  the claims topic is lost, or a topic of the flow unreadable or unfit
+  5  somebody runs the flow, or writes its control topic all the time
+""",
+    short_help="Make the control topic anew that was lost.",
+)
+@config_option
+@click.option("--flow", "name", metavar="NAME", help="The flow; needed where the file has several.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+@click.option("--take-over", is_flag=True, help="Also take the flow from a worker that holds it, perhaps a dead one.")
+@click.option(
+    "--failover-was-undone",
+    is_flag=True,
+    help="The flow, which was failed over once, isn't now: its applications don't write to the target.",
+)
+@click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
+@json_option
+def rebuild_control(
+    path: Path,
+    name: str | None,
+    dry_run: bool,
+    take_over: bool,
+    failover_was_undone: bool,
+    meant: str | None,
+    as_json: bool,
+) -> int:
+    """Make a flow's control topic anew that was deleted, or has lost records, from what else stands on the target.
+
+    The flow must not run. All that names a generation is read: claims, positions, and the flow's transactional ids, as
+    all brokers list them. A generation above all of these is opened, and before that every such id is fenced: whatever
+    may still run of the flow copies nothing any more. Then the flow is started as ever, and goes on where it stood,
+    exactly once.
+
+    What stood in the topic and nowhere else is said, and is not restored. Where what stands contradicts itself,
+    nothing is done.
+    """
+    from replicator import config, failpoints
+    from replicator.flow.rebuilding import ControlRebuild
+
+    if as_json and meant is None and not dry_run:
+        raise click.UsageError("--json asks nothing: name the flow with --yes-i-mean FLOW, or use --dry-run")
+    log_to_stderr()
+    flow = one(config.load(path, os.environ), path, name)
+    if meant is not None and meant != flow.name:
+        raise click.UsageError(f"--yes-i-mean {meant}: the flow is {flow.name}")
+    rebuild = ControlRebuild(
+        flow,
+        take_over=take_over,
+        failover_undone=failover_was_undone,
+        failpoint=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
+        connect_timeout_ms=patience_ms(flow),
+    )
+    plan = rebuild.look()
+    if not as_json:
+        _show(flow.name, plan)
+    if not dry_run:
+        if meant is None and not confirmed(flow.name):
+            click.echo("not confirmed: nothing was changed", err=True)
+            return REFUSED
+        rebuild.rebuild(plan)
+    if as_json:
+        print_json({"flow": flow.name, "rebuilt": not dry_run, **_as_json(plan)})
+    elif dry_run:
+        click.echo(f"{flow.name}: nothing was changed (--dry-run)")
+    else:
+        click.echo(f"{flow.name}: rebuilt; generation {plan.made.opened.number} is open. Start the flow again")
+    return 0
+
+
+def _as_json(plan: RebuildPlan) -> dict[str, Any]:
+    from replicator.state.control_rebuild import NOT_RESTORED
+
+    made = plan.made
+    return {
+        "lost": made.lost,
+        "generation": made.opened.number,
+        "lanes": made.opened.lanes,
+        "partitions": dict(made.opened.partitions),
+        "fenced": [{"generation": it.number, "lanes": it.lanes} for it in made.earlier],
+        "claims": plan.claims,
+        "positions": plan.positions,
+        "transactional_ids": plan.ids,
+        "not_restored": list(NOT_RESTORED),
+    }
+
+
+def _show(flow: str, plan: RebuildPlan) -> None:
+    from replicator.model.counting import counted
+    from replicator.state.control_rebuild import NOT_RESTORED
+
+    made = plan.made
+    stands = ", ".join(
+        (counted(plan.claims, "claim"), counted(plan.positions, "position"), counted(plan.ids, "transactional id"))
+    )
+    click.echo(f"The control topic of {flow} is lost: {made.lost}. On the target stand {stands}.")
+    if made.earlier:
+        earlier = ", ".join(f"{it.number} ({counted(it.lanes, 'lane')})" for it in made.earlier)
+        click.echo(f"Generations that are fenced: {earlier}")
+    click.echo(f"Opened is generation {made.opened.number} with {counted(made.opened.lanes, 'lane')}.")
+    click.echo("Not restored:")
+    for what in NOT_RESTORED:
+        click.echo(f"  {what}")
