@@ -1,15 +1,20 @@
-"""Judges what is left over of a pair, in a task: by the functions that `reconcile --local` judges by."""
+"""Judges pairs that differ, in tasks: by the functions that `reconcile --local` judges by.
+
+Of a large pair a task is given what is left over; a small one it reads whole, as `reconcile --local` does, which is
+sooner done than finding out what is left over.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from struct import Struct
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from replicator.jobs.repair_by_map import planned_by_map
 from replicator.jobs.repair_plan import PlannedPartition
@@ -19,7 +24,7 @@ from replicator.offset_map.verdicts import ComparedRecord, MapVerdict
 from replicator.proof.coverage import Coverage, SideCount
 from replicator.proof.local_findings import MissingSpans, ReportedRecord, missing_spans
 from replicator.proof.outcome import PartitionOutcome
-from replicator.proof.pair_comparison import compare_rows
+from replicator.proof.pair_comparison import PairComparison, compare_rows
 from replicator.proof.pair_report import pair_report
 from replicator.proof.pair_rows import PairRows
 from replicator.proof.pairs import Pair
@@ -33,6 +38,8 @@ JUDGED = f"{FOUND}, judged binary"
 """Findings; `judged`: of one row besides for each pair, a `JudgedPair` or the error that there was."""
 _JUDGED_TYPES = arrow.types(JUDGED)
 _DIGEST = Struct(">qq").pack
+TASKS_MAX = 256
+_Judged = tuple["JudgedPair", list[ReportedRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +105,55 @@ def judged(
 
     def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         at = Partition(*(value.as_py() for value in key))
-        try:
-            found, records = _judged(facts, at, counts[at], table, values=values, for_repair=for_repair)
-        except ReplicatorError as error:
-            return arrow.table([_last_row(at, error)], _JUDGED_TYPES)
-        return arrow.table([*(_row(at, one) for one in records), _last_row(at, found)], _JUDGED_TYPES)
+        judge_it = partial(_judged, facts, at, counts[at], table, values=values, for_repair=for_repair)
+        return arrow.table(_rows(at, judge_it), _JUDGED_TYPES)
 
     return left.groupBy("topic", "partition").applyInArrow(judge, JUDGED)
 
 
+def judged_whole(
+    spark: SparkSession, facts: MapFacts, pairs: Collection[Pair], *, values: bool, for_repair: bool
+) -> DataFrame:
+    """Findings and outcomes of pairs that are read whole, each by one task, see JUDGED."""
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for topic, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                at = Partition(topic, number)
+                judge_it = partial(_judged_whole, facts, at, values=values, for_repair=for_repair)
+                yield arrow.record_batch(_rows(at, judge_it), _JUDGED_TYPES)
+
+    # From one partition rows go round to all tasks; from several, each begins with a task of its own choice.
+    named = arrow.frame(spark, [pair.source for pair in pairs], "topic string, partition int").coalesce(1)
+    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(judge, JUDGED)  # type: ignore[arg-type]
+
+
+def _judged_whole(facts: MapFacts, at: Partition, *, values: bool, for_repair: bool) -> _Judged:
+    known = map_of(facts, at)
+    pair, flow, mapped = known.pair, facts.flow, known.mapped
+    assert mapped is not None, f"{at} has a map"
+    with (
+        PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
+        PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
+    ):
+        coverage = Coverage(pair, mapped)
+        rows = PairRows(pair, source, target, coverage, lambda offsets: None)
+        one = compare_rows(pair, mapped, rows, coverage, for_repair=for_repair)
+        outcome, said = pair_report(pair, known.taken, one, (source, target), values=values)
+    opened = coverage.source_records + coverage.target_records
+    return _result(one, replace(outcome, opened=opened), said.records, for_repair=for_repair)
+
+
+def _result(
+    one: PairComparison, outcome: PartitionOutcome, records: list[ReportedRecord], *, for_repair: bool
+) -> _Judged:
+    planned = planned_by_map(one.choice()) if for_repair else None
+    return JudgedPair(outcome, missing_spans(records), planned), records
+
+
 def _judged(
     facts: MapFacts, at: Partition, counts: PairCounts, table: pa.Table, *, values: bool, for_repair: bool
-) -> tuple[JudgedPair, list[ReportedRecord]]:
+) -> _Judged:
     known = map_of(facts, at)
     pair, flow, mapped = known.pair, facts.flow, known.mapped
     assert mapped is not None, f"{at} has a map"
@@ -126,9 +170,7 @@ def _judged(
         one = compare_rows(pair, mapped, rows, coverage, for_repair=for_repair)
         one.found.counts[MapVerdict.SAME] += equal
         outcome, said = pair_report(pair, known.taken, one, (source, target), values=values)
-    outcome = replace(outcome, opened=counts.opened)
-    planned = planned_by_map(one.choice()) if for_repair else None
-    return JudgedPair(outcome, missing_spans(said.records), planned), said.records
+    return _result(one, replace(outcome, opened=counts.opened), said.records, for_repair=for_repair)
 
 
 def _records(table: pa.Table) -> Iterator[tuple[bool, bool, bool, ComparedRecord]]:
@@ -140,6 +182,15 @@ def _records(table: pa.Table) -> Iterator[tuple[bool, bool, bool, ComparedRecord
         for of_source, known, place, offset, digest, second, key, tombstone, time_ms in zip(*columns, strict=True):
             record = ComparedRecord(offset, _DIGEST(digest, second), key, tombstone, time_ms)
             yield of_source, known, place is not None, record
+
+
+def _rows(at: Partition, judge: Callable[[], _Judged]) -> list[tuple[object, ...]]:
+    """What `judge` finds of a pair, or the error that there was, as rows."""
+    try:
+        found, records = judge()
+    except ReplicatorError as error:
+        return [_last_row(at, error)]
+    return [*(_row(at, one) for one in records), _last_row(at, found)]
 
 
 def _row(at: Partition, one: ReportedRecord) -> tuple[object, ...]:
