@@ -39,6 +39,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "evidence": ("cli.commands.evidence:evidence", "Check a report that was signed, offline."),
     "translate": ("cli.commands.translate:translate", "Where consumers go on at the other side: translate offsets."),
     "groups": ("cli.commands.groups:groups", "Where the consumer groups that a flow syncs stand."),
+    "schemas": ("cli.commands.schemas:schemas", "What of the source's schema registry the target's has."),
     "coupled": ("cli.commands.coupled:coupled", "Which topics of a flow transactions tie together."),
     "failover": ("cli.commands.failover:failover", "The source is gone: stop a flow, and say what the target has."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
@@ -68,12 +69,13 @@ Exit codes:
       incident show: there is no such incident;
       translate: an offset has no translation;
       groups: some don't stand at the target where they should;
+      schemas: the target's registry lacks some;
       failover: the target lacks something, or that isn't known;
       incident resolve, position set, adopt-mm2, rebuild-control: refused;
       evidence check: a report was altered
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
-  4   an incident that needs a decision
+  4   an incident that needs a decision; schemas: ids clash
   5   another process or generation has taken the flow over
   6   failover: a hook failed
   70  a bug

@@ -123,7 +123,7 @@ def run(
     flows = chosen(loaded, path, names)
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
-    seen, more = observation, partial(_sync_groups, observation)
+    seen, more = observation, partial(_more_duties, observation)
     parts = wiring.parts(failpoint, seen.observe, seen.heartbeats, seen.worker, __version__, more)
 
     files = [path, *map(Path, loaded.files)]
@@ -147,18 +147,22 @@ def run(
         sys.exit(daemon.run(sum_up))
 
 
-def _sync_groups(
+def _more_duties(
     observation: Observation,
     flow: Flow,
     ended: threading.Event,
     log: structlog.stdlib.BoundLogger,
     failed: Callable[[BaseException], None],
 ) -> None:
-    """Of a flow with `groups`. What it needs takes time to be imported."""
+    """Of a flow with `groups`, or with schema registries. What it needs takes time to be imported."""
     if flow.groups.synced:
         from replicator.group_sync.watch import watch_groups
 
         watch_groups(flow, observation.groups(flow), ended, log, failed)
+    if flow.schema_registry.synced:
+        from replicator.schema_sync.watch import watch_schemas
+
+        watch_schemas(flow, ended, log, failed)
 
 
 def _check_options(names: Sequence[str], *, shared: bool | None, exit_on_incident: bool, watch_config: bool) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from cli.reference.markdown import cell, table
 from replicator.config import Start, json_schema
 from replicator.config.properties import OWNED
+from replicator.config.registry_settings import RegistryAccess
 from replicator.config.units import BYTES, MILLISECONDS, Unit, unit_of
 
 INTRODUCTION = """\
@@ -75,6 +77,12 @@ SECTIONS = (
     ),
     ("GapPolicy", "flows.NAME.policy.source_records_gone", ""),
     ("RecordPolicy", "flows.NAME.policy.KIND", "Of the other kinds."),
+    (
+        "SchemaRegistrySettings",
+        "flows.NAME.schema_registry",
+        "Schemas that go over with their ids: [Keep schemas at the target](../operate/schema-registry.md).",
+    ),
+    ("RegistryAccess", "flows.NAME.schema_registry.source", "And `target`: how a registry is reached."),
     ("SparkSection", "spark", "Where commands that use Spark run it. The daemon ignores it."),
     (
         "MetricsSection",
@@ -83,6 +91,8 @@ SECTIONS = (
     ),
 )
 """Model, heading, and what is said of it, in the order of the page."""
+OTHERS = {"Start": Start.model_json_schema(), "RegistryAccess": RegistryAccess.model_json_schema()}
+"""Models that have a short form, and so no definition in the schema."""
 
 
 def page() -> str:
@@ -90,7 +100,7 @@ def page() -> str:
     schema = json_schema()
     parts = [INTRODUCTION, UNITS.format(durations=_units(MILLISECONDS), sizes=_units(BYTES))]
     for name, heading, about in SECTIONS:
-        definition = {"FileSection": schema, "Start": Start.model_json_schema()}.get(name) or schema["$defs"][name]
+        definition = {"FileSection": schema, **OTHERS}.get(name) or schema["$defs"][name]
         rows = list(_rows(definition, schema["$defs"]))
         title = heading if name == "FileSection" else f"`{heading}`"
         parts.append(f"## {title}\n\n" + (f"{about}\n\n" if about else "") + table(HEADING, rows))
@@ -119,6 +129,8 @@ def _value(key: str, value: dict[str, Any], others: dict[str, Any]) -> str:
         return _choices(other["enum"]) if "enum" in other else "keys, see below"
     if {"const": "auto"} in value.get("anyOf", []):
         return f"`auto`, or a whole number, {_bounds(value['anyOf'][1])}"
+    if key in FIRST and "anyOf" in value:
+        return "a URL, or keys, see below"
     if "anyOf" in value:
         return "`earliest`, `latest`, a time with zone, or keys, see below"
     if "enum" in value:
@@ -145,6 +157,8 @@ def _default(key: str, value: dict[str, Any]) -> str:
         return f"`{default}` ({unit.text(default)})"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
+    if isinstance(default, list) and default:
+        return f"`{json.dumps(default)}`"
     if isinstance(default, dict):
         return "as below" if default else "none"
     return "none" if default in ([], None) else f"`{default}`"

@@ -83,10 +83,12 @@ FIELDS = {
     "records_per_s": "How many records a second.",
     "removed": "Names of flows that the file has no more.",
     "round": "Number of the round since the process began.",
+    "schemas": "How many schemas.",
     "slots": "How many tasks run at a time.",
     "source": "Name of the source cluster.",
     "standing": "How many records stand on the target already.",
     "stopped": "How many partitions incidents have stopped.",
+    "subjects": "How many subjects of a schema registry.",
     "superseded": "How many records of a compacted topic have a later one of their key, and are not copied.",
     "target": "Name of the target cluster.",
     "topic": (

@@ -253,6 +253,17 @@ EVENTS = {
         "The offset at which a partition starts could not be found in time. The partition starts at the "
         "earliest offset, so that nothing is left out."
     ),
+    "schemas_followed": "The schema registries were compared: so many schemas are kept at the target.",
+    "schemas_in_conflict": (
+        "Schemas of the source's registry can't have their ids or versions at the target's. They are named, and "
+        "nothing is written there until that has changed; copying goes on."
+    ),
+    "schemas_not_synced": (
+        "A schema registry doesn't answer, or refuses something, and why. It is tried again, and told again when the "
+        "reason changes; copying goes on."
+    ),
+    "schemas_registered": "Schemas were registered at the target, with their ids and versions.",
+    "schemas_synced_again": "After `schemas_not_synced` or `schemas_in_conflict`: the schemas are at the target.",
     "settings_taken": (
         "What operators have paused and limited with `pause`, `resume` and `rate` is other than before, and is kept to "
         "from now on."

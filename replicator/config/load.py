@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from replicator.config import librdkafka, metrics, properties, routing
+from replicator.config import librdkafka, metrics, properties, registries, routing
 from replicator.config.engine import not_honoured
 from replicator.config.messages import faults_of, nearest, suggestion
 from replicator.config.models import Cluster, Config, Flow, MetricsSection, SparkSection
 from replicator.config.outside_files import outside_files
+from replicator.config.registry_settings import SchemaRegistrySettings
 from replicator.config.sections import (
     CLUSTER_NAME,
     FLOW_NAME,
@@ -95,6 +96,7 @@ class _Reader:
         self._document = document
         self._env = env
         self._directory = directory
+        self._registry_files: list[str] = []
 
     def config(self) -> Config | None:
         """The whole file, as far as it is right; faults are noted in the document."""
@@ -125,7 +127,13 @@ class _Reader:
         good_clusters = {name: cluster for name, cluster in read_clusters.items() if cluster is not None}
         spark = whole.spark if whole else SparkSection()
         shown = self._metrics(whole.metrics, rest.get("metrics")) if whole else MetricsSection()
-        return Config(clusters=good_clusters, flows=good_flows, spark=spark, metrics=shown)
+        return Config(
+            clusters=good_clusters,
+            flows=good_flows,
+            spark=spark,
+            metrics=shown,
+            registry_files=tuple(self._registry_files),
+        )
 
     def _metrics(self, section: MetricsSection, written: Any) -> MetricsSection:
         """The section with its token looked up. `written`: as it stands in the file."""
@@ -191,6 +199,7 @@ class _Reader:
             sides = {side: data[side] for side in ("source", "target") if side in data}
             unknown = {side for side, value in sides.items() if not self._known_cluster(value, clusters, (*path, side))}
             data = {**data, **dict.fromkeys(unknown, "_")}  # so that the section has no second fault of them
+            data = self._registries_as_written(data, path)
         section = self._section(FlowSection, data, path)
         if section is None:
             return None
@@ -198,7 +207,36 @@ class _Reader:
         if source is None or target is None:
             return None
         settings = {field: getattr(section, field) for field in FlowSection.model_fields}
+        registry = self._registries(section.schema_registry, (*path, "schema_registry"))
+        if registry is None:
+            return None
+        settings["schema_registry"] = registry
         return Flow(**{**settings, "name": name, "source": source, "target": target})
+
+    def _registries_as_written(self, data: dict[str, Any], path: Path) -> dict[str, Any]:
+        """A registry's password is text, whatever it looks like."""
+        written = data.get("schema_registry")
+        if not isinstance(written, dict):
+            return data
+        sides = {}
+        for side, keys in ((side, written[side]) for side in registries.SIDES if isinstance(written.get(side), dict)):
+            texts = {key: value for key, value in keys.items() if key in registries.TEXTS}
+            sides[side] = {**keys, **self._as_written(texts, (*path, "schema_registry", side))}
+        return {**data, "schema_registry": {**written, **sides}}
+
+    def _registries(self, section: SchemaRegistrySettings, path: Path) -> SchemaRegistrySettings | None:
+        """A flow's registries with their secrets looked up; None where something is wrong with them."""
+        good, sides = True, {}
+        for side in registries.SIDES:
+            sides[side], problems, files = registries.looked_up(getattr(section, side), self._env, self._directory)
+            self._registry_files += files
+            for problem in problems:
+                good = False
+                self._document.fault((*path, side, problem.key), problem.message)
+        if good and (fault := registries.pair_fault(section)):
+            good = False
+            self._document.fault(path, fault)
+        return section.model_copy(update=sides) if good else None
 
     def _known_cluster(self, name: Any, clusters: Mapping[str, Cluster | None], path: Path) -> bool:
         """Whether it names a cluster of the file. Without clusters the fault is there."""
@@ -214,7 +252,7 @@ class _Reader:
 
     def _rename_tells_apart(self, flow: Flow) -> bool:
         """Without {topic} in the name, only one source topic may be selected."""
-        if "{topic}" in flow.rename or (len(flow.topics) == 1 and routing.literals(flow)):
+        if "{topic}" in flow.rename or (len(flow.topics) == 1 and not flow.topics[0].startswith("^")):
             return True
         message = "needs {topic}: without it all topics of the flow would be written to one"
         self._document.fault(("flows", flow.name, "rename"), message)

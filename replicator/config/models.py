@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_seriali
 from replicator.config.failover_settings import FailoverSettings
 from replicator.config.group_settings import GroupSettings
 from replicator.config.policies import DecisionPolicy
+from replicator.config.registry_settings import SchemaRegistrySettings
 from replicator.config.units import BYTES, MILLISECONDS
 from replicator.model.delivery import Delivery
 
@@ -216,6 +217,10 @@ class FlowSettings(Frozen):
     failover: FailoverSettings = Field(
         default=FailoverSettings(), description="Commands that `eos-replicate failover` runs at its steps."
     )
+    schema_registry: SchemaRegistrySettings = Field(
+        default=SchemaRegistrySettings(),
+        description="Schema registries of both sides, whose schemas go over with their ids.",
+    )
     rate: RateSettings = Field(
         default=RateSettings(), description="How fast `run` may copy, until an operator sets another rate."
     )
@@ -331,11 +336,14 @@ class Config(Frozen):
     flows: dict[str, Flow]
     spark: SparkSection = SparkSection()
     metrics: MetricsSection = MetricsSection()
+    registry_files: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    """Those that schema registries are logged in to with."""
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files beside it that hold what its clusters log in with."""
-        return tuple(dict.fromkeys(path for cluster in self.clusters.values() for path, _ in cluster.files))
+        """The files beside it that hold what its clusters and registries log in with."""
+        named = (path for cluster in self.clusters.values() for path, _ in cluster.files)
+        return tuple(dict.fromkeys((*named, *self.registry_files)))
 
 
 def servers(text: str) -> tuple[str, ...]:

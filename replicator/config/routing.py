@@ -41,6 +41,8 @@ def selects(flow: Flow, topic: str) -> bool:
         return False
     if topic.startswith(HEARTBEATS_PREFIX):
         return flow.heartbeat > 0 and topic == heartbeats_topic(flow.name)
+    if topic in flow.schema_registry.topics:
+        return True
     return matches(flow.topics, topic) and not matches(flow.exclude, topic)
 
 
@@ -48,6 +50,8 @@ def target_topic(flow: Flow, topic: str) -> str:
     """Name at the target of a source topic."""
     if topic == heartbeats_topic(flow.name):
         return heartbeats_copy(flow.name)
+    if topic in flow.schema_registry.topics:
+        return topic  # where the target's registry looks for it
     values = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name, "topic": topic}
     return filled(flow.rename, values)
 
@@ -60,7 +64,8 @@ def target_group(flow: Flow, group: str) -> str:
 
 def literals(flow: Flow) -> tuple[str, ...]:
     """The topics that the flow names without a pattern: each of them must exist."""
-    return tuple(item for item in flow.topics if not item.startswith("^"))
+    named = (item for item in flow.topics if not item.startswith("^"))
+    return tuple(dict.fromkeys((*named, *flow.schema_registry.topics)))
 
 
 def same_cluster(one: Cluster, other: Cluster) -> bool:

@@ -130,6 +130,23 @@ class VerdictUnreadable(ReplicatorError):
     exit_code = 4
 
 
+class SchemaRefused(ReplicatorError):
+    """A schema registry refuses what was asked of it. `status` and `code`: HTTP's, and the registry's own."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, status: int, code: int) -> None:
+        self.status = status
+        self.code = code
+        super().__init__(message)
+
+
+class SchemasInConflict(ReplicatorError):
+    """Schemas of the source's registry can't have their ids or versions at the target's; nothing was written."""
+
+    exit_code = 4
+
+
 class Incident(ReplicatorError):
     """Something only a person may decide: going on could lose, double or alter records.
 

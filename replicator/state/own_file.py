@@ -17,7 +17,16 @@ from replicator.config.models import LANES_AUTO
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind
 from replicator.workers.balance import lanes_auto
-from replicator.workers.settings import NOT_STORED, OpenSettings, OwnFile, Runs, canonical, settings_hash
+from replicator.workers.settings import (
+    CONNECTIONS,
+    NOT_STORED,
+    REGISTRY,
+    OpenSettings,
+    OwnFile,
+    Runs,
+    canonical,
+    settings_hash,
+)
 
 
 class UnknownSettings(ValueError):
@@ -73,9 +82,16 @@ def followed(flow: Flow, found: Generation) -> Flow:
         side: cluster.model_copy(update={"name": settings.get(side, cluster.name)})
         for side, cluster in (("source", flow.source), ("target", flow.target))
     }
+    registry = {**settings.get(REGISTRY, {}), **{side: getattr(flow.schema_registry, side) for side in CONNECTIONS}}
     try:
         made = Flow.model_validate(
-            {**settings, **sides, "name": flow.name, **{key: getattr(flow, key) for key in NOT_STORED}}
+            {
+                **settings,
+                **sides,
+                REGISTRY: registry,
+                "name": flow.name,
+                **{key: getattr(flow, key) for key in NOT_STORED},
+            }
         )
     except ValidationError as error:
         unknown = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_url=False))

@@ -17,6 +17,7 @@ from typing import Any
 
 CONNECTIONS = ("source", "target")
 """Settings that are a cluster: only its name counts."""
+REGISTRY = "schema_registry"
 NOT_STORED = ("revision", "failover")
 """Settings that are a file's own. What a failover starts on an operator's machine is never read from a topic."""
 FINISH_AFTER_S = 10.0
@@ -35,6 +36,10 @@ def canonical(settings: Mapping[str, Any]) -> str:
         for key, value in settings.items()
         if key not in NOT_STORED
     }
+    if isinstance(registry := kept.pop(REGISTRY, None), Mapping) and (
+        rest := {key: value for key, value in registry.items() if key not in CONNECTIONS}
+    ):
+        kept[REGISTRY] = rest
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 

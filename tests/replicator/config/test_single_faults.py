@@ -96,6 +96,8 @@ def wrong_values(value: Any, path: KeyPath) -> list[Any]:
         return [other for other in others if type(other) is not int]
     if dotted(path).endswith(".hold_with"):
         return [other for other in others if not isinstance(other, list)]
+    if dotted(path).endswith((".schema_registry.source", ".schema_registry.target")):
+        return [other for other in others[:6] if not isinstance(other, dict)]
     if isinstance(value, str):
         return others[:3] if free or path[0] == "spark" else others[:6]
     if isinstance(value, list):

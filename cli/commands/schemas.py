@@ -1,0 +1,148 @@
+"""`eos-replicate schemas`: what of the source's schema registry the target's has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.commands.status import show_failed
+from cli.options import (
+    chosen,
+    config_option,
+    console_for_people,
+    flow_option,
+    json_option,
+    log_to_stderr,
+    patience_ms,
+    print_json,
+    print_wrapped,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from replicator.config import Flow
+    from replicator.model.errors import ReplicatorError
+    from replicator.schema_sync.sync import Compared
+
+EPILOG = """\b
+Examples:
+  eos-replicate schemas -c flows.yaml
+  eos-replicate schemas -c flows.yaml --flow orders --apply
+  eos-replicate schemas -c flows.yaml --json
+
+\b
+Exit codes:
+  0  the target's registry has all schemas, with their ids; with --apply: now it has
+  1  some are missing; --apply or run registers them
+  2  the flow file is wrong, or no flow has both registries
+  3  a registry cannot be reached, or refuses the login
+  4  ids or versions clash, and nothing was written; or a registry refuses a change
+"""
+SHOWN_MAX = 20
+
+
+@click.command(epilog=EPILOG)
+@config_option
+@flow_option
+@click.option("--apply", "applies", is_flag=True, help="Register what is missing.")
+@json_option
+def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) -> int:
+    """Compare the schema registries of flows, and say what would be registered at the target.
+
+    Ids and versions stay as they are, and schemas that others refer to go first. Where the target has an id or a
+    version with another schema, all such clashes are named and nothing is written.
+    """
+    from replicator import config
+    from replicator.model.errors import ConfigError, ReplicatorError
+
+    log_to_stderr()
+    flows = [flow for flow in chosen(config.load(path, os.environ), path, names) if flow.schema_registry.both]
+    if not flows:
+        raise ConfigError(f"{path}: no flow that was asked about has schema_registry.source and schema_registry.target")
+    if applies and (copied := [flow.name for flow in flows if not flow.schema_registry.synced]):
+        raise ConfigError(f"flow {copied[0]}: --apply goes with schema_registry.mode api; with topic, run copies them")
+    shown: list[dict[str, Any]] = []
+    failed: dict[str, ReplicatorError] = {}
+    code = 0
+    for flow in flows:
+        try:
+            compared = _look(flow, applies=applies)
+        except ReplicatorError as error:
+            failed[flow.name] = error
+            continue
+        missing = not (applies or compared.plan.done)
+        code = max(code, 4 if compared.plan.conflicts else int(missing))
+        shown.append(_as_json(flow.name, compared, applied=applies and not compared.plan.conflicts))
+        if not as_json:
+            _show(console_for_people(), flow.name, compared, applies=applies)
+    if as_json:
+        print_json({"flows": shown, "errors": {name: str(error) for name, error in failed.items()}})
+    show_failed(failed)
+    return max(code, *(error.exit_code for error in failed.values()), 0)
+
+
+def _look(flow: Flow, *, applies: bool) -> Compared:
+    """Compare, and apply if nothing stands against it. Raises ReplicatorError."""
+    from contextlib import closing
+
+    from replicator.schema_sync.sync import sync_of
+
+    with closing(sync_of(flow.schema_registry, patience_ms(flow) / 1000)) as sync:
+        compared = sync.compare(levels=True)
+        if applies and not compared.plan.conflicts:
+            sync.apply(compared)
+            sync.release(compared)
+    return compared
+
+
+def _as_json(name: str, compared: Compared, *, applied: bool) -> dict[str, Any]:
+    plan = compared.plan
+    return {
+        "flow": name,
+        "selected": plan.selected,
+        "register": [
+            {"subject": it.version.subject, "version": it.version.number, "id": it.id} for it in plan.register
+        ],
+        "delete": [{"subject": it.subject, "version": it.number} for it in plan.delete],
+        "levels": dict(plan.levels),
+        "conflicts": [
+            {"subject": it.version.subject, "version": it.version.number, "id": it.id, "reason": it.reason}
+            for it in plan.conflicts
+        ],
+        "only_at_target": [{"subject": it.subject, "version": it.number} for it in plan.only_there],
+        "applied": applied,
+    }
+
+
+def _show(console: Console, name: str, compared: Compared, *, applies: bool) -> None:
+    from rich.markup import escape
+
+    from replicator.model.counting import counted
+
+    plan = compared.plan
+    if plan.conflicts:
+        said = f"{counted(len(plan.conflicts), 'schema')} can't go over; nothing was written"
+    elif plan.done:
+        said = "the target has all"
+    else:
+        words = ("to register", "to soft-delete", "levels to set")
+        if applies:
+            words = ("registered", "soft-deleted", "levels set")
+        numbers = len(plan.register), len(plan.delete), len(plan.levels)
+        said = ", ".join(f"{number:,} {word}" for number, word in zip(numbers, words, strict=True))
+    console.print(f"[bold]{escape(name)}[/]: {counted(plan.selected, 'schema')}: {said}")
+    _show_some(console, [f"can't go over: {it}" for it in plan.conflicts])
+    verb = "registered" if applies else "register"
+    _show_some(console, [f"{verb} {it.version} with id {it.id}" for it in plan.register] if not plan.conflicts else [])
+    _show_some(console, [f"only at the target: {it}" for it in plan.only_there])
+
+
+def _show_some(console: Console, lines: list[str]) -> None:
+    for line in lines[:SHOWN_MAX]:
+        print_wrapped(console, f"  {line}")
+    if len(lines) > SHOWN_MAX:
+        console.print(f"  and {len(lines) - SHOWN_MAX:,} more; --json has all of them")
