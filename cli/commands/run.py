@@ -162,7 +162,7 @@ def _more_duties(
     if flow.schema_registry.synced:
         from replicator.schema_sync.watch import watch_schemas
 
-        watch_schemas(flow, ended, log, failed)
+        watch_schemas(flow, observation.schemas(flow), ended, log, failed)
 
 
 def _check_options(names: Sequence[str], *, shared: bool | None, exit_on_incident: bool, watch_config: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -78,7 +79,9 @@ class RegistryState:
 class Registry:
     """One registry, with an HTTP server. `requests`: what it was asked; `fault`: answers in its place, if it wants."""
 
-    def __init__(self, bootstrap: str = "", topic: str = "_schemas", login: str = "") -> None:
+    def __init__(
+        self, bootstrap: str = "", topic: str = "_schemas", login: str = "", tls: ssl.SSLContext | None = None
+    ) -> None:
         self.state, self.requests = RegistryState(), list[str]()
         self.fault: Callable[[str, str], tuple[int, bytes, str] | None] = lambda method, path: None
         self._lock, self._login = threading.Lock(), login
@@ -89,7 +92,9 @@ class Registry:
         handler = type("Handler", (_Handler,), {"registry": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
@@ -326,7 +331,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def registry(bootstrap: str = "", topic: str = "_schemas", login: str = "") -> Iterator[Registry]:
+def registry(
+    bootstrap: str = "", topic: str = "_schemas", login: str = "", tls: ssl.SSLContext | None = None
+) -> Iterator[Registry]:
     """A registry for the length of a block. With `bootstrap` it keeps its schemas in this cluster's topic."""
-    with closing(Registry(bootstrap, topic, login)) as made:
+    with closing(Registry(bootstrap, topic, login, tls)) as made:
         yield made

@@ -264,12 +264,14 @@ def _groups(flow: Flow, *, at_target: bool) -> list[tuple[str, bool]]:
 
 
 def _selected(flow: Flow) -> list[tuple[str, bool]]:
-    """Names, and prefixes of what patterns match; what a shorter prefix covers is left out."""
+    """Names, and prefixes of what patterns match; what a shorter prefix covers is left out. Not the registry's topic,
+    whose copy has another prefix."""
     literal = {(topic, False) for topic in flow.topics if not topic.startswith("^")}
     prefixes = {literal_prefix(topic) for topic in flow.topics if topic.startswith("^")}
     shortest = {each for each in prefixes if not any(each != it and each.startswith(it) for it in prefixes)}
     uncovered = {item for item in literal if not any(item[0].startswith(prefix) for prefix in shortest)}
-    return sorted(uncovered | {(prefix, True) for prefix in shortest})
+    own = {(topic, False) for topic in flow.schema_registry.topics}
+    return sorted(uncovered | own | {(prefix, True) for prefix in shortest})
 
 
 def literal_prefix(pattern: str) -> str:

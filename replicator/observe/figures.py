@@ -26,6 +26,7 @@ from replicator.model.checkpoint import Position
 from replicator.model.partition import Partition
 from replicator.observe.worker_figures import ObservedWorker, WorkerFigures
 from replicator.planes.contract import Copied
+from replicator.schemas.shown import SchemaObserver, SchemasShown
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histogram of how long transactions took."""
@@ -76,7 +77,7 @@ class GroupFigures:
 class FlowFigures:
     """A copy of one flow's figures at one moment. `states`: of the partitions that its lanes have now, None until they
     are known. `heartbeat`: None before the first one has arrived, and of a flow without. `worker`: None where
-    the process doesn't share the flow. `groups`: None where this process doesn't sync any."""
+    the process doesn't share the flow. `groups`, `schemas`: None where this process doesn't sync any."""
 
     partitions: Mapping[Partition, PartitionFigures]
     lanes: Mapping[int, LaneFigures]
@@ -84,6 +85,7 @@ class FlowFigures:
     heartbeat: HeartbeatFigures | None = None
     worker: WorkerFigures | None = None
     groups: GroupFigures | None = None
+    schemas: SchemasShown | None = None
 
 
 class ObservedFlow:
@@ -101,6 +103,7 @@ class ObservedFlow:
         self._heartbeat: HeartbeatFigures | None = None
         self._worker: ObservedWorker | None = None
         self._groups: GroupFigures | None = None
+        self._schemas: SchemasShown | None = None
 
     def worker(self) -> ObservedWorker:
         """Take up that the flow is shared with other processes; counters go on over all attempts."""
@@ -120,6 +123,10 @@ class ObservedFlow:
         """
         synced_ms = self._now_ms() if done else self._groups.synced_ms if self._groups is not None else 0
         self._groups = None if groups is None else GroupFigures(groups, synced_ms)
+
+    def schemas_synced(self, schemas: SchemasShown | None) -> None:
+        """Take up where schemas stand; None: this process doesn't sync them any more. From any thread."""
+        self._schemas = schemas
 
     def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
         """Take up a lane that was made. `states`: what its partitions do, and `queued_bytes` as of its plane; both are
@@ -151,7 +158,7 @@ class ObservedFlow:
         for each in states:
             found |= each()
         worker = None if self._worker is None else self._worker.figures
-        return FlowFigures(partitions, lanes, found, self._heartbeat, worker, self._groups)
+        return FlowFigures(partitions, lanes, found, self._heartbeat, worker, self._groups, self._schemas)
 
     def partition_positions(self) -> dict[Partition, int | None]:
         """Every partition that lanes have now, with its position."""
@@ -247,3 +254,7 @@ class Figures:
     def groups(self, flow: Flow) -> GroupObserver:
         """Return what is told of a flow's consumer groups, see `ObservedFlow.groups_synced`."""
         return self.flows[flow.name].groups_synced
+
+    def schemas(self, flow: Flow) -> SchemaObserver:
+        """Return what is told of a flow's schemas, see `ObservedFlow.schemas_synced`."""
+        return self.flows[flow.name].schemas_synced

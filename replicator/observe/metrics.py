@@ -75,6 +75,12 @@ METRICS: Mapping[str, Described] = {
     "eos_group_partitions": Described(
         "gauge", (*FLOW, "group", "verdict"), "Partitions of a consumer group by what became of them in the last round."
     ),
+    "eos_flow_schemas_synced_timestamp_seconds": Described(
+        "gauge",
+        FLOW,
+        "When the target's schema registry was last known to have all schemas of the flow; 0: not yet. Absent where "
+        "none are synced, or not by this process.",
+    ),
     "eos_flow_partitions_omitted": Described(
         "gauge", FLOW, "Partitions without metrics of their own: they are more than metrics.partitions_max."
     ),
@@ -173,6 +179,8 @@ class Metrics:
             yield from _of_worker(labels, flow.worker)
         if flow.groups is not None:
             yield from _of_groups(labels, flow.groups)
+        if flow.schemas is not None:
+            yield "eos_flow_schemas_synced_timestamp_seconds", labels, flow.schemas.synced_ms / 1000
         omitted = len(flow.partitions) > self._partitions_max
         yield "eos_flow_partitions_omitted", labels, len(flow.partitions) if omitted else 0
         if not omitted:

@@ -50,7 +50,7 @@ class Observation:
             self._endpoint = Endpoint(config.metrics, version, self._clock)
         self.observe: Observe = self._figures.lane
         self.heartbeats, self.worker = self._figures.heartbeats, self._figures.worker
-        self.groups = self._figures.groups
+        self.groups, self.schemas = self._figures.groups, self._figures.schemas
 
     @contextmanager
     def running(self, stages: Callable[[], Mapping[str, Stage]]) -> Iterator[Callable[[], None]]:

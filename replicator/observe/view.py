@@ -17,6 +17,7 @@ from replicator.model.partition import Partition
 from replicator.observe.figures import Figures, GroupFigures, HeartbeatFigures, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag, LagWatch
 from replicator.observe.worker_figures import WorkerFigures
+from replicator.schemas.shown import SchemasShown
 
 
 class Doing(IntEnum):
@@ -50,7 +51,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. `partitions` are sorted. `heartbeat`, `worker` and `groups` as of `FlowFigures`."""
+    """One flow. `partitions` are sorted. `heartbeat`, `worker`, `groups` and `schemas` as of `FlowFigures`."""
 
     name: str
     source: str
@@ -61,6 +62,7 @@ class FlowView:
     heartbeat: HeartbeatFigures | None = None
     worker: WorkerFigures | None = None
     groups: GroupFigures | None = None
+    schemas: SchemasShown | None = None
 
     @property
     def workers(self) -> FlowWorkers | None:
@@ -158,7 +160,8 @@ class Views:
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
-        return FlowView(name, *clusters, stage, partitions, found.lanes, found.heartbeat, found.worker, found.groups)
+        duties = found.heartbeat, found.worker, found.groups, found.schemas
+        return FlowView(name, *clusters, stage, partitions, found.lanes, *duties)
 
 
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:

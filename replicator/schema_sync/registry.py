@@ -10,7 +10,7 @@ from replicator.model.errors import SchemaRefused, Unsupported
 from replicator.schema_sync.http import RegistryConnection
 from replicator.schemas.schema import Schema, Unreadable, Version, body_of, schema_from
 
-PAGE = 1000
+PAGE = 200
 """Versions that are asked for at once; a registry may give fewer."""
 IMPORT = "IMPORT"
 DELETED_TOO = {"deleted": "true"}

@@ -6,8 +6,11 @@ looked at again once it is in mode IMPORT, in which the registry takes nothing w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from replicator.config.registry_settings import RegistryAccess, SchemaRegistrySettings
 from replicator.model.counting import counted
@@ -57,30 +60,35 @@ class SchemaSync:
         target = Registry(target.schemas, self.target.levels(sorted(source.levels)))
         return Compared(source, target, planned(source, target, self._settings.selects))
 
-    def apply(self, compared: Compared, done: Callable[[Schema], None] = lambda schema: None) -> None:
-        """Write what is planned. `done` is told of each schema that is registered. Raises SchemasInConflict, before
-        anything is written; SchemaRefused, and what says that a registry doesn't answer."""
+    def apply(
+        self,
+        compared: Compared,
+        done: Callable[[Schema], None] = lambda schema: None,
+        ended: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Write what is planned, until it has `ended`. `done` is told of each schema that is registered. Raises
+        SchemasInConflict, before anything is written; SchemaRefused, and what says that a registry doesn't answer."""
         plan = compared.plan
         if plan.conflicts:
             raise SchemasInConflict(said_of_conflicts(plan))
-        work = _BySubject(self.target, compared.target, plan)
+        steps: list[tuple[str, Callable[[], object]]] = [
+            *((it.version.subject, partial(self._register, it, done)) for it in plan.register),
+            *((at.subject, partial(self.target.delete, at)) for at in plan.delete),
+            *((subject, partial(self.target.set_level, subject, level)) for subject, level in plan.levels),
+        ]
+        work = _BySubject(self.target, compared.target, Counter(subject for subject, _ in steps))
         try:
-            for schema in plan.register:
-                with_all = work.begin(schema.version.subject)
-                self.target.register(schema)
-                done(schema)
-                with_all()
-            for at in plan.delete:
-                with_all = work.begin(at.subject)
-                self.target.delete(at)
-                with_all()
-            for subject, level in plan.levels:
-                with_all = work.begin(subject)
-                self.target.set_level(subject, level)
-                with_all()
-        except BaseException:
+            for subject, step in steps:
+                if ended():
+                    return
+                with work.writing(subject):
+                    step()
+        finally:
             work.leave_all()
-            raise
+
+    def _register(self, schema: Schema, done: Callable[[Schema], None]) -> None:
+        self.target.register(schema)
+        done(schema)
 
     def release(self, compared: Compared) -> list[str]:
         """Take the mode IMPORT from subjects that a process has left in it which was killed while it wrote to them.
@@ -96,46 +104,40 @@ class SchemaSync:
 class _BySubject:
     """Has each subject in mode IMPORT while it is written to, and as it was before and after."""
 
-    def __init__(self, target: SchemaRegistry, before: Registry, plan: SchemaPlan) -> None:
-        self._target, self._before = target, before
-        self._left: dict[str, int] = {}  # what is still to be written to each subject
-        for subject in (
-            *(it.version.subject for it in plan.register),
-            *(it.subject for it in plan.delete),
-            *(subject for subject, _ in plan.levels),
-        ):
-            self._left[subject] = self._left.get(subject, 0) + 1
+    def __init__(self, target: SchemaRegistry, before: Registry, steps: Counter[str]) -> None:
+        """`steps`: how often each subject is written to."""
+        self._target, self._left = target, steps
+        self._known: dict[str, set[int]] = defaultdict(set)  # versions that were compared
+        for at in before.schemas:
+            self._known[at.subject].add(at.number)
         self._entered: dict[str, str | None] = {}  # in IMPORT because of this, with the mode that they had
-        self._registry_mode = target.mode() if self._left else None
+        self._registry_mode = target.mode() if steps else None
         self._seen = set[str]()
 
-    def begin(self, subject: str) -> Callable[[], None]:
-        """Before something is written to the subject; what is returned is called when it is."""
+    @contextmanager
+    def writing(self, subject: str) -> Iterator[None]:
+        """The block writes to the subject, once."""
         if subject not in self._seen:
             self._seen.add(subject)
             self._enter(subject)
-        return lambda: self._one_less(subject)
+        yield
+        self._left[subject] -= 1
+        if not self._left[subject]:
+            self._leave(subject)
 
     def _enter(self, subject: str) -> None:
         own = self._target.mode(subject)
         if own != IMPORT and not (own is None and self._registry_mode == IMPORT):
-            known = {at.number for at in self._before.schemas if at.subject == subject}
             self._entered[subject] = own
-            self._target.set_mode(subject, IMPORT, force=bool(known))
+            self._target.set_mode(subject, IMPORT, force=subject in self._known)
         self._check(subject)
 
     def _check(self, subject: str) -> None:
         """Nobody has registered a version meanwhile, over which the registry would write."""
-        known = {at.number for at in self._before.schemas if at.subject == subject}
-        new = self._target.versions(subject) - known
+        new = self._target.versions(subject) - self._known.get(subject, set())
         if new:
             at = Version(subject, min(new))
             raise SchemasInConflict(f"{at} was registered at the target meanwhile; nothing of the subject was written")
-
-    def _one_less(self, subject: str) -> None:
-        self._left[subject] -= 1
-        if not self._left[subject]:
-            self._leave(subject)
 
     def _leave(self, subject: str) -> None:
         if subject not in self._entered:
@@ -147,12 +149,12 @@ class _BySubject:
             self._target.set_mode(subject, before)
 
     def leave_all(self) -> None:
-        """After a failure: as far as the registry still answers."""
+        """Those that something is still to be written to, as far as the registry answers."""
         for subject in list(self._entered):
             try:
                 self._leave(subject)
             except ReplicatorError:
-                return  # the failure itself is told
+                return  # what has failed before is told; `release` comes back to them
 
 
 def said_of_conflicts(plan: SchemaPlan) -> str:

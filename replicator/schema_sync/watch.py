@@ -18,6 +18,7 @@ from replicator.lane.ports import Clock
 from replicator.model.errors import ReplicatorError, SchemasInConflict
 from replicator.schema_sync.sync import Compared, SchemaSync, sync_of
 from replicator.schemas.schema import Schema
+from replicator.schemas.shown import SchemaObserver, SchemasShown, unseen
 
 AGAIN_FIRST_S, AGAIN_MAX_S = 1.0, 60.0
 COMPARE_S = 30.0
@@ -38,6 +39,7 @@ class SchemaWatch:
         ended: threading.Event,
         log: structlog.stdlib.BoundLogger,
         clock: Clock | None = None,
+        seen: SchemaObserver = unseen,
     ) -> None:
         self._interval_s = flow.schema_registry.interval_ms / 1000
         self._sync, self._ended, self._log, self._clock = sync, ended, log, clock or RealClock()
@@ -46,6 +48,7 @@ class SchemaWatch:
         self._selected = -1
         self._compared_s = self._levels_s = float("-inf")
         self._known_id, self._highest_id = 0, 0
+        self._seen, self._synced_ms = seen, 0
         self._tells = True  # whether the source's registry tells its highest id
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
@@ -57,6 +60,8 @@ class SchemaWatch:
                     pause_s = self.look()
         except BaseException as error:  # noqa: BLE001 - the flow classifies it
             failed(error)
+        finally:
+            self._seen(None)
 
     def look(self) -> float:
         """One round; how long to wait for the next one."""
@@ -67,11 +72,14 @@ class SchemaWatch:
             self._compared_s = float("-inf")
             if not self._ended.is_set():
                 self._not_done(error)
+            self._seen(SchemasShown(max(self._selected, 0), self._synced_ms, str(error)))
             return max(self._interval_s, self._backoff.next_s())
         if self._told:
             self._told = ""
             self._log.info("schemas_synced_again")
         self._backoff.reset()
+        self._synced_ms = self._clock.now_ms()
+        self._seen(SchemasShown(self._selected, self._synced_ms))
         return self._interval_s
 
     def _due(self) -> bool:
@@ -93,7 +101,7 @@ class SchemaWatch:
         compared = self._sync.compare(levels=levels)
         registered: list[Schema] = []
         try:
-            self._sync.apply(compared, registered.append)
+            self._sync.apply(compared, registered.append, self._ended.is_set)
         finally:
             self._tell(compared, registered)
         if levels:
@@ -122,7 +130,11 @@ class SchemaWatch:
 
 
 def watch_schemas(
-    flow: Flow, ended: threading.Event, log: structlog.stdlib.BoundLogger, failed: Callable[[BaseException], None]
+    flow: Flow,
+    seen: SchemaObserver,
+    ended: threading.Event,
+    log: structlog.stdlib.BoundLogger,
+    failed: Callable[[BaseException], None],
 ) -> None:
     """Start the thread, if the flow has registries that are to be synced."""
     if not flow.schema_registry.synced:
@@ -131,6 +143,7 @@ def watch_schemas(
         sync = sync_of(flow.schema_registry, flow.limits.request_timeout_ms / 1000, ended.wait)
     except ReplicatorError as error:  # certificates that can't be used: copying doesn't need them
         log.warning("schemas_not_synced", reason=str(error))
+        seen(SchemasShown(0, 0, str(error)))
         return
-    watch = SchemaWatch(flow, sync, ended, log)
+    watch = SchemaWatch(flow, sync, ended, log, seen=seen)
     threading.Thread(target=watch.run, args=(failed,), name=f"{flow.name}.schemas", daemon=True).start()

@@ -9,6 +9,7 @@ import pytest
 
 from replicator.config import Flow, load_text
 from replicator.config.rights import NEEDED, GrantedBy, On, Resource, Right, kafka_acls, literal_prefix, rights_of
+from replicator.config.routing import literals, selects, target_topic
 
 PAGE = Path(__file__).parents[3] / "docs/operate/rights.md"
 
@@ -86,6 +87,18 @@ def test_heartbeats_need_rights_of_their_own_where_a_flow_has_them() -> None:
     assert own in named(rights, Resource.TOPIC, GrantedBy.SOURCE)
     assert copy in named(rights, Resource.TOPIC, GrantedBy.TARGET)
     assert own not in named(rights_of(flow("[orders]", "x.{topic}")), Resource.TOPIC, GrantedBy.SOURCE)
+
+
+def test_the_topic_of_a_schema_registry_has_the_same_name_on_both_sides() -> None:
+    both = flow("['^.*'], schema_registry: {mode: topic}", "x.{topic}")
+    for side in GrantedBy:
+        assert ("_schemas", False) in named(rights_of(both), Resource.TOPIC, side)
+    assert literals(both) == ("_schemas",)
+    assert (selects(both, "_schemas"), target_topic(both, "_schemas"), target_topic(both, "a")) == (
+        True,
+        "_schemas",
+        "x.a",
+    )
 
 
 def test_a_pattern_without_a_prefix_is_all_topics_of_the_source() -> None:

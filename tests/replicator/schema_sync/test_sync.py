@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,6 +22,7 @@ from replicator.config.registry_settings import RegistryAccess, SchemaRegistrySe
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, SchemasInConflict, Unreachable, Unsupported
 from replicator.schema_sync.sync import SchemaSync, sync_of
 from replicator.schema_sync.watch import SchemaWatch
+from tests.embedded_broker.security.certificates import Authority
 
 pytestmark = pytest.mark.tier("full")
 HTML = (200, b"<html>login</html>", "text/html")
@@ -53,7 +55,7 @@ def go_over(here: Registry, there: Registry, **more: Any) -> None:
         sync.apply(sync.compare(levels=True))
 
 
-def file(directory: Path, here: str, there: str, **more: Any) -> Path:
+def file(directory: Path, here: str | dict[str, str], there: str, **more: Any) -> Path:
     """A flow file whose clusters nobody asks."""
     clusters = {name: {"properties": {"bootstrap.servers": "127.0.0.1:1"}} for name in ("a", "b")}
     flow = {
@@ -171,6 +173,15 @@ def test_a_version_of_a_known_subject_that_is_registered_meanwhile_isnt_written_
         assert there.state.modes == {}
 
 
+def test_it_ends_between_two_schemas_and_leaves_no_mode_behind(here: Registry, there: Registry) -> None:
+    generate(here, 12, seed=6)
+    with syncing(here, there) as sync:
+        written: list[Any] = []
+        sync.apply(sync.compare(levels=True), written.append, lambda: len(written) == 5)
+    assert len(there.content()) == 5
+    assert there.state.modes == {}
+
+
 def test_a_mode_that_a_killed_process_has_left_is_taken_away(here: Registry, there: Registry) -> None:
     here.register("s", '"int"')
     go_over(here, there)
@@ -239,7 +250,7 @@ def test_a_login_that_is_wrong_and_a_registry_that_is_away(
     with registry(login="ann:geheim") as here:
         here.register("s", '"int"')
         access = {"url": here.url, "username": "ann", "password": "${SECRET}"}
-        path = file(tmp_path, access, there.url)  # type: ignore[arg-type]
+        path = file(tmp_path, access, there.url)
         assert invoke(["schemas", "-c", str(path), "--apply"]) == 0
         assert there.content() == here.content()
         monkeypatch.setenv("SECRET", "falsch")
@@ -252,6 +263,27 @@ def test_a_login_that_is_wrong_and_a_registry_that_is_away(
     assert "doesn't answer" in capsys.readouterr().err
     with closing(sync_of(flow_of(path).schema_registry, 1, lambda s: None)) as sync, pytest.raises(Unreachable):
         sync.compare(levels=True)
+
+
+def test_tls_with_an_authority_and_a_certificate_of_ones_own(there: Registry, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own, client = authority.sign("registry"), authority.sign("client")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    context.load_verify_locations(authority.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with registry(tls=context) as here:
+        here.register("s", '"int"')
+        trusted = {"url": here.url, "ca_file": authority.certificate.name}
+        access = {**trusted, "certificate_file": str(client.certificate), "key_file": f"file:{tmp_path / 'where'}"}
+        (tmp_path / "where").write_text(f"{client.key}\n")
+        path = file(tmp_path, access, there.url)
+        assert invoke(["schemas", "-c", str(path), "--apply"]) == 0
+        assert there.content() == here.content()
+        for wrong in ({"url": here.url}, trusted):
+            assert invoke(["schemas", "-c", str(file(tmp_path, wrong, there.url))]) == 3
+        broken = {**trusted, "certificate_file": str(client.certificate), "key_file": str(own.key)}
+        assert invoke(["schemas", "-c", str(file(tmp_path, broken, there.url))]) == 2
 
 
 class Clock:
@@ -277,7 +309,8 @@ def test_the_thread_tells_of_a_registry_that_is_away_once_and_goes_on(
     flow = flow_of(file(tmp_path, here.url, there.url))
     clock, ended = Clock(), threading.Event()
     with structlog.testing.capture_logs() as lines, syncing(here, there) as sync:
-        watch = SchemaWatch(flow, sync, ended, structlog.get_logger(), clock)
+        seen: list[Any] = []
+        watch = SchemaWatch(flow, sync, ended, structlog.get_logger(), clock, seen.append)
 
         def look() -> None:
             clock.at_s += watch.look()
@@ -288,8 +321,12 @@ def test_the_thread_tells_of_a_registry_that_is_away_once_and_goes_on(
         here.register("t", '"long"')
         for _ in range(4):
             look()
+        assert (seen[-1].schemas, seen[-1].synced_ms) == (1, seen[0].synced_ms)
+        assert "500" in seen[-1].reason
         there.fault = lambda method, path: None
         look()
+        assert (seen[-1].schemas, seen[-1].reason) == (2, "")
+        assert seen[-1].synced_ms > seen[0].synced_ms
         assert there.content() == here.content()
         here.requests.clear()
         look()

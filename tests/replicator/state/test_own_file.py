@@ -214,3 +214,23 @@ def test_hooks_of_a_failover_are_never_stored_nor_taken_from_what_is() -> None:
     )
     assert followed(flow(HOOKS), planted).failover.on_freeze == ("/bin/fence",)
     assert followed(flow(), planted).failover.on_freeze == ()
+
+
+HTTP = "http://127.0.0.1:1"
+REGISTRIES = f"schema_registry: {{{{source: {HTTP}, target: {{{{url: {HTTP}, username: u, password: {{}}}}}}, {{}}}}}}"
+
+
+def test_how_registries_are_reached_is_never_stored_nor_taken_from_what_is() -> None:
+    """Their passwords least of all; but which subjects go over holds for all workers."""
+    mine, other = flow(REGISTRIES.format("p1", "")), flow(REGISTRIES.format("p2", ""))
+    assert own_file(mine) == own_file(other) == own_file(flow())
+    stored = own_file(flow(REGISTRIES.format("p2", "include: [a]")))
+    assert json.loads(stored.settings)["schema_registry"] == {"include": ["a"]}
+    made = generation(stored)
+    found = followed(mine, made).schema_registry
+    assert (found.include, found.target.password) == (("a",), "p1")
+    evil = {"include": ["a"], "target": {"url": "http://evil"}}
+    planted = replace(made, settings=json.dumps({**json.loads(made.settings), "schema_registry": evil}))
+    assert followed(mine, planted).schema_registry.target == mine.schema_registry.target
+    assert not followed(flow(), planted).schema_registry.synced
+    assert followed(flow(), generation(own_file(flow("schema_registry: {mode: topic}")))).schema_registry.topics
