@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from replicator.config import Flow
     from replicator.model.errors import ReplicatorError
-    from replicator.schema_sync.sync import Compared
+    from replicator.schema_sync.sync import RegistriesCompared
 
 EPILOG = """\b
 Examples:
@@ -36,11 +36,11 @@ Examples:
 
 \b
 Exit codes:
-  0  the target's registry has all schemas, with their ids; with --apply: now it has
+  0  the target's registry has all schemas, with their ids (--apply: now)
   1  some are missing; --apply or run registers them
   2  the flow file is wrong, or no flow has both registries
   3  a registry cannot be reached, or refuses the login
-  4  ids or versions clash, and nothing was written; or a registry refuses a change
+  4  ids or versions clash, and nothing was written; or a change is refused
 """
 SHOWN_MAX = 20
 
@@ -85,7 +85,7 @@ def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) ->
     return max(code, *(error.exit_code for error in failed.values()), 0)
 
 
-def _look(flow: Flow, *, applies: bool) -> Compared:
+def _look(flow: Flow, *, applies: bool) -> RegistriesCompared:
     """Compare, and apply if nothing stands against it. Raises ReplicatorError."""
     from contextlib import closing
 
@@ -99,7 +99,7 @@ def _look(flow: Flow, *, applies: bool) -> Compared:
     return compared
 
 
-def _as_json(name: str, compared: Compared, *, applied: bool) -> dict[str, Any]:
+def _as_json(name: str, compared: RegistriesCompared, *, applied: bool) -> dict[str, Any]:
     plan = compared.plan
     return {
         "flow": name,
@@ -118,7 +118,7 @@ def _as_json(name: str, compared: Compared, *, applied: bool) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, name: str, compared: Compared, *, applies: bool) -> None:
+def _show(console: Console, name: str, compared: RegistriesCompared, *, applies: bool) -> None:
     from rich.markup import escape
 
     from replicator.model.counting import counted

@@ -8,7 +8,7 @@ from typing import Any
 
 from replicator.model.errors import SchemaRefused, Unsupported
 from replicator.schema_sync.http import RegistryConnection
-from replicator.schemas.schema import Schema, Unreadable, Version, body_of, schema_from
+from replicator.schemas.schema import Schema, UnreadableSchema, Version, body_of, schema_from
 
 PAGE = 200
 """Versions that are asked for at once; a registry may give fewer."""
@@ -148,7 +148,7 @@ class SchemaRegistry:
     def _schema(self, body: Any, *, deleted: bool) -> Schema:
         try:
             return schema_from(body, deleted=deleted)
-        except Unreadable as error:
+        except UnreadableSchema as error:
             raise Unsupported(f"{self.name} answers with what is {error}") from error
 
     def _list(self, found: Any) -> list[Any]:

@@ -25,7 +25,7 @@ READWRITE = "READWRITE"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RegistriesCompared:
     """Both registries as they were, and the plan that follows."""
 
     source: Registry
@@ -50,7 +50,7 @@ class SchemaSync:
         self.source.close()
         self.target.close()
 
-    def compare(self, *, levels: bool) -> Compared:
+    def compare(self, *, levels: bool) -> RegistriesCompared:
         """Read both registries. Compatibility levels are read of all selected subjects, or of those only that the
         target has no version of. Raises ReplicatorError."""
         source, target = Registry(self.source.schemas()), Registry(self.target.schemas())
@@ -58,11 +58,11 @@ class SchemaSync:
         asked = sorted(subjects if levels else subjects - target.subjects)
         source = Registry(source.schemas, self.source.levels(asked))
         target = Registry(target.schemas, self.target.levels(sorted(source.levels)))
-        return Compared(source, target, planned(source, target, self._settings.selects))
+        return RegistriesCompared(source, target, planned(source, target, self._settings.selects))
 
     def apply(
         self,
-        compared: Compared,
+        compared: RegistriesCompared,
         done: Callable[[Schema], None] = lambda schema: None,
         ended: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -90,7 +90,7 @@ class SchemaSync:
         self.target.register(schema)
         done(schema)
 
-    def release(self, compared: Compared) -> list[str]:
+    def release(self, compared: RegistriesCompared) -> list[str]:
         """Take the mode IMPORT from subjects that a process has left in it which was killed while it wrote to them.
         Returns them."""
         registry_mode = self.target.mode()

@@ -16,7 +16,7 @@ from replicator.clock import RealClock
 from replicator.config import Flow
 from replicator.lane.ports import Clock
 from replicator.model.errors import ReplicatorError, SchemasInConflict
-from replicator.schema_sync.sync import Compared, SchemaSync, sync_of
+from replicator.schema_sync.sync import RegistriesCompared, SchemaSync, sync_of
 from replicator.schemas.schema import Schema
 from replicator.schemas.shown import SchemaObserver, SchemasShown, unseen
 
@@ -111,7 +111,7 @@ class SchemaWatch:
         self._known_id = compared.highest_id
         self._highest_id = max(self._highest_id, self._known_id)
 
-    def _tell(self, compared: Compared, registered: list[Schema]) -> None:
+    def _tell(self, compared: RegistriesCompared, registered: list[Schema]) -> None:
         if registered:
             subjects = len({it.version.subject for it in registered})
             self._log.info("schemas_registered", schemas=len(registered), subjects=subjects)

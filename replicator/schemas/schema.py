@@ -11,7 +11,7 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 DEFAULT_CONTEXT = "."
 
 
-class Unreadable(ValueError):
+class UnreadableSchema(ValueError):
     """What a registry has answered isn't a schema."""
 
 
@@ -104,7 +104,7 @@ def _canonical(kind: str, text: str) -> str:
 
 
 def schema_from(body: Any, *, deleted: bool = False) -> Schema:
-    """Read a schema from a registry's answer. Raises Unreadable."""
+    """Read a schema from a registry's answer. Raises UnreadableSchema."""
     try:
         references = tuple(
             Reference(_text(it["name"]), _text(it["subject"]), _number(it["version"]))
@@ -121,7 +121,7 @@ def schema_from(body: Any, *, deleted: bool = False) -> Schema:
             deleted or body.get("deleted") is True,
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Unreadable(f"not a version of a schema: {error!r}") from error
+        raise UnreadableSchema(f"not a version of a schema: {error!r}") from error
 
 
 def _text(value: Any) -> str:
