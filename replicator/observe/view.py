@@ -160,8 +160,17 @@ class Views:
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
-        duties = found.heartbeat, found.worker, found.groups, found.schemas
-        return FlowView(name, *clusters, stage, partitions, found.lanes, *duties)
+        return FlowView(
+            name,
+            *clusters,
+            stage,
+            partitions,
+            found.lanes,
+            found.heartbeat,
+            found.worker,
+            found.groups,
+            found.schemas,
+        )
 
 
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:
