@@ -36,7 +36,8 @@ class FetchedBatch(NamedTuple):
     @property
     def last_offset(self) -> int:
         """The offset of its last record, also if compaction removed that."""
-        return self.header.last_offset
+        header = self.header
+        return header.base_offset + header.last_offset_delta
 
 
 class OldMessage(NamedTuple):
@@ -53,18 +54,24 @@ def read_batches(data: bytes | memoryview) -> Iterator[FetchedBatch | OldMessage
     Raises CorruptBatch for one that is there and isn't sound: its CRC, a length, offsets that can't be.
     """
     view, at, after = memoryview(data), 0, -1
-    while len(view) - at >= _PREFIX.size:
-        offset, length, _, magic = _PREFIX.unpack_from(view, at)
+    size, last_at, prefix = len(view), len(view) - _PREFIX.size, _PREFIX.unpack_from
+    while at <= last_at:
+        offset, length, _, magic = prefix(view, at)
         end = at + LENGTH_OVERHEAD + length
         if offset < 0 or length < _OLD_BYTES_MIN:
             raise CorruptBatch(f"a batch of {length} bytes at offset {offset}")
-        if end > len(view):
+        if end > size:
             return
-        batch = _old(view[at:end], offset, magic) if magic < MAGIC else _batch(view[at:end], offset)
-        first = batch.last_offset if isinstance(batch, OldMessage) else batch.first_offset
-        if first <= after:
+        batch: FetchedBatch | OldMessage
+        if magic < MAGIC:
+            batch = _old(view[at:end], offset, magic)
+            last = offset
+        else:
+            batch = _batch(view[at:end], offset)
+            last = offset + batch.header.last_offset_delta
+        if (last if magic < MAGIC else offset) <= after:
             raise CorruptBatch(f"it follows one that ends at offset {after}", offset)
-        after = batch.last_offset
+        after = last
         yield batch
         at = end
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafka_records.batch import CorruptBatch
+from kafka_records.batch import COMPRESSION_MASK, CONTROL, TRANSACTIONAL, CorruptBatch
 from kafka_records.compression import ZSTD
 from kafka_records.control import ABORT, marker_kind
 from kafka_records.fetched import FetchedBatch, OldMessage, read_batches
@@ -84,15 +84,15 @@ def select(
     try:
         for batch in read_batches(data):
             read += 1
-            stable = last_stable < 0 or batch.last_offset < last_stable
-            if not stable or (asked.until is not None and found.next_offset >= asked.until):
+            last = batch.last_offset
+            if 0 <= last_stable <= last or (asked.until is not None and found.next_offset >= asked.until):
                 break
             keep = filter_.keeps(batch)
-            if batch.last_offset < asked.start:
+            if last < asked.start:
                 continue
             if keep:
-                _add(found, asked, batch)
-            found.next_offset = batch.last_offset + 1
+                _add(found, asked, batch, last)
+            found.next_offset = last + 1
             if isinstance(batch, FetchedBatch):
                 found.leader_epoch = batch.header.leader_epoch
         if len(data) and not read:
@@ -124,6 +124,8 @@ class _AbortedFilter:
         if isinstance(batch, OldMessage):  # these had no transactions
             return True
         header = batch.header
+        if not self._coming and not header.attributes & (TRANSACTIONAL | CONTROL):  # nearly all
+            return header.record_count > 0
         while self._coming and self._coming[0][0] <= header.last_offset:
             self._open.add(heapq.heappop(self._coming)[1])
         if header.is_control:
@@ -142,18 +144,23 @@ def _is_abort(batch: FetchedBatch) -> bool:
         raise CorruptBatch(str(error), batch.first_offset) from error
 
 
-def _add(found: Selection, asked: FetchedRange, batch: FetchedBatch | OldMessage) -> None:
-    """Add what is wanted of a batch.
+def _add(found: Selection, asked: FetchedRange, batch: FetchedBatch | OldMessage, last: int) -> None:
+    """Add what is wanted of a batch that ends at offset `last`.
 
     An old message doesn't say where its first record is, so it is read from the position on, and is never whole.
     """
     old = isinstance(batch, OldMessage)
-    span = found.next_offset if isinstance(batch, OldMessage) else batch.first_offset, batch.last_offset + 1
+    if not (isinstance(batch, OldMessage) or asked.spans) and asked.until is None:  # nearly all
+        header = batch.header
+        if header.base_offset >= asked.start and header.attributes & COMPRESSION_MASK <= ZSTD:
+            found.batches.append(SelectedBatch(batch, ((header.base_offset, last + 1),), True))
+            return
+    span = found.next_offset if isinstance(batch, OldMessage) else batch.header.base_offset, last + 1
     begin, end = max(span[0], asked.start), span[1] if asked.until is None else min(span[1], asked.until)
-    wanted = [(begin, end)]
+    wanted = [(begin, end)] if begin < end else []
     if asked.spans:
         wanted = [(max(first, begin), min(last, end)) for first, last in asked.spans]
-    wanted = [(first, last) for first, last in wanted if first < last]
+        wanted = [(first, last) for first, last in wanted if first < last]
     if not wanted:
         return
     if isinstance(batch, FetchedBatch) and batch.header.compression > ZSTD:

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_records.batch import CorruptBatch
+from kafka_records.batch import COMPRESSION_MASK, MAGIC, TIMESTAMP_TYPE, CorruptBatch
 from kafka_records.compression import DecodedTooLarge
-from kafka_records.fetched import FetchedBatch, OldMessage
+from kafka_records.fetched import OldMessage
 from kafka_records.records import Record
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.planes.batches.committed import SelectedBatch, corrupt
 from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, epoch_of, wanted_records
+from replicator.planes.batches.joining import JoinLimits, join
 from replicator.planes.batches.old_messages import RECORD_OBJECT_BYTES
-from replicator.planes.batches.rewrite import why_decoded
+
+_CODEC_AND_TIMES = COMPRESSION_MASK | TIMESTAMP_TYPE
+_Kind = tuple[int, int, int]
+"""Format, codec and kind of timestamps, leader epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +53,37 @@ class Merged:
     refused: Incident | None = None
 
 
+_NOTHING = Merged()
+
+
 class BatchMerger:
     """Collects the batches of one partition. After `Merged.refused` nothing else is taken."""
 
     def __init__(self, at: Partition, limits: MergeLimits) -> None:
         self._at, self._limits = at, limits
         self._waiting: list[SelectedBatch] = []
+        self._waiting_kind: _Kind = (0, 0, -1)
         self._refused: Incident | None = None
         self.waiting_bytes = 0
         """Of the batches that wait for others."""
 
     def take(self, selected: SelectedBatch) -> Merged:
         """Take the next batch; return what can be written by now."""
+        small, kind = self._is_small(selected), _kind(selected)
+        if small and self._waiting and kind == self._waiting_kind and self._refused is None:  # nearly all small ones
+            more = self.waiting_bytes + len(selected.batch.data)
+            if more < self._limits.enough_bytes:
+                self._waiting.append(selected)
+                self.waiting_bytes = more
+                return _NOTHING
         merged = Merged(refused=self._refused)
         if self._refused is not None:
             return merged
-        small = self._is_small(selected)
-        if self._waiting and (not small or _kind(selected) != _kind(self._waiting[0])):
+        if self._waiting and (not small or kind != self._waiting_kind):
             self._empty_into(merged)
         if merged.refused is None:
             self._waiting.append(selected)
+            self._waiting_kind = kind
             self.waiting_bytes += len(selected.batch.data)
             if not small or self.waiting_bytes >= self._limits.enough_bytes:
                 self._empty_into(merged)
@@ -90,9 +105,14 @@ class BatchMerger:
 
     def _empty_into(self, merged: Merged) -> None:
         waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
-        if len(waiting) == 1 and (passed := _passed(waiting[0], self._limits.batch_bytes_max)) is not None:
-            merged.batches.append(passed)
+        limits = self._limits
+        together = join(waiting, JoinLimits(limits.batch_bytes_max, limits.decoded_bytes_max, limits.codec))
+        if together is not None:
+            merged.batches += together
             return
+        self._decode_into(merged, waiting)
+
+    def _decode_into(self, merged: Merged, waiting: list[SelectedBatch]) -> None:
         collected, codec, size, stop = list[Record](), 0, 0, None
         epoch = epoch_of(waiting[0]) if waiting else -1
         for selected in waiting:
@@ -129,20 +149,10 @@ class BatchMerger:
         return corrupt(at, error, offset)
 
 
-def _kind(selected: SelectedBatch) -> tuple[int, int, bool, int]:
-    """Tell batches apart that aren't merged with each other: format, codec, kind of timestamps, leader epoch."""
+def _kind(selected: SelectedBatch) -> _Kind:
+    """Tell batches apart that aren't merged with each other."""
     batch = selected.batch
     if isinstance(batch, OldMessage):
-        return batch.data[16], batch.data[17] & 0x07, bool(batch.data[17] & 0x08), -1
-    return 2, batch.header.compression, batch.header.is_log_append_time, batch.header.leader_epoch
-
-
-def _passed(selected: SelectedBatch, batch_bytes_max: int) -> WritableBatch | None:
-    """Return the batch as it is, if it can be passed on so."""
-    batch = selected.batch
-    if not selected.whole or not isinstance(batch, FetchedBatch):
-        return None
-    if why_decoded(batch.header, batch_bytes_max) is not None:
-        return None
-    runs = ((batch.first_offset, batch.last_offset + 1),)
-    return WritableBatch(batch.header, batch.data, runs, batch.header.leader_epoch)
+        return batch.data[16], batch.data[17] & _CODEC_AND_TIMES, -1
+    header = batch.header
+    return MAGIC, header.attributes & _CODEC_AND_TIMES, header.leader_epoch

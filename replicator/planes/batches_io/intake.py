@@ -16,7 +16,7 @@ from kafka_records.compression import DecodedTooLarge
 from kafka_records.fetched import OldMessage
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import Partition, Seek
-from replicator.model.timestamps import UNBOUNDED, TimestampBounds
+from replicator.model.timestamps import TimestampBounds
 from replicator.planes.batches.committed import SelectedBatch, corrupt
 from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, epoch_of, wanted_records
 from replicator.planes.batches.fetcher import FetchedNews
@@ -66,7 +66,8 @@ class Intake:
         targets: Mapping[Partition, Partition],
     ) -> None:
         """`timestamps`: which the target takes; `targets`: where records of each source partition go."""
-        self._limits, self._timestamps, self._targets = limits, timestamps, targets
+        self._limits, self._targets = limits, targets
+        self._timestamps = {at: bounds for at, bounds in timestamps.items() if bounds.bounded}
         self._size_max = limits.batch_bytes_max, max(limits.batch_bytes_max, limits.record_bytes_max)
         self._parts: dict[Partition, _Part] = {}
         self.ends: dict[Partition, Seek] = {}
@@ -150,6 +151,9 @@ class Intake:
     def _hand_over(
         self, at: Partition, part: _Part, selected: SelectedBatch, write: Write, flush: Callable[[], None]
     ) -> None:
+        if not part.flush_every and at not in self._timestamps:  # nearly all
+            self._write(at, part, part.merger.take(selected), write)
+            return
         within, refused = self._within_bounds(at, selected)
         if within is not None and part.flush_every:
             self._in_portions(at, part, within, write, flush)
@@ -207,8 +211,8 @@ class Intake:
 
         Records are looked at one by one only where the header doesn't say enough.
         """
-        bounds = self._timestamps.get(at, UNBOUNDED)
-        if not bounds.bounded:
+        bounds = self._timestamps.get(at)
+        if bounds is None:
             return selected, None
         now_ms = time.time_ns() // 1_000_000
         earliest_ms, latest_ms = bounds.around(now_ms)
@@ -236,8 +240,11 @@ class Intake:
 
 def _records(selected: SelectedBatch) -> int:
     """Count the records of a batch that are wanted, at most."""
+    batch = selected.batch
+    if selected.whole and not isinstance(batch, OldMessage):
+        return batch.header.record_count
     spanned = sum(end - first for first, end in selected.wanted)
-    return spanned if isinstance(selected.batch, OldMessage) else min(spanned, selected.batch.header.record_count)
+    return spanned if isinstance(batch, OldMessage) else min(spanned, batch.header.record_count)
 
 
 def _divided(selected: SelectedBatch, records: int) -> tuple[SelectedBatch, SelectedBatch | None]:

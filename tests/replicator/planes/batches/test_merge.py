@@ -16,6 +16,7 @@ from kafka_records.compression import ZSTD
 from kafka_records.records import Record, decode
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
+from replicator.planes.batches import merge
 from replicator.planes.batches.committed import FetchedRange, SelectedBatch, select
 from replicator.planes.batches.decoding import WritableBatch
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
@@ -293,3 +294,25 @@ def test_any_bytes_are_written_as_sound_batches_or_refused(
     for batch in batches:
         check_crc(rewritten(batch.header, batch.data, ProducerIdentity(4, 2), 0))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 * 1024
+
+
+@pytest.mark.parametrize("codec", [0, 2, ZSTD])
+def test_usual_batches_are_joined_without_decoding_their_records(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_decoded(*_: object) -> None:
+        raise AssertionError("records were decoded")
+
+    monkeypatch.setattr(merge, "wanted_records", not_decoded)
+    batches, refused = merged(selected(*(at(n, 2, codec, b"%d" % n) for n in range(0, 20, 2))), LIMITS)
+    assert refused is None
+    assert [(batch.runs, batch.header.compression) for batch in batches] == [(((0, 20),), codec)]
+    assert [record.value for record in written(batches)] == [b"%d" % (n // 2 * 2) for n in range(20)]
+
+
+def test_what_is_too_large_together_is_joined_by_halves() -> None:
+    made = [at(n, 2, 0, INCOMPRESSIBLE[:100]) for n in range(0, 16, 2)]
+    batches, refused = merged(selected(*made), MergeLimits(500))
+    assert refused is None
+    assert len(batches) == 8
+    assert bytes(batches[0].data) == made[0]
+    batches, _ = merged(selected(*made), MergeLimits(600))
+    assert [batch.runs for batch in batches] == [((n, n + 4),) for n in range(0, 16, 4)]
