@@ -39,8 +39,9 @@ Examples:
       --sign key.pem
 
 The map's chain and its counts are followed from its beginning, and the target's log is read: at each place that the map
-names a committed record must stand, and none among them that it doesn't name. Contents are not compared. A record that
-was skipped at the source can't be seen here: reconcile --local reads both sides.
+names a committed record must stand, and none among them that it doesn't name. Of contents the last block of each
+position is compared, by its digest. A record that was skipped at the source can't be seen here: reconcile --local reads
+both sides.
 
 \b
 Exit codes:

@@ -110,6 +110,8 @@ class LanePositions:
             "next_target_offset": done.next_target,
             "digest": done.digest,
             "digest_kind": done.digest_kind,
+            "digest_before": entry.position.evidence.digest,
+            "block_codecs": done.block_codecs,
             "block_first": done.first_target,
             "block_count": done.records,
         }
@@ -180,6 +182,8 @@ def _extend(at: Partition, position: Position, done: Copied) -> dict[str, Any]:
         "count": position.evidence.count + done.records,
         "digest": done.digest,
         "digest_kind": done.digest_kind,
+        "digest_before": position.evidence.digest,
+        "block_codecs": done.block_codecs,
         "block_first": done.first_target,
         "block_count": done.records,
     }

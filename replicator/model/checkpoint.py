@@ -24,6 +24,7 @@ METADATA_BYTES_MAX = 4095  # offset.metadata.max.bytes is 4,096, and Kafka 4.3 r
 DIGEST_KIND, PAYLOAD_DIGEST_KIND = "blake2b-128/records-v1", "blake2b-128/payloads-v1"
 """Of what a position's digest is: of canonical bytes of records (`planes.records.digest`), or of batches as they stand
 (`planes.batches_io.digest`). It is that of the last block; one of either kind may follow one of the other."""
+DIGEST_UNTOLD = "-"
 DIGEST_KINDS = frozenset({DIGEST_KIND, PAYLOAD_DIGEST_KIND})
 
 NOBODY = ""
@@ -52,8 +53,10 @@ class Evidence:
 
     `count` and `digest` run over all records of the partition since the flow began; `digest` chains blocks:
     blake2b-128(previous digest + bytes of the block, by its `digest_kind`), one block a transaction, and
-    `block_first`/`block_count` say where on the target the last block stands, so a reader can check it. What a repair
-    copies again is a block too, but isn't counted again. `committed_ms` is when the position was committed last, also
+    `block_first`/`block_count` say where on the target the last block stands, so a reader can check it: it begins with
+    `digest_before` (DIGEST_UNTOLD where a version before that was known wrote it). `block_codecs`: which compression
+    types the block's batches had when they were sent, 1 << type of each; 0: not known. What a repair copies again is a
+    block too, but isn't counted again. `committed_ms` is when the position was committed last, also
     where it stood, `moved_ms` when its offset last moved, and `owned_ms` when its owner first committed it (0 where a
     version before these were known wrote it).
 
@@ -83,6 +86,8 @@ class Evidence:
     map_partition: int = -1
     map_offset: int = -1
     digest_kind: str = DIGEST_KIND
+    digest_before: str = DIGEST_UNTOLD
+    block_codecs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +119,12 @@ _SHORT = {
     "map_topic_id": "mt",
     "map_partition": "mp",
     "map_offset": "mo",
+    "digest_before": "db",
+    "block_codecs": "bc",
 }
 _OF_MAP: dict[str, str | int] = {"map_topic_id": "", "map_partition": -1, "map_offset": -1}
-_LATER = {"moved_ms": 0, "owned_ms": 0, **_OF_MAP}
-"""Fields that positions may lack: older versions didn't write the first two."""
+_LATER = {"moved_ms": 0, "owned_ms": 0, "digest_before": DIGEST_UNTOLD, "block_codecs": 0, **_OF_MAP}
+"""Fields that positions may lack: older versions didn't write the first four."""
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _TYPES = {field.name: field.type for field in fields(Evidence)}
 

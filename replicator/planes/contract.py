@@ -45,8 +45,8 @@ class Copied:
     `next_offset` is the next source offset to read. `first_target`/`next_target` bound the acknowledged
     records on the target (-1 without records). `blocked` names the record that stops the partition: all before
     it belong to this transaction, it and all behind it do not. `runs`: the source offsets of the records, in
-    exactly_once, and where only some were asked for. `digest_kind` as of `Evidence`. `restamped`: an acknowledgement
-    says that the target replaced the records' timestamps.
+    exactly_once, and where only some were asked for. `digest_kind` and `block_codecs` as of `Evidence`. `restamped`: an
+    acknowledgement says that the target replaced the records' timestamps.
     """
 
     next_offset: int
@@ -60,6 +60,7 @@ class Copied:
     runs: list[Span] = field(default_factory=list)
     restamped: bool = False
     digest_kind: str = DIGEST_KIND
+    block_codecs: int = 0
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from replicator.config import Delivery, Flow
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.model.checkpoint import Position, Stored
+from replicator.model.checkpoint import Evidence, Position, Stored
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition
@@ -21,6 +21,17 @@ Offsets = tuple[int, int]
 """[first, end)"""
 _OTHER_DATA = ("source_cluster_changed", "source_topic_changed", "source_topic_recreated", "target_topic_recreated")
 """Contradictions between a position and its clusters after which a comparison would mean nothing."""
+
+
+class DigestBlock(NamedTuple):
+    """The last block of a position's digest: offsets [first, end) of the target; else as of `Evidence`."""
+
+    first: int
+    end: int
+    kind: str
+    digest: str
+    before: str
+    codecs: int
 
 
 class WaitingPair(NamedTuple):
@@ -41,6 +52,7 @@ class Pair:
     `count`: records of the whole range according to the position; None where it says nothing about this range.
     `covered_end`: the target offset below which the position covers records.
     `copied_again`: what the flow's repairs have copied, as the claims topic says.
+    `block`: the last block of the position's digest; None: it has none.
     `map_topic_id`: of the offset map's topic, in which the position's transaction wrote a block; empty: it wrote none.
     `signed_gaps`: source offsets that operators have decided to leave out: they need not be on the target.
     `adopted`: the source offset before which nothing was compared, because an operator has decided to go on there.
@@ -66,6 +78,7 @@ class Pair:
     count: int | None = None
     covered_end: int = -1
     copied_again: tuple[CopiedRun, ...] = ()
+    block: DigestBlock | None = None
     map_topic_id: str = ""
     signed_gaps: tuple[SignedGap, ...] = ()
     adopted: int | None = None
@@ -183,11 +196,21 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         copied_again=copied_again.runs(
             facts.repairs, facts.target, (facts.source_topic.topic_id, facts.target_topic.topic_id), began
         ),
+        block=_block(evidence),
         map_topic_id=evidence.map_topic_id,
         signed_gaps=facts.signed_gaps,
         adopted=max((adopted.offset for adopted in facts.adoptions), default=None),
         notes=tuple(notes),
     )
+
+
+def _block(evidence: Evidence) -> DigestBlock | None:
+    """The last block, where acknowledgements say where it stands: with exactly_once."""
+    if evidence.block_count <= 0 or evidence.block_first < 0 or evidence.delivery != Delivery.EXACTLY_ONCE.value:
+        return None
+    first, end = evidence.block_first, evidence.block_first + evidence.block_count
+    told = evidence.digest_kind, evidence.digest, evidence.digest_before
+    return DigestBlock(first, end, *told, evidence.block_codecs)
 
 
 def readable(at: Partition, found: Stored) -> Position:

@@ -52,6 +52,10 @@ class PartitionSide(AbstractContextManager["PartitionSide"]):
             except CorruptBatch as error:
                 raise corrupt(self.at, batch.first_offset, error) from error
 
+    def batches(self, span: Span) -> Iterator[FetchedBatch]:
+        """Yield the committed batches that have offsets of a range. Those at both ends may reach beyond it."""
+        return self._committed.batches(*span)
+
     def rows(self, span: Span, passed: Passed | None = None) -> Iterator[ComparedRecord]:
         """Yield the committed records of a range of offsets, ascending. `passed`: see `CommittedLog.batches`."""
         first, end = span

@@ -9,11 +9,12 @@ from typing import Any, Literal
 from replicator.model.counting import counted
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
+from replicator.proof.last_block import BlockCheck
 
 VerifiedVerdict = Literal["differs", "unproven", "stands"]
 UNSEEN = (
-    "Not looked at: the contents of copies, and source records that the map says nothing of, such as one that was "
-    "skipped. eos-replicate reconcile --local reads both sides."
+    "Not looked at: the contents of copies before each position's last block, and source records that the map says "
+    "nothing of, such as one that was skipped. eos-replicate reconcile --local reads both sides."
 )
 SPANS_SHOWN = 20
 
@@ -32,6 +33,7 @@ class VerifiedPartition:
         contradictions: what can't be: broken order, counts, an end that isn't the position's.
         gaps: source offsets that the map doesn't cover, each with why.
         digests: sections with a digest, which was not compared.
+        last_block: what its digest says, see `last_block`; None: the position has none.
         voided, restarts: see `MapChain`.
         notes: what a reader should know, such as what operators have decided of the partition.
     """
@@ -52,6 +54,7 @@ class VerifiedPartition:
     contradictions: Sequence[str] = ()
     gaps: Sequence[str] = ()
     digests: int = 0
+    last_block: BlockCheck | None = None
     voided: int = 0
     restarts: int = 0
     records_read: int = 0
@@ -60,7 +63,8 @@ class VerifiedPartition:
     @property
     def verdict(self) -> VerifiedVerdict:
         """In one word."""
-        if self.contradictions or self.empty_offsets or self.foreign_records:
+        block_differs = self.last_block is not None and self.last_block.verdict == "differs"
+        if self.contradictions or self.empty_offsets or self.foreign_records or block_differs:
             return "differs"
         open_ = self.gaps or self.uncovered or self.emptied or self.voided or self.source_span is None
         return "unproven" if open_ else "stands"
@@ -86,6 +90,8 @@ class VerifiedPartition:
         if self.voided:
             lost = counted(self.voided, "copy", "copies")
             found.append(f"by the map the target has lost {lost}; whether they were copied again isn't looked at")
+        if self.last_block is not None and self.last_block.verdict != "equal":
+            found.append(self.last_block.said())
         if self.restarts:
             times = counted(self.restarts, "time")
             found.append(f"the map begins again below {times}: a cut source, or an adoption")
@@ -166,6 +172,7 @@ def _partition(it: VerifiedPartition) -> dict[str, Any]:
         "source_offsets": None if it.source_span is None else list(it.source_span),
         "sections": it.sections,
         "sections_with_digest": it.digests,
+        "last_block": None if it.last_block is None else it.last_block._asdict(),
         "copies": it.copies,
         "standing": it.standing,
         "expired": it.expired,

@@ -5,8 +5,9 @@
 3 target    where committed records stand: all of it, or where a sample of copies should be  (partition_side,
             claimed_places)
 
-It proves that records stand at the places that the map names, and that nobody else's are among them. It can't see that
-a source record was skipped, nor what copies hold.
+It proves that records stand at the places that the map names, and that nobody else's are among them; of the last block
+of each position also what they hold (`last_block`). It can't see that a source record was skipped, nor what other
+copies hold.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from replicator.config import Flow
 from replicator.model.errors import Incident
 from replicator.model.partition import Span
 from replicator.proof.claimed_places import ClaimedPlaces, OffsetSpans
+from replicator.proof.last_block import last_block
 from replicator.proof.local import ComparisonProgress
 from replicator.proof.map_chain import MapChain
 from replicator.proof.map_place import place_of_map, refuse_delivery
@@ -89,6 +91,7 @@ def _partition(
         places, records = _places(target, pair, (firsts, ends), scope, told)
         start = target.start()  # once more: what retention took meanwhile is no loss
         empty, emptied, expired = _empty(places, pair, target, start)
+        block = last_block(pair, target)
     foreign, uncovered = OffsetSpans(), 0
     if scope.whole:
         foreign, uncovered = _unclaimed(places, _windows(pair, chain))
@@ -109,6 +112,7 @@ def _partition(
         contradictions=tuple(_contradictions(pair, chain)),
         gaps=tuple(_gaps(pair, chain)),
         digests=chain.digests,
+        last_block=block,
         voided=chain.voided,
         restarts=chain.restarts,
         records_read=records,

@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 from struct import Struct
 
-from kafka_records.batch import HEADER_BYTES
-from replicator.planes.batches.decoding import WritableBatch
+from kafka_records.batch import HEADER_BYTES, BatchHeader, Buffer
 
 _FIXED = Struct(">Biqqi")
 
@@ -20,14 +19,16 @@ _FIXED = Struct(">Biqqi")
 class PayloadChain:
     """A running digest of one partition's batches: starts from the previous transaction's, ends as the next one's."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_hash", "codecs")
 
     def __init__(self, previous: str) -> None:
         self._hash = hashlib.blake2b(bytes.fromhex(previous), digest_size=16)
+        self.codecs = 0
+        """Compression types so far, see `Evidence`."""
 
-    def update(self, batch: WritableBatch) -> None:
+    def update(self, header: BatchHeader, data: Buffer) -> None:
         """Feed the next batch."""
-        header = batch.header
+        self.codecs |= 1 << header.compression
         self._hash.update(
             _FIXED.pack(
                 header.compression,
@@ -37,7 +38,7 @@ class PayloadChain:
                 header.record_count,
             )
         )
-        self._hash.update(memoryview(batch.data)[HEADER_BYTES:])
+        self._hash.update(memoryview(data)[HEADER_BYTES:])
 
     def hexdigest(self) -> str:
         """Return the chained digest so far."""

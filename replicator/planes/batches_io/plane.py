@@ -208,7 +208,7 @@ class BatchesPlane:
         if sent is None:
             self._first_s = self._first_s if self._sent else time.monotonic()
             sent = self._sent[at] = _Sent(PayloadChain(self._digests.get(at, "")))
-        sent.chain.update(batch)
+        sent.chain.update(batch.header, batch.data)
         sent.next_offset, sent.leader_epoch = batch.next_offset, batch.leader_epoch
         sent.records += batch.records
         sent.bytes += len(batch.data)
@@ -242,6 +242,7 @@ class BatchesPlane:
             copied[at] = Copied(
                 sent.next_offset, sent.leader_epoch, sent.records, sent.bytes, sent.chain.hexdigest(),
                 acked.first_target, acked.next_target, None, list(acked.runs), acked.restamped, PAYLOAD_DIGEST_KIND,
+                sent.chain.codecs,
             )  # fmt: skip
         for at, blocked in self._intake.blocked().items():
             copied.setdefault(at, Copied(next_offset=blocked.offset)).blocked = blocked

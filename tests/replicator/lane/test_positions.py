@@ -53,6 +53,7 @@ def test_records_move_offset_count_digest_and_target_offset() -> None:
     was = position.evidence
     assert (was.count, was.digest, was.next_target_offset, was.leader_epoch) == (59, "ff" * 16, 60, 3)
     assert (was.block_first, was.block_count, was.owner, was.generation, was.committed_ms) == (51, 9, "me", 2, 77)
+    assert was.digest_before == "00" * 16
 
 
 def test_a_partition_end_moves_the_position_past_markers_but_claims_no_record() -> None:

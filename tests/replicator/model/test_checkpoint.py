@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from replicator.model import checkpoint
-from replicator.model.checkpoint import BadMetadata, Evidence, NewerMetadata
+from replicator.model.checkpoint import DIGEST_UNTOLD, BadMetadata, Evidence, NewerMetadata
 
 EVIDENCE = Evidence(
     generation=3,
@@ -24,6 +24,8 @@ EVIDENCE = Evidence(
     digest="ab" * 16,
     block_first=990,
     block_count=10,
+    digest_before="cd" * 16,
+    block_codecs=5,
     committed_ms=1_700_000_000_000,
     moved_ms=1_600_000_000_000,
     owned_ms=1_650_000_000_000,
@@ -36,8 +38,9 @@ def test_metadata_round_trip_keeps_every_field() -> None:
 
 def test_metadata_of_older_versions_doesn_t_say_when_the_offset_moved_and_since_when_it_is_owned() -> None:
     packed = json.loads(checkpoint.encode(EVIDENCE))
-    del packed["mv"], packed["os"]
-    assert checkpoint.decode(json.dumps(packed)) == replace(EVIDENCE, moved_ms=0, owned_ms=0)
+    del packed["mv"], packed["os"], packed["db"], packed["bc"]
+    older = replace(EVIDENCE, moved_ms=0, owned_ms=0, digest_before=DIGEST_UNTOLD, block_codecs=0)
+    assert checkpoint.decode(json.dumps(packed)) == older
 
 
 def test_only_a_position_with_a_block_of_the_offset_map_has_the_format_that_older_versions_refuse() -> None:

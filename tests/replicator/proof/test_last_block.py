@@ -1,0 +1,102 @@
+"""The last block of a position: what its digest proves, what it contradicts, and when it can't be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from kafka_records.batch import iter_batches, read_header, stamp
+from kafka_records.fetched import FetchedBatch
+from kafka_records.rebuild import recompressed
+from kafka_records.records import Record, body_of
+from replicator.model.checkpoint import DIGEST_KIND, DIGEST_UNTOLD, PAYLOAD_DIGEST_KIND
+from replicator.planes.batches_io.digest import PayloadChain
+from replicator.planes.records.digest import Chain
+from replicator.proof.last_block import BlockCheck, check_block
+from replicator.proof.pairs import DigestBlock
+from tests.kafka_records.batches import by_aiokafka
+
+pytestmark = pytest.mark.tier("default")
+
+BEFORE = "ab" * 16
+RECORDS = [Record(0, 1_000 + n, b"k%d" % n, b"value" * 20, ((b"h", b"%d" % n),)) for n in range(6)]
+
+
+def log(*parts: Sequence[Record], codec: int = 3, first: int = 40) -> list[FetchedBatch]:
+    data = b""
+    for records in parts:
+        batch = by_aiokafka(records, codec)
+        stamp(batch, first, 1)
+        first += len(records)
+        data += bytes(batch)
+    return [FetchedBatch(header, view) for header, view in iter_batches(data)]
+
+
+def again(batch: FetchedBatch, codec: int) -> FetchedBatch:
+    data = recompressed(batch.header, body_of(batch.header, batch.data), codec)
+    return FetchedBatch(read_header(data), memoryview(data))
+
+
+WRITTEN = log(RECORDS[:4], RECORDS[4:])
+
+
+def block(kind: str, before: str = BEFORE) -> DigestBlock:
+    if kind == DIGEST_KIND:
+        chain = Chain(BEFORE)
+        chain.update(
+            (one.key, one.value, one.timestamp_ms, [(name.decode(), value) for name, value in one.headers])
+            for one in RECORDS
+        )
+        return DigestBlock(40, 46, kind, chain.hexdigest(), before, 0)
+    payload = PayloadChain(BEFORE)
+    for batch in WRITTEN:
+        payload.update(batch.header, batch.data)
+    return DigestBlock(40, 46, kind, payload.hexdigest(), before, payload.codecs)
+
+
+@dataclass
+class Case:
+    there: list[FetchedBatch]
+    records: str
+    batches: str
+    compacted: bool = False
+    log_start: int = 0
+
+
+OTHER = [RECORDS[0]._replace(value=b"other"), *RECORDS[1:4]]
+CASES = {
+    "as written": Case(WRITTEN, "equal", "equal"),
+    "another value": Case(log(OTHER, RECORDS[4:]), "differs", "differs"),
+    "another value, compacted": Case(log(OTHER, RECORDS[4:]), "unverifiable", "unverifiable", compacted=True),
+    "one record fewer": Case(log(RECORDS[:4], RECORDS[4:5]), "differs", "differs"),
+    "nothing": Case([], "differs", "differs"),
+    "compressed anew": Case([again(batch, 4) for batch in WRITTEN], "equal", "unverifiable"),
+    "one of them": Case([WRITTEN[0], again(WRITTEN[1], 0)], "equal", "unverifiable"),
+    "expired": Case(WRITTEN[1:], "unverifiable", "unverifiable", log_start=44),
+    "compacted": Case(WRITTEN[1:], "unverifiable", "unverifiable", compacted=True),
+}
+
+
+def checked(kind: str, case: Case, before: str = BEFORE) -> BlockCheck:
+    return check_block(block(kind, before), case.there, lambda: case.log_start, compacted=case.compacted)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_is_said_of_a_block(case: Case) -> None:
+    assert checked(DIGEST_KIND, case).verdict == case.records
+    assert checked(PAYLOAD_DIGEST_KIND, case).verdict == case.batches
+
+
+@pytest.mark.parametrize("kind", [DIGEST_KIND, PAYLOAD_DIGEST_KIND])
+def test_a_position_of_an_older_version_says_too_little(kind: str) -> None:
+    assert checked(kind, CASES["another value"], DIGEST_UNTOLD).verdict == "unverifiable"
+
+
+def test_records_of_others_around_the_block_are_no_part_of_it() -> None:
+    """Compaction may leave batches that reach beyond it; elsewhere there are none."""
+    around = log([RECORDS[5], *RECORDS[:4]], [*RECORDS[4:], RECORDS[0]], first=39)
+    case = Case(around, "equal", "differs")
+    assert checked(DIGEST_KIND, case).verdict == "equal"
+    assert checked(PAYLOAD_DIGEST_KIND, case).verdict == "differs"
