@@ -5,6 +5,7 @@ Used by `load`, which refuses what can't be, by the flow's wiring, and by what t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replicator.config.models import Cluster, Flow
@@ -16,6 +17,9 @@ _HONOURED = frozenset(
     {
         *("bootstrap.servers", "client.id", "client.rack", "security.protocol"),
         *("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"),
+        *(f"sasl.oauthbearer.{name}" for name in ("method", "client.id", "client.secret", "scope", "extensions")),
+        *("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.grant.type", "sasl.oauthbearer.config"),
+        *("enable.sasl.oauthbearer.unsecure.jwt", "https.ca.location"),
         *(f"ssl.{name}" for name in (*_TLS, "cipher.suites", "endpoint.identification.algorithm")),
         "enable.ssl.certificate.verification",
     }
@@ -56,9 +60,16 @@ def _of_cluster(cluster: Cluster) -> list[str]:
     found = [f"{prefix}.{key}" for key in sorted(given) if key not in _HONOURED and not key.startswith(_TUNING)]
     if given.get("security.protocol", "").upper().startswith("SASL"):
         mechanism = given.get("sasl.mechanisms", given.get("sasl.mechanism", "GSSAPI")).upper()
-        if mechanism not in _MECHANISMS:
+        if mechanism not in _MECHANISMS and not (mechanism == "OAUTHBEARER" and _has_tokens(given)):
             found.append(f"{prefix}.sasl.mechanism: {mechanism}")
     return found
+
+
+def _has_tokens(given: Mapping[str, str]) -> bool:
+    """Whether a cluster's properties say where tokens come from, in one of the two ways that `wire.oauth` knows."""
+    if given.get("sasl.oauthbearer.method", "default").lower() == "oidc":
+        return given.get("sasl.oauthbearer.grant.type", "client_credentials").lower() == "client_credentials"
+    return given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() in ("true", "t", "1", "yes", "on")
 
 
 def chosen_engine(flow: Flow) -> EngineChoice:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from replicator.config import Cluster
 from replicator.model.errors import ConfigError, LocalFault, Unsupported
+from replicator.wire.oauth import OAUTHBEARER, TokenSource, source_of, token_settings
 from replicator.wire.sasl import MECHANISMS
 
 _DECISIVE = ("ssl.", "enable.ssl.")
@@ -31,13 +32,15 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """TLS and login of a cluster's connections; `tls` None: plain text, `mechanism` empty: no login."""
+    """TLS and login of a cluster's connections; `tls` None: plain text, `mechanism` empty: no login. `tokens`: of
+    OAUTHBEARER, which has no password."""
 
     cluster: str
     tls: ssl.SSLContext | None = None
     mechanism: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
+    tokens: TokenSource | None = field(default=None, repr=False)
 
 
 def access(cluster: Cluster) -> Access:
@@ -51,15 +54,18 @@ def access(cluster: Cluster) -> Access:
     protocol = given.get("security.protocol", "plaintext").upper()
     if protocol not in _PROTOCOLS:
         raise ConfigError(f"clusters.{name}.properties.security.protocol: {protocol.lower()} is none")
-    mechanism = ""
+    mechanism, tokens = "", None
     if protocol.startswith("SASL"):
         mechanism = given.get("sasl.mechanisms", given.get("sasl.mechanism", "GSSAPI")).upper()
-        if mechanism not in MECHANISMS:
-            raise _unsupported(name, f"sasl.mechanism {mechanism}; known are {', '.join(MECHANISMS)}")
-        if "sasl.username" not in given or "sasl.password" not in given:
+        if mechanism == OAUTHBEARER:
+            tokens = source_of(token_settings(name, given, plaintext_allowed=cluster.allow_plaintext_password))
+        elif mechanism not in MECHANISMS:
+            known = ", ".join((*MECHANISMS, OAUTHBEARER))
+            raise _unsupported(name, f"sasl.mechanism {mechanism}; known are {known}")
+        elif "sasl.username" not in given or "sasl.password" not in given:
             raise ConfigError(f"clusters.{name}.properties: {mechanism} needs sasl.username and sasl.password")
     tls = _tls(name, given) if protocol.endswith("SSL") else None
-    return Access(name, tls, mechanism, given.get("sasl.username", ""), given.get("sasl.password", ""))
+    return Access(name, tls, mechanism, given.get("sasl.username", ""), given.get("sasl.password", ""), tokens)
 
 
 def _unsupported(cluster: str, what: str) -> Unsupported:

@@ -263,7 +263,10 @@ class Connection:
         answer = self.ask("sasl_handshake", lambda _: {"mechanism": access.mechanism}, deadline_s)
         known = f"{access.mechanism} isn't among the mechanisms of this listener: {', '.join(answer.mechanisms)}"
         self._check(answer.error_code, "log in", known)
-        tokens = sasl.login(access.mechanism, access.username, access.password)
+        if access.tokens is not None:
+            tokens = sasl.show_token(access.tokens.first_message())
+        else:
+            tokens = sasl.login(access.mechanism, access.username, access.password)
         try:
             said = next(tokens)
             while True:

@@ -1,6 +1,6 @@
 """SASL logins: what a client and a broker say to each other. Sans-I/O. Used by `connection`.
 
-PLAIN is RFC 4616, SCRAM RFC 5802 as Kafka has it (KIP-84), without channel binding.
+PLAIN is RFC 4616, SCRAM RFC 5802 as Kafka has it (KIP-84), without channel binding, OAUTHBEARER RFC 7628 (KIP-255).
 """
 
 from __future__ import annotations
@@ -39,6 +39,14 @@ def login(mechanism: str, username: str, password: str) -> Tokens:
         client.set_server_final(_text((yield client.get_client_final().encode())))
     except ScramException as error:
         raise BadLogin(str(error)) from error
+
+
+def show_token(first_message: bytes) -> Tokens:
+    """Say OAUTHBEARER's only message. Raises BadLogin where the broker says what is wrong with it."""
+    refused = yield first_message
+    if refused:
+        yield b"\x01"
+        raise BadLogin(_text(refused))
 
 
 def _text(token: bytes) -> str:

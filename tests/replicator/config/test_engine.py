@@ -38,6 +38,20 @@ def test_a_flow_that_asks_for_nothing_else_gets_batches(engine: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "tokens",
+    [
+        "sasl.oauthbearer.method: oidc, sasl.oauthbearer.token.endpoint.url: 'https://a/token', "
+        "sasl.oauthbearer.client.id: me, sasl.oauthbearer.client.secret: file:"
+        f"{__file__}",
+        'enable.sasl.oauthbearer.unsecure.jwt: "true", sasl.oauthbearer.config: file:/dev/null',
+    ],
+)
+def test_tokens_of_an_endpoint_and_unsigned_ones_are_honoured(tokens: str) -> None:
+    login = f", security.protocol: sasl_ssl, sasl.mechanism: OAUTHBEARER, {tokens}"
+    assert chosen_engine(flow_of(login, ", engine: auto")) == EngineChoice("batches")
+
+
+@pytest.mark.parametrize(
     ("east", "flow", "reason"),
     [
         ("", ", delivery: at_least_once", "delivery: at_least_once"),

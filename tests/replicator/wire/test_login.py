@@ -63,7 +63,12 @@ def test_a_password_is_not_printed() -> None:
     "given",
     [
         {"sasl_mechanism": "GSSAPI"},
-        {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_method": "oidc"},
+        {"sasl_mechanism": "OAUTHBEARER"},
+        {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauthbearer_method": "oidc",
+            "sasl_oauthbearer_grant_type": "jwt-bearer",
+        },
         {"ssl_keystore_location": "/k.p12"},
         {"ssl_crl_location": "/crl"},
         {"ssl_engine_location": "/e"},

@@ -1,0 +1,207 @@
+"""Tokens of OAUTHBEARER logins (KIP-255, KIP-768), from the same properties as librdkafka's. Used by `access`.
+
+With `sasl.oauthbearer.method: oidc` a token endpoint gives them for a client's id and secret (RFC 6749, section 4.4);
+for tests they are written here, without a signature. A token is used for a part of its life, as librdkafka does it; a
+new one is asked for by the next connection, which is made before the login ends (KIP-368).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import ssl
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from http.client import HTTPException
+from typing import Any
+
+from replicator.config.properties import is_loopback
+from replicator.model.errors import ConfigError, LocalFault, Unreachable, Unsupported
+
+OAUTHBEARER = "OAUTHBEARER"
+UNDERSTOOD = frozenset(
+    {
+        *(f"sasl.oauthbearer.{name}" for name in ("method", "client.id", "client.secret", "scope", "extensions")),
+        *("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.grant.type", "sasl.oauthbearer.config"),
+        *("enable.sasl.oauthbearer.unsecure.jwt", "https.ca.location"),
+    }
+)
+ENDPOINT_S = 10.0
+"""How long a token endpoint is waited for."""
+_ANSWER_BYTES_MAX = 1024 * 1024
+_LIFE_SHARE = 0.8  # as librdkafka's
+_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+_EXTENSION = re.compile(r"[a-zA-Z]+=[\x21-\x7e \t\r\n]+")
+_TRUE = ("true", "t", "1", "yes", "on")
+_UNSECURED = {
+    "principal": "",
+    "principalClaimName": "sub",
+    "scope": "",
+    "scopeClaimName": "scope",
+    "lifeSeconds": "3600",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """Where tokens come from: an endpoint (`url`), or `claims` that nobody signs. `extensions`: said with each."""
+
+    cluster: str
+    url: str = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    ca_location: str = ""
+    claims: tuple[tuple[str, str], ...] = ()
+    life_s: int = 0
+    extensions: tuple[str, ...] = ()
+
+
+class TokenSource:
+    """The tokens of one cluster, for all connections of the process. May be used by any thread."""
+
+    def __init__(self, settings: TokenSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._token, self._fresh_until_s = "", 0.0
+
+    def first_message(self) -> bytes:
+        """Return what a client says first (RFC 7628). Raises Unreachable: there is no token."""
+        said = [f"auth=Bearer {self.token()}", *self._settings.extensions]
+        return ("n,,\x01" + "".join(f"{each}\x01" for each in said) + "\x01").encode()
+
+    def token(self) -> str:
+        """Return a token that is valid for a while. Raises Unreachable."""
+        with self._lock:
+            if time.monotonic() >= self._fresh_until_s:
+                now_s, settings = time.monotonic(), self._settings
+                self._token, life_s = _asked(settings) if settings.url else _unsigned(settings)
+                self._fresh_until_s = now_s + _LIFE_SHARE * life_s
+            return self._token
+
+
+@lru_cache(maxsize=64)
+def source_of(settings: TokenSettings) -> TokenSource:
+    """Return the process's source of these tokens."""
+    return TokenSource(settings)
+
+
+def token_settings(cluster: str, given: Mapping[str, str], *, plaintext_allowed: bool) -> TokenSettings:
+    """Read a cluster's properties. `plaintext_allowed`: secrets may go over http.
+
+    Raises Unsupported for what librdkafka can do besides; ConfigError.
+    """
+    unknown = sorted(key for key in given if key.startswith(("sasl.oauthbearer.", "https.")) and key not in UNDERSTOOD)
+    if unknown:
+        raise _unsupported(cluster, ", ".join(unknown))
+    extensions = tuple(each for each in given.get("sasl.oauthbearer.extensions", "").split(",") if each)
+    if not all(_EXTENSION.fullmatch(each) for each in extensions):
+        raise _wrong(cluster, "sasl.oauthbearer.extensions", "expected name=value, separated by commas")
+    if given.get("sasl.oauthbearer.method", "default").lower() != "oidc":
+        return _unsecured_settings(cluster, given, extensions)
+    if (grant := given.get("sasl.oauthbearer.grant.type", "client_credentials").lower()) != "client_credentials":
+        raise _unsupported(cluster, f"sasl.oauthbearer.grant.type {grant}; known is client_credentials")
+    url, prefix = given.get("sasl.oauthbearer.token.endpoint.url", ""), "sasl.oauthbearer.client."
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise _wrong(cluster, "sasl.oauthbearer.token.endpoint.url", "expected an address that begins with https://")
+    if parts.scheme == "http" and not plaintext_allowed and not is_loopback(f"{parts.hostname}:0"):
+        raise _wrong(cluster, "sasl.oauthbearer.token.endpoint.url", "http sends the secret readably; use https")
+    for name in ("id", "secret"):
+        if not given.get(prefix + name):
+            raise _wrong(cluster, prefix + name, "it is missing")
+    return TokenSettings(
+        cluster, url, given[prefix + "id"], given[prefix + "secret"], given.get("sasl.oauthbearer.scope", ""),
+        given.get("https.ca.location", ""), extensions=extensions,
+    )  # fmt: skip
+
+
+def _unsecured_settings(cluster: str, given: Mapping[str, str], extensions: tuple[str, ...]) -> TokenSettings:
+    """`sasl.oauthbearer.config`, as librdkafka has it."""
+    if given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() not in _TRUE:
+        raise _unsupported(cluster, "OAUTHBEARER, unless sasl.oauthbearer.method is oidc")
+    said = dict(item.partition("=")[::2] for item in given.get("sasl.oauthbearer.config", "").split())
+    unknown = sorted(name for name in said if name not in _UNSECURED and not name.startswith("extension_"))
+    values = _UNSECURED | said
+    if unknown or not values["principal"] or not values["lifeSeconds"].isdecimal():
+        raise _wrong(cluster, "sasl.oauthbearer.config", f"expected principal=NAME and {', '.join(_UNSECURED)}")
+    claims = [(values["principalClaimName"], values["principal"])]
+    claims += [(values["scopeClaimName"], values["scope"])] if values["scope"] else []
+    more = [f"{name.removeprefix('extension_')}={said[name]}" for name in said if name.startswith("extension_")]
+    return TokenSettings(
+        cluster, claims=tuple(claims), life_s=int(values["lifeSeconds"]), extensions=(*extensions, *more)
+    )
+
+
+def _unsupported(cluster: str, what: str) -> Unsupported:
+    return Unsupported(f"cluster {cluster!r}: its logs can't be read batch by batch with {what}")
+
+
+def _wrong(cluster: str, key: str, why: str) -> ConfigError:
+    return ConfigError(f"clusters.{cluster}.properties.{key}: {why}")
+
+
+def _unsigned(settings: TokenSettings) -> tuple[str, float]:
+    now_s = time.time()
+    claims: dict[str, Any] = {"iat": now_s, "exp": now_s + settings.life_s, **dict(settings.claims)}
+    if "scope" in claims:
+        claims["scope"] = claims["scope"].split(",")
+    return f"{_part({'alg': 'none'})}.{_part(claims)}.", settings.life_s
+
+
+def _part(fields: Mapping[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The secret is for the endpoint that the file names, and for no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """See the base class: None follows no redirect."""
+        return
+
+
+def _asked(settings: TokenSettings) -> tuple[str, float]:
+    """A token of the endpoint, and for how long it is valid; 0: it doesn't say."""
+    where = f"cluster {settings.cluster!r}: token endpoint {settings.url}"
+    fields = {"grant_type": "client_credentials"} | ({"scope": settings.scope} if settings.scope else {})
+    basic = base64.b64encode(f"{settings.client_id}:{settings.client_secret}".encode()).decode()
+    request = urllib.request.Request(
+        settings.url,
+        urllib.parse.urlencode(fields).encode(),
+        {"Authorization": f"Basic {basic}", "Accept": "application/json"},
+    )
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_location or None)
+    except OSError as error:
+        key = f"clusters.{settings.cluster}.properties.https.ca.location"
+        raise LocalFault(f"{key}: it can't be used: {error}") from error
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+    try:
+        with opener.open(request, timeout=ENDPOINT_S) as answer:
+            body = answer.read(_ANSWER_BYTES_MAX)
+    except (OSError, HTTPException) as error:
+        raise Unreachable(f"{where}: no token: {error}") from error
+    try:
+        found = json.loads(body)
+        token, life_s = found["access_token"], found.get("expires_in")
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            raise ValueError("access_token is no token")
+        return token, max(0.0, float(life_s) if life_s is not None else _left_s(token))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unreachable(f"{where}: its answer can't be used: {error}") from error
+
+
+def _left_s(token: str) -> float:
+    """For how long a JWT is valid by its own claim; 0 where it has none, or is none."""
+    try:
+        payload = token.split(".")[1]
+        return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]) - time.time()
+    except (ValueError, KeyError, IndexError, TypeError):
+        return 0.0
