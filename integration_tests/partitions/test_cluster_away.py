@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta
 
 import pytest
@@ -12,6 +13,8 @@ from integration_tests.harness.replicator import Event
 from replicator.flow.cluster_watch import LEADERS_S
 
 PARTITIONS = 6
+TOLD_S_MAX = 25.0
+"""10 s, and what a busy machine takes besides."""
 
 
 @pytest.mark.tier("full")
@@ -42,3 +45,25 @@ def test_it_is_told_once_and_once_when_it_is_back(
 
 def _at(event: Event) -> datetime:
     return datetime.fromisoformat(event["timestamp"])
+
+
+@pytest.mark.tier("long")
+@pytest.mark.parametrize("engine", ["records", "batches"])
+def test_a_frozen_source_is_told_within_seconds_and_the_lane_stops_when_it_is_asked_to(
+    make_copying: MakeCopying, source: BrokerHandle, engine: str
+) -> None:
+    copying = make_copying(engine=engine)
+    copying.load.plain(200)
+    worker = copying.running()
+    copying.wait_positions()
+    mark, began_s = worker.mark(), time.monotonic()
+    source.suspend()
+    try:
+        worker.wait_event("unreachable", cluster="here", after=mark)
+        assert time.monotonic() - began_s < TOLD_S_MAX
+        assert worker.stop() == 0, worker.tail()
+        assert time.monotonic() - began_s < 2 * TOLD_S_MAX
+    finally:
+        source.resume()
+    copying.finish(copying.running())
+    copying.assert_exact()

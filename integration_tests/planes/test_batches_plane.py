@@ -12,11 +12,12 @@ from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.planes.conftest import MakePlane
 from integration_tests.planes.test_batches_wire import fill, shown
-from replicator.model.errors import Fenced
+from replicator.model.errors import Fenced, Unsupported
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.planes.batches.txn_protocol import TxnProtocol
 from replicator.planes.batches_io import writer
 from replicator.planes.contract import ReadPlan, RecordsRefused
+from replicator.wire import fetch
 
 pytestmark = [pytest.mark.tier("full"), pytest.mark.parametrize("engine", ["batches"], indirect=True)]
 MakePair = Callable[..., tuple[str, str]]
@@ -111,3 +112,17 @@ def test_a_transaction_without_anything_ends_without_asking_anybody(pair: MakePa
     driven.plane.commit({}, before_end=lambda: ended.append(True))
     driven.plane.commit({}, before_end=lambda: ended.append(True))
     assert ended == [True, True]
+
+
+def test_a_source_that_knows_no_topics_by_id_is_named_at_once(
+    source: BrokerHandle, pair: MakePair, make_plane: MakePlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "VERSIONS", (99, 99))  # as if this broker were older than what is spoken
+    name, copy = pair(1)
+    clients.put(clients.producer(source.bootstrap), name, b"v", key=b"k")
+    driven = make_plane({name: (1, copy)})
+    driven.seek()
+    began_s = time.monotonic()
+    with pytest.raises(Unsupported, match="it doesn't read topics by id"):
+        driven.read(1)
+    assert time.monotonic() - began_s < 10

@@ -168,6 +168,7 @@ class BatchesPlane:
         until_s = began_s + timeout_s
         self._turn(0.0)
         while True:
+            self._reader.check()
             self._writer.check()
             self._take(result, records_max)
             now_s = time.monotonic()

@@ -48,11 +48,17 @@ class SourceReader:
         self._fetcher = BatchFetcher(settings.fetcher)
         self._looking: set[str] = set()
         self._held = 0
+        self._unsupported: Unsupported | None = None
 
     def seek(self, plans: Mapping[Partition, ReadPlan]) -> None:
         """Read exactly these partitions; what was fetched is forgotten."""
         self._fetcher.seek(plans)
         self.took(self._held)
+
+    def check(self) -> None:
+        """Raise Unsupported: a broker is too old to be read from, which no other answer changes."""
+        if self._unsupported is not None:
+            raise self._unsupported
 
     def stop(self, at: Partition) -> None:
         """Read a partition no further, until it is sought again."""
@@ -147,6 +153,8 @@ class SourceReader:
                 self._fetches.late()
             elif isinstance(error, ConnectionLost):
                 self._fetches.broke()
+            elif isinstance(error, Unsupported) and not isinstance(error, AnswerTooLarge):
+                self._unsupported = error
             lost(error)
 
         link.ask(write, fetched, not_fetched, until_s + settings.limits.wait_ms / 1000)
