@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -51,6 +52,23 @@ def test_history_is_copied_in_ranges_and_a_live_worker_goes_on_behind_it(copying
     worker = copying.running()
     copying.load.mixed(300)
     copying.finish(worker)
+
+
+@pytest.mark.tier("long")
+@pytest.mark.parametrize("digest", ["records", "payloads"])
+def test_ranges_are_copied_by_the_flow_s_engine(make_copying: MakeCopying, engine: Threads, digest: str) -> None:
+    """Their digests say which one it was; `auto` finds nothing here that batches can't honour."""
+    copying = make_copying(engine="records" if digest == "records" else "auto")
+    copying.load.mixed(3_000)
+    job, _ = backfill(copying, offsets_max=RANGE)
+    job.check()
+    summary = job.run(engine)
+    assert all(outcome.done and outcome.incident is None for outcome in summary.partitions.values())
+    for partition in range(copying.partitions):
+        position = clients.committed(copying.target, copying.group, copying.copy, partition)
+        assert json.loads(position.metadata)["dk"] == f"blake2b-128/{digest}-v1"
+    copying.finish(copying.running())
+    copying.assert_exact()
 
 
 @pytest.mark.tier("full")
