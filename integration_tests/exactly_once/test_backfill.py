@@ -66,7 +66,7 @@ def test_ranges_are_copied_by_the_flow_s_engine(make_copying: MakeCopying, engin
     assert all(outcome.done and outcome.incident is None for outcome in summary.partitions.values())
     for partition in range(copying.partitions):
         position = clients.committed(copying.target, copying.group, copying.copy, partition)
-        assert json.loads(position.metadata)["dk"] == f"blake2b-128/{digest}-v1"
+        assert json.loads(position.metadata or "{}")["dk"] == f"blake2b-128/{digest}-v1"
     copying.finish(copying.running())
     copying.assert_exact()
 

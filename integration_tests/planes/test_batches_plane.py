@@ -14,6 +14,7 @@ from integration_tests.planes.conftest import MakePlane
 from integration_tests.planes.test_batches_wire import fill, shown
 from replicator.model.errors import Fenced, Unsupported
 from replicator.model.partition import Committed, Partition, Seek
+from replicator.planes.batches.session import TransactionalSession
 from replicator.planes.batches.txn_protocol import TxnProtocol
 from replicator.planes.batches_io import writer
 from replicator.planes.contract import ReadPlan, RecordsRefused
@@ -126,3 +127,24 @@ def test_a_source_that_knows_no_topics_by_id_is_named_at_once(
     with pytest.raises(Unsupported, match="it doesn't read topics by id"):
         driven.read(1)
     assert time.monotonic() - began_s < 10
+
+
+def test_what_waits_for_acknowledgements_is_not_summed_up_for_each_small_batch(
+    source: BrokerHandle, pair: MakePair, make_plane: MakePlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a third of what small batches cost."""
+    summed, real = list[int](), vars(TransactionalSession)["unacknowledged"]
+
+    def counted(session: TransactionalSession) -> object:
+        summed.append(1)
+        return real.fget(session)
+
+    name, copy = pair(1)
+    producer = clients.producer(source.bootstrap, batch_num_messages=1)
+    clients.put(producer, name, *[b"%d" % number for number in range(400)], key=b"k")
+    driven = make_plane({name: (1, copy)})
+    monkeypatch.setattr(TransactionalSession, "unacknowledged", property(counted))
+    driven.seek()
+    driven.read(400)
+    assert driven.plane.flush().copied[Partition(name, 0)].runs == [(0, 400)]
+    assert len(summed) < 100

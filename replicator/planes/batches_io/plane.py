@@ -124,7 +124,7 @@ class BatchesPlane:
         self._sent: dict[Partition, _Sent] = {}
         self._own: dict[Partition, int] = {}  # records of the flow's own topics in the open transaction
         self._first_s = 0.0  # when the first record of the transaction was handed over, monotonic
-        self._queued = 0
+        self._queued = 0  # bytes that wait for acknowledgements, as was seen last
 
     def connections(self) -> Iterator[Callable[[], None]]:
         """Return nothing that would have to connect beforehand: connections are made beside each other."""
@@ -191,6 +191,7 @@ class BatchesPlane:
         result.heard |= news.heard
         result.failed |= self._intake.add(news)
         before = {at: sent.records for at, sent in self._sent.items()}
+        self._queued = sum(self._writer.unacknowledged.values()) if self._sent else 0
         divide = not (self._sent or result.records)  # a transaction that is small on purpose: the target is slow
         taken = self._intake.take(max(1, records_max), self._write, self._writer.flush, self._full, divide=divide)
         self._reader.took(taken.bytes)
@@ -202,7 +203,8 @@ class BatchesPlane:
         self._queued = sum(self._writer.unacknowledged.values()) if self._sent else 0
 
     def _full(self) -> bool:
-        return sum(self._writer.unacknowledged.values()) >= self._flow.limits.produce_queue_bytes_max
+        """Tell whether enough waits for acknowledgements. Asked of each batch: it isn't summed up each time."""
+        return self._queued >= self._flow.limits.produce_queue_bytes_max
 
     def _write(self, at: Partition, batch: WritableBatch) -> None:
         sent = self._sent.get(at)
@@ -213,6 +215,7 @@ class BatchesPlane:
         sent.next_offset, sent.leader_epoch = batch.next_offset, batch.leader_epoch
         sent.records += batch.records
         sent.bytes += len(batch.data)
+        self._queued += len(batch.data)
         self._writer.write(self._routes[at], batch)
 
     def written(self) -> Written:
