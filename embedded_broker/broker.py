@@ -43,8 +43,6 @@ from embedded_broker.storage.log.open_files import OpenFiles
 from embedded_broker.storage.log.open_files import for_logs as open_files_for_logs
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import Retention
-from kafka_records.batch import BatchHeader
-from kafka_records.records import decode
 
 METADATA = "__cluster_metadata"
 
@@ -156,15 +154,14 @@ class Broker:
                     await self.topics.create(name, 1, configs)
 
     def _recover_metadata(self) -> None:
-        latest: dict[bytes, bytes] = {}  # the others may be ten thousand, and large
-
-        def replay(header: BatchHeader, batch: memoryview) -> None:
-            for record in decode(batch):
-                if record.value is None:
-                    latest.pop(record.key or b"", None)
-                else:
-                    latest[record.key or b""] = record.value
-
+        self.metadata = MetadataLog(
+            self.flush_scheduler,
+            self.clock,
+            self.new_uuid,
+            self.thresholds.metadata_dead_records_max,
+            self.changes,
+            self.config.metadata_bytes_max,
+        )
         self._metadata_log = Partition.open(
             self.fs,
             self.config.data_dir / METADATA,
@@ -174,20 +171,10 @@ class Broker:
             segment_bytes=self.thresholds.internal_segment_bytes,
             disk_space=self.disk_space,
             internal=True,
-            on_batch=replay,
+            on_batch=self.metadata.replay,
             thresholds=self.thresholds,
         )
-        self.metadata = MetadataLog(
-            self._metadata_log,
-            self.flush_scheduler,
-            self.clock,
-            self.new_uuid,
-            self.thresholds.metadata_dead_records_max,
-            self.changes,
-            self.config.metadata_bytes_max,
-        )
-        for key, value in latest.items():
-            self.metadata.replay(key, value)
+        self.metadata.opened(self._metadata_log)
 
     def _compose(self) -> None:
         config = self.config

@@ -29,7 +29,7 @@ from embedded_broker.state.groups import Group
 from embedded_broker.state.offsets import OffsetRecord
 from kafka_records.batch import BatchHeader, Buffer
 from kafka_records.control import marker_commits
-from kafka_records.records import decode
+from kafka_records.records import body_of, decode_body
 
 log = logging.getLogger("embedded_broker")
 
@@ -75,7 +75,7 @@ class GroupCoordinator:
         if header.is_control:
             self.offsets.end_transaction(header.producer_id, marker_commits(batch))
             return
-        for record in decode(batch):
+        for record in decode_body(header, body_of(header, batch)):
             found = group_log.decode(record.key or b"", record.value, origin_of(record))
             if isinstance(found, OffsetRecord):
                 self.offsets.replay(found, header.producer_id if header.is_transactional else -1)

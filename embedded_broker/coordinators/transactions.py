@@ -44,7 +44,7 @@ from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
 from embedded_broker.state.transactions import Answer, Decision, RefuseRequest, TopicPartition, Transaction
 from embedded_broker.storage.disk_space import NoSpace, suppress_disk_full
 from kafka_records.batch import BatchHeader, Buffer
-from kafka_records.records import decode, encode
+from kafka_records.records import body_of, decode_body, encode
 
 ENDING_PATIENCE_S = 0.1
 """How long the next transaction waits for the last one's markers. In Kafka only batches of transaction version 2 wait
@@ -85,16 +85,14 @@ class TransactionCoordinator:
         """
         if header.is_control:
             return
-        for record in decode(batch):
+        for record in decode_body(header, body_of(header, batch)):
             found = transaction_log.decode(record.key or b"", record.value)
             if isinstance(found, transaction_log.ProducerIdsRecord):
                 self._producer_ids.replay(found)
             elif found is not None and found.transaction is None:
-                if (gone := self._entries.pop(found.transactional_id, None)) is not None:
-                    gone.forgotten()
-            elif found is not None and found.transaction is not None:
-                entry = self._entries[found.transactional_id] = TransactionEntry(found.transaction, quota=self._quota)
-                entry.count()
+                self._entries.pop(found.transactional_id, None)
+            elif found is not None and found.transaction is not None:  # `start` counts the last of each id
+                self._entries[found.transactional_id] = TransactionEntry(found.transaction, quota=self._quota)
 
     async def start(self) -> None:
         """Complete what a crash interrupted, then start the timeouts. Must return before connections are accepted."""
@@ -104,9 +102,9 @@ class TransactionCoordinator:
             )
             if decided is not None:
                 entry.transaction = decided
-                entry.count()
                 with suppress_disk_full():  # the next start finds it out again
                     self._append(_record(decided))
+            entry.count()
         prepared = [entry for entry in self._entries.values() if entry.transaction.state in transactions.PREPARED]
         try_once = self._background.try_once
         await asyncio.gather(*(try_once("markers", partial(self._carry_out, entry)) for entry in prepared))

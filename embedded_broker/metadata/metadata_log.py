@@ -23,17 +23,19 @@ from embedded_broker.runtime.clock import Clock
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.partition import Partition
-from kafka_records.records import encode
+from kafka_records.batch import BatchHeader, Buffer
+from kafka_records.records import body_of, decode_body, encode
 
 BOOT, CLUSTER = "boot", "cluster"
 
 
 class MetadataLog:
-    """A durable dict of JSON objects."""
+    """A durable dict of JSON objects. Its log is opened with `replay`, then `opened` makes the entries."""
+
+    _log: Partition
 
     def __init__(
         self,
-        log: Partition,
         flush_scheduler: FlushScheduler,
         clock: Clock,
         new_uuid: Callable[[], UUID],
@@ -43,7 +45,6 @@ class MetadataLog:
     ) -> None:
         """
         Args:
-            log: of its records.
             flush_scheduler: makes them durable.
             clock: for their timestamps.
             new_uuid: names the cluster.
@@ -54,16 +55,23 @@ class MetadataLog:
         self.changes = changes
         self._bytes_max, self._bytes = bytes_max, 0
         self._dead_records_max = dead_records_max
-        self._log, self._flush_scheduler, self._clock, self._new_uuid = log, flush_scheduler, clock, new_uuid
+        self._flush_scheduler, self._clock, self._new_uuid = flush_scheduler, clock, new_uuid
         self._entries: dict[str, Mapping[str, Any]] = {}
+        self._replayed: dict[bytes, bytes] = {}
 
-    def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in a record of the log."""
-        name = (key or b"").decode()
-        if value is None:
-            self._entries.pop(name, None)
-        else:
-            self._entries[name] = json.loads(value)
+    def replay(self, header: BatchHeader, batch: Buffer) -> None:
+        """Take in a batch of the log. Of each key the latest record is kept: there may be ten thousand, and large."""
+        for record in decode_body(header, body_of(header, batch)):
+            if record.value is None:
+                self._replayed.pop(record.key or b"", None)
+            else:
+                self._replayed[record.key or b""] = record.value
+
+    def opened(self, log: Partition) -> None:
+        """All batches of the log have been replayed."""
+        self._log = log
+        self._entries = {key.decode(): json.loads(value) for key, value in self._replayed.items()}
+        self._replayed = {}
 
     async def start(self) -> None:
         """Count this start, and name the cluster at the first. Raises OSError."""

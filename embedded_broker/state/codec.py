@@ -6,6 +6,7 @@ import struct
 from uuid import UUID
 
 STRING_BYTES_MAX = 2**15 - 1
+_NUMBERS = {code: struct.Struct(f">{code}") for code in "bhiq"}
 
 
 class StringTooLong(ValueError):
@@ -84,11 +85,24 @@ class FieldReader:
 
     def number(self, code: str) -> int:
         """A signed big-endian number: code b, h, i or q as in `struct`."""
-        value: int = struct.unpack(f">{code}", self._take(struct.calcsize(code)))[0]
+        value: int = self.numbers(_NUMBERS[code])[0]
         return value
+
+    def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Numbers that follow each other."""
+        try:
+            values = layout.unpack_from(self._raw, self._position)
+        except struct.error as error:
+            wanted = f"{layout.size} bytes wanted at {self._position} of {len(self._raw)}"
+            raise Truncated(wanted) from error
+        self._position += layout.size
+        return values
 
     def uvarint(self) -> int:
         """An unsigned varint of at most 32 bits."""
+        if self._position < len(self._raw) and self._raw[self._position] < 0x80:  # nearly all
+            self._position += 1
+            return self._raw[self._position - 1]
         value = 0
         for shift in range(0, 35, 7):
             byte = self._take(1)[0]

@@ -23,6 +23,11 @@ from embedded_broker.state.transactions import TopicPartition, Transaction, TxnS
 
 TRANSACTION_KEY = 0
 PRODUCER_IDS_KEY = 100
+VALUE_VERSION = 1
+_HEAD = struct.Struct(">hqhib")
+"""Version, producer id, epoch, timeout, state."""
+_TIMES = struct.Struct(">qq")
+"""Of the last update, and of the start."""
 
 TAG_PREVIOUS_PRODUCER_ID = 0
 TAG_NEXT_PRODUCER_ID = 1
@@ -62,9 +67,8 @@ def encode_transaction(transaction: Transaction) -> bytes:
     for topic, partition in sorted(transaction.partitions):
         by_topic[topic].append(partition)
     parts = [
-        struct.pack(
-            ">hqhib",
-            1,
+        _HEAD.pack(
+            VALUE_VERSION,
             transaction.producer_id,
             transaction.epoch,
             transaction.timeout_ms,
@@ -75,7 +79,7 @@ def encode_transaction(transaction: Transaction) -> bytes:
     for topic, indexes in by_topic.items():
         parts += [put_compact_string(topic), put_uvarint(len(indexes) + 1), struct.pack(f">{len(indexes)}i", *indexes)]
         parts.append(put_tags({}))
-    parts.append(struct.pack(">qq", transaction.update_ms, transaction.start_ms))
+    parts.append(_TIMES.pack(transaction.update_ms, transaction.start_ms))
     parts.append(
         put_tags(
             {
@@ -115,23 +119,22 @@ def decode(key: bytes, value: bytes | None) -> LogRecord | None:
 
 def _decode_value(transactional_id: str, value: bytes) -> Transaction:
     reader = FieldReader(value)
-    if (version := reader.number("h")) != 1:
+    version, producer_id, epoch, timeout_ms, state = reader.numbers(_HEAD)
+    if version != VALUE_VERSION:
         raise Truncated(f"transaction log value of version {version}")
-    producer_id, epoch, timeout_ms = reader.number("q"), reader.number("h"), reader.number("i")
-    state = TxnState(reader.number("b"))
     partitions: set[TopicPartition] = set()
     for _ in range(reader.uvarint() - 1):
         topic = reader.compact_string()
         partitions |= {(topic, reader.number("i")) for _ in range(reader.uvarint() - 1)}
         reader.tags()
-    update_ms, start_ms = reader.number("q"), reader.number("q")
+    update_ms, start_ms = reader.numbers(_TIMES)
     tags = {tag: int.from_bytes(raw, "big", signed=True) for tag, raw in reader.tags().items()}
     return Transaction(
         transactional_id=transactional_id,
         producer_id=producer_id,
         epoch=epoch,
         timeout_ms=timeout_ms,
-        state=state,
+        state=TxnState(state),
         last_epoch=tags.get(TAG_LAST_EPOCH, -1),
         previous_producer_id=tags.get(TAG_PREVIOUS_PRODUCER_ID, -1),
         next_producer_id=tags.get(TAG_NEXT_PRODUCER_ID, -1),

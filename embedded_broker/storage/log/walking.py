@@ -32,14 +32,15 @@ def walk(
             data, start = memoryview(file.read(at, chunk_bytes)), at
         try:
             header = read_header(data, at - start)
-            if header.size_bytes > size - at:
-                raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {size - at}")
-            if at + header.size_bytes > start + len(data):
-                data, start = memoryview(file.read(at, max(chunk_bytes, header.size_bytes))), at
-            view = data[at - start : at - start + header.size_bytes]
+            batch_bytes = header.size_bytes
+            if batch_bytes > size - at:
+                raise CorruptBatch(f"a batch of {batch_bytes} bytes in {size - at}")
+            if at + batch_bytes > start + len(data):
+                data, start = memoryview(file.read(at, max(chunk_bytes, batch_bytes))), at
+            view = data[at - start : at - start + batch_bytes]
             check_crc(view)
         except (CorruptBatch, UnsupportedMagic) as error:
             yield None, memoryview(b""), str(error)
             return
         yield header, view, ""
-        at += header.size_bytes
+        at += batch_bytes

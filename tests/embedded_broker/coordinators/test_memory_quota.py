@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.memory_quota import MemoryQuota
+from embedded_broker.coordinators.transaction_entry import size_of
 from embedded_broker.state.owners import SOMEBODY, Owner
 from tests.embedded_broker.served import Client, Served, serving
 
@@ -154,6 +157,30 @@ def test_transactional_ids_are_refused_before_those_of_others_are_touched(tmp_pa
             assert codes[-1] is ErrorCode.policy_violation
 
     asyncio.run(main())
+
+
+def test_a_start_counts_the_last_state_of_each_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, note = list[str](), MemoryQuota.note
+
+    def noted(quota: MemoryQuota, key: str, held: Mapping[Owner, int], own_bytes: int = 0) -> None:
+        counted.append(key)
+        note(quota, key, held, own_bytes)
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            timeout = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+            for _ in range(20):
+                await client.call("init_producer_id", 4, transactional_id="x", **timeout)
+        monkeypatch.setattr(MemoryQuota, "note", noted)
+        async with serving(tmp_path) as served:
+            transaction = served.broker.transactions.get("x")
+            assert transaction is not None
+            assert transaction.epoch == 19
+            assert served.broker.transactions._quota.total_bytes == size_of(transaction)
+
+    asyncio.run(main())
+    assert counted == ["x"]
 
 
 def test_partitions_of_open_transactions_count(tmp_path: Path) -> None:
