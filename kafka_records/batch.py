@@ -132,7 +132,9 @@ def check_crc(batch: Buffer) -> None:
         raise CorruptBatch(f"CRC {found:#010x}, the header says {wanted:#010x}")
 
 
-def stamp(batch: bytearray, base_offset: int, leader_epoch: int, append_time_ms: int | None = None) -> None:
+def stamp(
+    batch: bytearray | memoryview, base_offset: int, leader_epoch: int, append_time_ms: int | None = None
+) -> None:
     """Write the offset and leader epoch that the log gives; with `append_time_ms` also LogAppendTime."""
     length = _STAMP.unpack_from(batch, 0)[1]
     _STAMP.pack_into(batch, 0, base_offset, length, leader_epoch)
@@ -143,13 +145,13 @@ def stamp(batch: bytearray, base_offset: int, leader_epoch: int, append_time_ms:
         _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
 
-def set_max_timestamp(batch: bytearray, timestamp_ms: int) -> None:
+def set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
     """Say in the header that this is the highest timestamp of the records."""
     _INT64.pack_into(batch, MAX_TIMESTAMP_AT, timestamp_ms)
     _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
 
-def set_create_time(batch: bytearray) -> None:
+def set_create_time(batch: bytearray | memoryview) -> None:
     """Take LogAppendTime off a batch: the records' own times hold."""
     attributes = int.from_bytes(batch[21:23], "big") & ~TIMESTAMP_TYPE
     batch[21:23] = attributes.to_bytes(2, "big")

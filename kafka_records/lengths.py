@@ -53,7 +53,7 @@ def lengths(body: Body, count: int) -> Iterator[int]:
         at += stride
         left -= 1
         if left and at < size and body[at] == first:
-            run = _run(body, at, body[begin : begin + head], stride, min(left, RUN_MAX))
+            run = _run(body, at, bytes(body[begin : begin + head]), stride, min(left, RUN_MAX))
             at, left = at + run * stride, left - run
         until_step -= 1
         if not until_step:
@@ -63,10 +63,10 @@ def lengths(body: Body, count: int) -> Iterator[int]:
         raise CorruptBatch(f"{count} records do not fill {size} bytes")
 
 
-def _run(body: Body, at: int, prefix: bytes | bytearray, stride: int, most: int) -> int:
+def _run(body: Body, at: int, prefix: bytes, stride: int, most: int) -> int:
     """How many of the next records, up to `most`, begin with the same length and are whole but for the last."""
     end = at + stride * most
-    columns = (body[at + number : end : stride] for number in range(len(prefix)))
+    columns = (bytes(body[at + number : end : stride]) for number in range(len(prefix)))
     return min(len(column) - len(column.lstrip(prefix[number : number + 1])) for number, column in enumerate(columns))
 
 

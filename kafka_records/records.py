@@ -15,8 +15,10 @@ from kafka_records.batch import HEADER_BYTES, BatchHeader, Buffer, CorruptBatch,
 from kafka_records.compression import Decompressed, decompress
 from kafka_records.varints import Cursor, field, varint
 
-Body = bytes | Decompressed
+Body = bytes | memoryview | Decompressed
 """What follows a batch's header, decompressed."""
+COPIED_BYTES_MAX = 64 * 1024
+"""A longer body that isn't compressed is looked at where it stands."""
 DECODED_BYTES_MAX = 256 * 1024 * 1024
 RECORDS_PER_BYTE_MAX = 4
 """Of a compressed body. Offsets count up within a batch, so the smallest records at zstd's highest level reach 1.3."""
@@ -71,7 +73,7 @@ def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_M
     """
     body = memoryview(batch)[HEADER_BYTES : header.size_bytes]
     if not header.compression or not body:  # a batch that compaction has emptied keeps its codec
-        return bytes(body)
+        return bytes(body) if len(body) <= COPIED_BYTES_MAX else body
     if header.record_count > RECORDS_PER_BYTE_MAX * len(body):
         raise CorruptBatch(f"{header.record_count} records in {len(body)} compressed bytes")
     return decompress(header.compression, body, bytes_max)

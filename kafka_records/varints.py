@@ -31,7 +31,7 @@ def field(value: bytes | None) -> bytes:
 class Cursor:
     """Reads varints and byte strings; refuses lengths beyond the bytes left."""
 
-    def __init__(self, data: bytes | bytearray | mmap, at: int = 0) -> None:
+    def __init__(self, data: bytes | bytearray | memoryview | mmap, at: int = 0) -> None:
         self.data, self.at = data, at
 
     def varint(self) -> int:

@@ -28,7 +28,7 @@ from embedded_broker.wire.responses import Answer, Fields, Later
 if TYPE_CHECKING:
     from embedded_broker.metadata.topics import Topic
     from embedded_broker.storage.partition import Partition
-    from kafka_records.batch import BatchHeader
+    from kafka_records.batch import BatchHeader, Buffer
 
 ACKS = frozenset({-1, 0, 1})
 ZSTD_SINCE, ID_SINCE = 7, 13
@@ -55,7 +55,7 @@ class _Data(NamedTuple):
     """One partition's records in a request: where they go, and the header of their batch, which is read once."""
 
     number: int
-    records: bytes | bytearray
+    records: Buffer
     partition: Partition
     header: BatchHeader
 

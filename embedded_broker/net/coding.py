@@ -5,7 +5,8 @@ An item of an array is decoded in a few microseconds, and so is one of an answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +14,7 @@ from embedded_broker.runtime.workers import OneByOne, Threads, Workers
 from embedded_broker.storage.memory import give_back
 from embedded_broker.wire.framing import read_header
 from embedded_broker.wire.responses import Encoded, Same
+from embedded_broker.wire.schema import Frame
 
 T = TypeVar("T")
 THREAD = "coding"
@@ -45,7 +47,7 @@ class Coding:
         self._same: dict[Same, list[bytes]] = {}
         """Encoded without their headers."""
 
-    async def decode(self, name: str, version: int, frame: bytes) -> Decoded:
+    async def decode(self, name: str, version: int, frame: Frame) -> Decoded:
         """The request of API `name` (snake case) in a frame, without names that it repeats.
 
         Raises BadRequest, kio's SerialError, ValueError, struct.error, EOFError, OverflowError: it isn't one.
@@ -86,13 +88,26 @@ def _large(work: Callable[[], T]) -> T:
         give_back()  # of this and of what came before
 
 
-def _decoded(name: str, version: int, frame: bytes, items_max: int) -> Decoded:
+def _decoded(name: str, version: int, frame: Frame, items_max: int) -> Decoded:
     from embedded_broker.api import repeated
     from embedded_broker.wire import request_limits, schema
 
     client_id, at = read_header(frame, schema.request_header_version(name, version) == 2)
-    frame, items = request_limits.check_request(name, version, frame, at, items_max)
-    return Decoded(client_id, repeated.merged(name, schema.load(name, version).read(frame, at)), items)
+    records: list[memoryview | None] | None = [] if isinstance(frame, bytearray) else None
+    frame, items = request_limits.check_request(name, version, frame, at, items_max, records)
+    request = schema.load(name, version).read(frame, at)
+    if records:
+        request = _with_records(request, iter(records))
+    return Decoded(client_id, repeated.merged(name, request), items)
+
+
+def _with_records(request: Any, records: Iterator[memoryview | None]) -> Any:
+    """A Produce request with the records that were taken out of it before it was decoded: the codec would copy them."""
+    topics = (
+        replace(topic, partition_data=tuple(replace(each, records=next(records)) for each in topic.partition_data))
+        for topic in request.topic_data
+    )
+    return replace(request, topic_data=tuple(topics))
 
 
 def _items_left(fields: Mapping[str, Any], left: int) -> int:

@@ -28,6 +28,7 @@ from embedded_broker.runtime.fair_share import Share
 from embedded_broker.security.session import ClientSession
 from embedded_broker.wire.framing import PREFIX, PRODUCE, BadFrame, Framer
 from embedded_broker.wire.responses import Encoded, size_of
+from embedded_broker.wire.schema import Frame
 
 CHUNK_BYTES = 256 * 1024
 FRAMES_AT_ONCE_MAX = 256  # cut in one step: there may be 75,000 in one read
@@ -54,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._framer.without_records = host.without_records
         self._deadline_s = config.frame_deadline_ms / 1000
         self._transport: asyncio.Transport
-        self._frames: deque[bytes] = deque()
+        self._frames: deque[Frame] = deque()
         self._frames_bytes = 0  # of `_frames`
         self._taken_bytes = 0  # of the request being handled
         self._go = asyncio.Event()  # something has changed that the next request may have waited for
@@ -272,8 +273,8 @@ class Connection(asyncio.BufferedProtocol):
     async def _handle_all(self) -> None:
         in_a_row = 0
         while True:
-            frame = await self._next_frame()
-            answer = await self._host.dispatch(self, frame)
+            # The frame isn't kept here: the next one may be long in coming.
+            answer = await self._host.dispatch(self, await self._next_frame())
             self._taken_bytes = 0
             self._account()
             self.resume()
@@ -294,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.refuse(f"login failed: {self.session.failure}", flush=True)
                 return
 
-    async def _next_frame(self) -> bytes:
+    async def _next_frame(self) -> Frame:
         """Wait for a request, and until its answer can be queued."""
         self._taken_api = -1
         while not self._frames or self._unsent_bytes > self._host.unsent_bytes_max():

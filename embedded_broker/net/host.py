@@ -11,6 +11,7 @@ from embedded_broker.net.connection_quotas import Turn
 from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.wire.framing import WithoutRecords
 from embedded_broker.wire.responses import Encoded
+from embedded_broker.wire.schema import Frame
 
 C = TypeVar("C", bound=Holder)
 
@@ -51,7 +52,7 @@ class ConnectionHost(Protocol[C]):
         """How much one client may leave unread and still get further answers."""
         ...
 
-    async def dispatch(self, connection: C, frame: bytes) -> Awaitable[Encoded | None] | Encoded | None:
+    async def dispatch(self, connection: C, frame: Frame) -> Awaitable[Encoded | None] | Encoded | None:
         """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
         ...
 

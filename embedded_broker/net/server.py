@@ -30,6 +30,7 @@ from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE
 from embedded_broker.storage.failures import is_disk_failure
 from embedded_broker.wire.framing import PREFIX, WithoutRecords
 from embedded_broker.wire.responses import Answer, Encoded, Later
+from embedded_broker.wire.schema import Frame
 
 UNSUPPORTED_VERSION = 35
 SWEEP_S_MAX = 10.0
@@ -213,7 +214,7 @@ class Server:
             except Exception as error:  # noqa: BLE001 - it is told, and the others still have their turn
                 self.broker.fail(error)
 
-    async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[Encoded | None] | Encoded | None:
+    async def dispatch(self, connection: Connection, frame: Frame) -> Awaitable[Encoded | None] | Encoded | None:
         """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
         session = connection.session
         if session.takes_tokens:
@@ -250,10 +251,10 @@ class Server:
             return asyncio.create_task(self._later(answer, codec, correlation_id))
         return await self.broker.coding.encode(codec, correlation_id, answer)
 
-    async def _token(self, connection: Connection, token: bytes) -> bytes | None:
+    async def _token(self, connection: Connection, token: Frame) -> bytes | None:
         """A login's token, and the answer to it, without headers. A failed login is answered by closing only."""
         try:
-            answer = connection.session.step(token, asyncio.get_running_loop().time())
+            answer = connection.session.step(bytes(token), asyncio.get_running_loop().time())
         except LoginFailed:
             await asyncio.sleep(self.config.login_failed_delay_ms / 1000)
             return None
@@ -285,7 +286,7 @@ class Server:
         except (NoRule, Unanswerable) as error:
             raise CloseConnection(f"no right, and no way to say so: {error}") from error
 
-    async def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
+    async def _decode(self, api: Api, version: int, frame: Frame, connection: Connection) -> Any:
         from kio.serial.errors import SerialError
 
         from embedded_broker.api import boundary

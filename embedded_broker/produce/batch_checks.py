@@ -25,6 +25,7 @@ from embedded_broker.wire.checked_batch import CheckedBatch
 from kafka_records.batch import (
     HEADER_BYTES,
     BatchHeader,
+    Buffer,
     CorruptBatch,
     UnsupportedMagic,
     check_crc,
@@ -74,7 +75,7 @@ class BatchChecks:
         self._large = asyncio.Lock()
 
     async def check(
-        self, header: BatchHeader, records: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
+        self, header: BatchHeader, records: Buffer, config: LogConfig, now_ms: int, share: Share
     ) -> CheckedBatch:
         """A batch that may be appended.
 
@@ -107,7 +108,7 @@ class BatchChecks:
         return await self._checked(header, records, body, config, now_ms, share)
 
     async def _check_large(
-        self, header: BatchHeader, records: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
+        self, header: BatchHeader, records: Buffer, config: LogConfig, now_ms: int, share: Share
     ) -> CheckedBatch:
         async with self._large:
             try:
@@ -119,7 +120,7 @@ class BatchChecks:
     async def _checked(
         self,
         header: BatchHeader,
-        records: bytes | bytearray,
+        records: Buffer,
         body: Body,
         config: LogConfig,
         now_ms: int,
@@ -156,7 +157,7 @@ class BatchChecks:
         self._thread.stop()
 
 
-def whole(records: bytes | bytearray | None, *, zstd: bool) -> BatchHeader:
+def whole(records: Buffer | None, *, zstd: bool) -> BatchHeader:
     """The header of the one batch that a partition's records in a request must be.
 
     Args:

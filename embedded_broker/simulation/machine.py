@@ -25,6 +25,7 @@ from embedded_broker.simulation.network import Network
 from embedded_broker.simulation.schedule import FAIL_SYNC, KILL, STOP, DiskFullPeriod, FailedSync, RunSchedule
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.wire import PORT
+from embedded_broker.wire.schema import Frame
 
 DATA_DIR = Path("/simulated")
 API_KEY_BYTES = 2
@@ -43,7 +44,7 @@ class _Server(Server):
         super().__init__(broker)
         self._machine = machine
 
-    async def dispatch(self, connection: Connection, frame: bytes) -> Any:
+    async def dispatch(self, connection: Connection, frame: Frame) -> Any:
         key = int.from_bytes(frame[:API_KEY_BYTES], "big")
         if key in APIS:
             self._machine.on_request(APIS[key].name)

@@ -76,7 +76,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for frame in self._framer.feed(data):
             name, future, decode = self._waiting.pop(int.from_bytes(frame[:CORRELATION_BYTES], "big"))
-            answer = decode(frame)
+            answer = decode(bytes(frame))
             if not future.done():
                 future.set_result(answer)
             self._on_answer(name, answer)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from embedded_broker.wire.request_limits import BadRequest, skip_tagged
+from embedded_broker.wire.schema import Frame
 
 SIZE_BYTES = 4
 TLS_RECORDS = range(0x14030000, 0x18000000)
@@ -18,6 +19,8 @@ PREFIX = struct.Struct(">hhi")
 """API key, version, correlation id."""
 KEY_BYTES = 2
 PRODUCE = 0
+COPIED_BYTES_MAX = 64 * 1024
+"""A longer Produce request is memory of its own, into which the log writes the offsets; it isn't copied any more."""
 _CLIENT_ID = struct.Struct(">h")
 
 
@@ -62,10 +65,13 @@ class Framer:
         """Whether the next frame is here already. Raises BadFrame."""
         return self._end(self._buffer, 0) is not None
 
-    def feed(self, data: bytes | bytearray | memoryview, frames_max: int | None = None) -> Iterator[bytes]:
+    def feed(self, data: bytes | bytearray | memoryview, frames_max: int | None = None) -> Iterator[Frame]:
         """Take bytes in; yields whole frames, at most `frames_max`: others are held, see `holds_whole`.
 
         A frame that is whole in `data` is copied once, out of it; `data` may be used for something else afterwards.
+        One that has come in pieces and is most of what is held isn't copied at all. Long ones with records are
+        bytearrays, which are the caller's.
+
         Raises BadFrame at a bad size, after the frames before it.
         """
         held = self._buffer
@@ -74,15 +80,31 @@ class Framer:
         source, at = held or data, 0
         count = 0
         while count != frames_max and (end := self._end(source, at)) is not None:
-            with memoryview(source) as view:
-                frame = bytes(view[at + SIZE_BYTES : end])
-            at, self._wanted = end, -1
+            begin, is_kept, self._wanted = at + SIZE_BYTES, self._is_kept(source, at), -1
+            frame: Frame
+            if is_kept and source is held and 2 * (end - at) > len(held):
+                rest = self._buffer = held[end:]
+                del held[end:], held[:begin]
+                frame, source, held, at = held, rest, rest, 0
+            else:
+                with memoryview(source) as view:
+                    frame = bytearray(view[begin:end]) if is_kept else bytes(view[begin:end])
+                at = end
             count += 1
             yield frame
         if source is held:
             del held[:at]
         else:
             held += memoryview(source)[at:]
+
+    def _is_kept(self, source: bytes | bytearray | memoryview, at: int) -> bool:
+        """Whether the whole frame at `at` is a Produce request that isn't copied any more."""
+        begin = at + SIZE_BYTES
+        return (
+            self._wanted > COPIED_BYTES_MAX
+            and self.without_records is not None
+            and int.from_bytes(source[begin : begin + KEY_BYTES], "big") == PRODUCE
+        )
 
     def _end(self, source: bytes | bytearray | memoryview, at: int) -> int | None:
         """Where the frame at `at` ends; None if it isn't whole."""
@@ -107,7 +129,7 @@ class Framer:
         return size
 
 
-def read_header(frame: bytes, flexible: bool) -> tuple[str, int]:
+def read_header(frame: Frame, flexible: bool) -> tuple[str, int]:
     """(client id, where the body begins) of a request; `flexible`: its header is of version 2.
 
     Raises BadRequest, or UnicodeDecodeError.

@@ -17,7 +17,7 @@ from functools import cache
 from types import NoneType
 from typing import Any
 
-from embedded_broker.wire.schema import entity
+from embedded_broker.wire.schema import Frame, entity
 
 ITEMS_MAX = 22_000
 """Per request, over all its arrays, and unknown tagged fields: more than a client sends that names 10,000 partitions,
@@ -35,7 +35,10 @@ class _Scan:
 
     items_left: int
     edits: list[tuple[int, int, bytes]] = dataclasses.field(default_factory=list)
-    """(from, to, replacement), to remove unknown tagged fields: one for those that follow each other."""
+    """(from, to, replacement), to remove unknown tagged fields: one for those that follow each other; and records that
+    are taken out."""
+    taken: list[memoryview | None] | None = None
+    """Records that are taken out, in order, with None for those that are null; None where they stay."""
 
     def count(self, items: int) -> None:
         """So many items more. Raises TooManyItems."""
@@ -44,7 +47,7 @@ class _Scan:
             raise TooManyItems("too many items in one request")
 
 
-Skip = Callable[[bytes, int, _Scan], int]
+Skip = Callable[[Frame, int, _Scan], int]
 """(frame, where a field begins, state of the pass) → where it ends. Raises BadRequest, IndexError or struct.error."""
 
 _INT16, _INT32 = struct.Struct(">h").unpack_from, struct.Struct(">i").unpack_from
@@ -70,14 +73,29 @@ class TooManyItems(BadRequest):
     """A request with more items than are allowed."""
 
 
-def check_request(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> tuple[bytes, int]:
+def check_request(
+    name: str,
+    version: int,
+    frame: Frame,
+    at: int,
+    items_max: int = ITEMS_MAX,
+    taken: list[memoryview | None] | None = None,
+) -> tuple[Frame, int]:
     """Check the body of request `name` (snake case), which begins at `at` and ends with the frame.
+
+    Args:
+        name: of the API.
+        version: of the request.
+        frame: with its header.
+        at: where the body begins.
+        items_max: how many there may be.
+        taken: gets the records of each partition, where they stand in `frame`; what is returned has null instead.
 
     Returns the frame, without tagged fields that this version doesn't have, and how many items there are.
 
     Raises BadRequest when a count or size doesn't fit, TooManyItems when there are more items than `items_max`.
     """
-    scan = _Scan(items_max)
+    scan = _Scan(items_max, taken=taken)
     try:
         end = _entity(entity(name, version, "request"))(frame, at, scan)
     except (IndexError, struct.error) as error:
@@ -87,13 +105,13 @@ def check_request(name: str, version: int, frame: bytes, at: int, items_max: int
     return _edited(frame, scan.edits) if scan.edits else frame, items_max - scan.items_left
 
 
-def skip_tagged(frame: bytes, at: int) -> int:
+def skip_tagged(frame: Frame, at: int) -> int:
     """Where tagged fields that begin at `at` end, all unknown. Raises BadRequest or IndexError."""
     return _tagged({})(frame, at, _Scan(TAGS_MAX))
 
 
-def _edited(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
-    parts, at, view = list[bytes | memoryview](), 0, memoryview(frame)  # the frame is copied once
+def _edited(frame: Frame, edits: list[tuple[int, int, bytes]]) -> bytes:
+    parts, at, view = list[bytes | memoryview](), 0, memoryview(frame)  # what stays is copied once
     for start, end, instead in sorted(edits):
         parts += (view[at:start], instead)
         at = end
@@ -122,7 +140,7 @@ def _entity(kind: Any) -> Skip:
 
 
 def _sequence(steps: Sequence[Skip]) -> Skip:
-    def skip(frame: bytes, at: int, scan: _Scan) -> int:
+    def skip(frame: Frame, at: int, scan: _Scan) -> int:
         for step in steps:
             at = step(frame, at, scan)
         return at
@@ -159,16 +177,32 @@ def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool, optional: boo
     if kind in _FIXED:
         return _FIXED[kind]
     size_min = -1 if optional else 0
+    if kind == "records":
+        return _records(flexible, size_min)
     if flexible:
         return _compact(size_min, STRING_BYTES_MAX if kind == "string" else None)
     return _sized(_INT16, 2, size_min) if kind == "string" else _sized(_INT32, 4, size_min)
+
+
+def _records(flexible: bool, size_min: int) -> Skip:
+    def skip(frame: Frame, at: int, scan: _Scan) -> int:
+        size, begin = _uvarint(frame, at) if flexible else (_INT32(frame, at)[0] + 1, at + 4)
+        end = _end(frame, begin, size - 1, size_min)
+        if scan.taken is not None:
+            is_null = size == 0
+            scan.taken.append(None if is_null else memoryview(frame)[begin:end])
+            if not is_null:
+                scan.edits.append((at, end, b"\x00" if flexible else b"\xff\xff\xff\xff"))
+        return end
+
+    return skip
 
 
 def _nullable(skip: Skip) -> Skip:
     return lambda frame, at, scan: at + 1 if frame[at] >= 0x80 else skip(frame, at + 1, scan)
 
 
-def _sized(read: Callable[[bytes, int], tuple[Any, ...]], prefix_bytes: int, size_min: int) -> Skip:
+def _sized(read: Callable[[Frame, int], tuple[Any, ...]], prefix_bytes: int, size_min: int) -> Skip:
     """Text or bytes behind a fixed prefix; `size_min` is -1 where null is allowed."""
     return lambda frame, at, scan: _end(frame, at + prefix_bytes, read(frame, at)[0], size_min)
 
@@ -176,7 +210,7 @@ def _sized(read: Callable[[bytes, int], tuple[Any, ...]], prefix_bytes: int, siz
 def _compact(size_min: int, size_max: int | None) -> Skip:
     """Text or bytes behind a varint; `size_max` is None where only the frame is the limit."""
 
-    def skip(frame: bytes, at: int, scan: _Scan) -> int:
+    def skip(frame: Frame, at: int, scan: _Scan) -> int:
         size, at = _uvarint(frame, at)
         if size_max is not None and size - 1 > size_max:
             raise BadRequest(f"a string of {size - 1} bytes, at most {size_max} are allowed")
@@ -185,14 +219,14 @@ def _compact(size_min: int, size_max: int | None) -> Skip:
     return skip
 
 
-def _end(frame: bytes, at: int, size: int, size_min: int = 0) -> int:
+def _end(frame: Frame, at: int, size: int, size_min: int = 0) -> int:
     """After `size` bytes, or none when that is -1 (null)."""
     if not size_min <= size <= len(frame) - at:
         raise BadRequest(f"{size} bytes are claimed where {len(frame) - at} are left")
     return at + max(size, 0)
 
 
-def _uvarint(frame: bytes, at: int) -> tuple[int, int]:
+def _uvarint(frame: Frame, at: int) -> tuple[int, int]:
     """(value, where it ends)."""
     byte = frame[at]
     if byte < 0x80:
@@ -210,7 +244,7 @@ def _array(one: int | Skip, flexible: bool, optional: bool) -> Skip:
     bytes_min = one if isinstance(one, int) else 1
     count_min = -1 if optional else 0
 
-    def skip(frame: bytes, at: int, scan: _Scan) -> int:
+    def skip(frame: Frame, at: int, scan: _Scan) -> int:
         if flexible:
             count, at = _uvarint(frame, at)
             count -= 1
@@ -231,7 +265,7 @@ def _array(one: int | Skip, flexible: bool, optional: bool) -> Skip:
 def _tagged(known: dict[int, Skip]) -> Skip:
     """Tagged fields (KIP-482). Those known must be as long as they say: the codec relies on it."""
 
-    def skip(frame: bytes, at: int, scan: _Scan) -> int:
+    def skip(frame: Frame, at: int, scan: _Scan) -> int:
         count = frame[at]
         if count == 0:
             return at + 1

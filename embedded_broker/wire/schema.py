@@ -23,6 +23,8 @@ from kio.serial import entity_reader, entity_writer
 from embedded_broker.wire.responses import Same
 
 Fields = Mapping[str, Any]
+Frame = bytes | bytearray
+"""A whole request; a bytearray if it is a long one with records, see `framing`."""
 MESSAGE, MESSAGE_MAX = "error_message", 1_000
 """Messages repeat names that a client has chosen; one that fits into a request needn't fit into an answer with more."""
 
@@ -31,7 +33,7 @@ MESSAGE, MESSAGE_MAX = "error_message", 1_000
 class ApiCodec:
     """Codec of one API version."""
 
-    read: Callable[[bytes, int], Any]
+    read: Callable[[Frame, int], Any]
     write: Callable[[io.BytesIO, Any], None]
     build: Callable[[Fields], Any]
     write_header: Callable[[int], bytes]

@@ -22,6 +22,8 @@ FIXED_BYTES, TIMES = 512 * 1024, 10
 TOPICS, PARTITIONS, PRODUCERS, TRANSACTIONAL_IDS = 400, 2_000, 2_000, 500
 NOT_LOGGED_IN = frozenset({"sasl_handshake", "sasl_authenticate"})
 ANSWER_S = 300.0
+LARGEST_MIB = 95
+"""Of a Produce request: nearly all that `socket.request.max.bytes` allows."""
 FEW = 1_000
 """Items of a request where its answer is only counted."""
 
@@ -90,6 +92,36 @@ def test_the_largest_requests_hold_nobody_up(of: Any, tmp_path: Path, monkeypatc
                 if max(seen.stall_s, before.stall_s) > STALL_S_MAX or more_mib > MIB_MAX:
                     costly.append(f"{each}: {max(seen.stall_s, before.stall_s):.3f} s, {more_mib:.0f} MiB: {seen.what}")
             assert costly == []
+        finally:
+            await asyncio.to_thread(broker.stop)
+
+    asyncio.run(main())
+
+
+@pytest.mark.tier("long")
+@pytest.mark.parametrize("partitions", [95, 1])
+def test_records_are_in_memory_once(partitions: int, tmp_path: Path) -> None:
+    """While they are received, checked, given their offsets and written; and not once they are answered."""
+    data = bytes(encode([(None, bytes((LARGEST_MIB << 20) // partitions - 1_000))], 1_000))
+    fields = _produce("t", 0, data)
+    fields["topic_data"][0]["partition_data"] = [{"index": n, "records": data} for n in range(partitions)]
+
+    async def main() -> None:
+        broker = await asyncio.to_thread(WatchedBroker, tmp_path, subprocess.DEVNULL)
+        try:
+            client = await _connect(broker.port)
+            configs = [{"name": "max.message.bytes", "value": str(100 << 20)}]
+            topic = {"name": "t", "num_partitions": partitions, "replication_factor": 1, "configs": configs}
+            await client.call("create_topics", 7, topics=[topic], timeout=60_000)
+            broker.read()
+            before = broker.read()
+            for offset in range(3):
+                answer = await client.call("produce", 9, **fields)
+                found = [(each.error_code, each.base_offset) for each in answer.responses[0].partition_responses]
+                assert found == [(0, offset)] * partitions
+                after = broker.read()
+                assert after.peak_mib - before.now_mib <= LARGEST_MIB + MIB_MAX
+                assert after.now_mib - before.now_mib <= MIB_MAX
         finally:
             await asyncio.to_thread(broker.stop)
 

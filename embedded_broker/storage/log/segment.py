@@ -25,6 +25,7 @@ from kafka_records.batch import (
     LENGTH_OVERHEAD,
     MAGIC,
     BatchHeader,
+    Buffer,
     CorruptBatch,
     UnsupportedMagic,
     read_header,
@@ -142,7 +143,7 @@ class Segment:
             if not self._follows(base, self.end_offset) or header.last_offset_delta < 0:  # offsets are in no CRC
                 return f"offsets {base} to {header.last_offset}, {self.end_offset} is next"
             self._note(header, self.sound_bytes)
-            self.sound_bytes += header.size_bytes
+            self.sound_bytes += len(view)
             if base >= show_from:
                 on_batch(header, view)
         return None
@@ -190,7 +191,7 @@ class Segment:
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
 
-    def append(self, header: BatchHeader, batch: bytes | bytearray) -> None:
+    def append(self, header: BatchHeader, batch: Buffer) -> None:
         """Append one stamped batch; raises OSError with nothing changed."""
         position = self._file.size()
         self._file.append(batch)

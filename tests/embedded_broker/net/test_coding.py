@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.serial import entity_writer
@@ -55,6 +56,28 @@ def request(partitions: int) -> bytes:
     entity_writer(type(header))(out, header)
     entity_writer(kind)(out, schema.builder(kind)({"topics": topics}))
     return out.getvalue()
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
+def test_records_of_a_long_produce_request_are_those_in_its_frame(version: int) -> None:
+    kind = schema.entity("produce", version, "request")
+    data = [{"index": index, "records": each} for index, each in enumerate((b"r" * 70_000, None, b"", b"x"))]
+    topics = [{"name": name, "topic_id": UUID(int=n), "partition_data": data} for n, name in enumerate("tu")]
+    out = io.BytesIO()
+    header = kind.__header_schema__(request_api_key=0, request_api_version=version, correlation_id=5, client_id="raw")
+    entity_writer(type(header))(out, header)
+    entity_writer(kind)(out, schema.builder(kind)({"acks": -1, "timeout": 1, "topic_data": topics}))
+    short, long = out.getvalue(), bytearray(out.getvalue())
+
+    async def main() -> None:
+        plain, seen = [await Coding(AT_ONCE_MAX).decode("produce", version, each) for each in (short, long)]
+        assert (seen.client_id, seen.items, seen.request) == (plain.client_id, plain.items, plain.request)
+        found = [each.records for topic in seen.request.topic_data for each in topic.partition_data]
+        assert [each is None for each in found] == [False, True, False, False] * 2
+        found[0][:] = b"s" * 70_000
+        assert long.count(b"s" * 70_000) == 1, "they are in the frame"
+
+    asyncio.run(main())
 
 
 def answer(partitions: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ FLAGS_OF_METADATA_9 = b"\0\0\0"
 
 def checked(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> bytes:
     """The frame without what this version doesn't have."""
-    return check_request(name, version, frame, at, items_max)[0]
+    return bytes(check_request(name, version, frame, at, items_max)[0])
 
 
 def _request(name: str, version: int, **fields: Any) -> bytes:
