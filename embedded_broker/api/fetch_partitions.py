@@ -99,7 +99,7 @@ class FetchedPartition:
         return {
             "partition_index": self._data.partition,
             "high_watermark": partition.high_watermark,
-            "last_stable_offset": partition.last_stable,
+            "last_stable_offset": limit if self._committed else partition.last_stable,
             "log_start_offset": partition.log_start,
             "aborted_transactions": aborted,
             "records": records,

@@ -73,9 +73,14 @@ class _Appends:
     async def all(self) -> list[dict[str, Any]]:
         """The response, by topic."""
         looked_up = [self._topic(named) for named in self._request.topic_data]
-        await self._verify_transaction([each for _, data in looked_up for each in data if isinstance(each, _Data)])
+        if self._request.transactional_id is not None:
+            batches = [each for _, data in looked_up for each in data if isinstance(each, _Data)]
+            await self._verify_transaction(self._request.transactional_id, batches)
         return [
-            {**identity, "partition_responses": [await self._answer(each) for each in data]}
+            {
+                **identity,
+                "partition_responses": [await self._append(each) if isinstance(each, _Data) else each for each in data],
+            }
             for identity, data in looked_up
         ]
 
@@ -108,17 +113,11 @@ class _Appends:
             return _rejected(data.index, refused)
         return _Data(data.index, data.records, partition, header)
 
-    async def _verify_transaction(self, batches: list[_Data]) -> None:
-        transactional_id = self._request.transactional_id
-        if transactional_id is None:
-            return
+    async def _verify_transaction(self, transactional_id: str, batches: list[_Data]) -> None:
         try:
             self._verify = await verifier(self._broker, transactional_id, self._version, batches, self._owner())
         except NoSpace:
             self._verify = _unverified
-
-    async def _answer(self, data: _Data | dict[str, Any]) -> dict[str, Any]:
-        return await self._append(data) if isinstance(data, _Data) else data
 
     async def _append(self, data: _Data) -> dict[str, Any]:
         """Append one partition's batch and note the partition in `dirty`, or say why not."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Any
 
 Items = Sequence[Any]
@@ -51,9 +52,9 @@ class Once:
                 kept = tuple(_put_together(item, self.inner) for item in found.values())
         if self.inner is not None:
             inner = self.inner
-            within = tuple(inner.merged(item) for item in kept)
-            if any(new is not old for new, old in zip(within, kept, strict=True)):
-                kept = within
+            within = [inner.merged(item) for item in kept]
+            if not _are_same(within, kept):
+                kept = tuple(within)
         return holder if kept is items else replace(holder, **{self.field: kept})
 
     def _both(self, one: Any, other: Any) -> Any:
@@ -62,6 +63,10 @@ class Once:
             one.items.append(other)
             return one
         return _Same([one, other])
+
+
+def _are_same(items: Items, others: Items) -> bool:
+    return all(map(is_, items, others))
 
 
 @dataclass(slots=True)
@@ -87,10 +92,8 @@ class Within:
     def merged(self, holder: Any) -> Any:
         """See `Once.merged`."""
         items = getattr(holder, self.field, None) or ()
-        within = tuple(self.inner.merged(item) for item in items)
-        if all(new is old for new, old in zip(within, items, strict=True)):
-            return holder
-        return replace(holder, **{self.field: within})
+        within = [self.inner.merged(item) for item in items]
+        return holder if _are_same(within, items) else replace(holder, **{self.field: tuple(within)})
 
 
 _BY_TOPIC = Once("topics", _topic, Once("partition_indexes"))

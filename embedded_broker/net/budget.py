@@ -91,7 +91,10 @@ class Budget(Generic[H]):
 
     def held(self, holder: H, now_bytes: int) -> None:
         """Set the bytes that `holder` holds now; 0 removes it."""
-        before = self._held.pop(holder, 0)
+        before = self._held.get(holder, 0)
+        if now_bytes == before:
+            return
+        self._held.pop(holder, None)  # the latest change stands last
         if now_bytes:
             self._held[holder] = now_bytes
         self.total_bytes += now_bytes - before
@@ -116,7 +119,7 @@ class Budget(Generic[H]):
             self._changed(False)
         if self._waiting:
             self._grant()
-        if not self._is_pressed and self._timer is not None:
+        if self._timer is not None and not self._is_pressed:
             self._timer.cancel()
             self._timer = None
         if self._peak_bytes >= GIVEN_BACK_BYTES_MIN and self.total_bytes <= self._peak_bytes // 4:

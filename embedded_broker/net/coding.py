@@ -10,9 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from embedded_broker.api import repeated
 from embedded_broker.runtime.workers import OneByOne, Threads, Workers
 from embedded_broker.storage.memory import give_back
+from embedded_broker.wire import schema
 from embedded_broker.wire.framing import read_header
+from embedded_broker.wire.request_limits import ITEMS_MAX, TooManyItems, check_request
 from embedded_broker.wire.responses import Encoded, Same
 from embedded_broker.wire.schema import Frame
 
@@ -52,8 +55,6 @@ class Coding:
 
         Raises BadRequest, kio's SerialError, ValueError, struct.error, EOFError, OverflowError: it isn't one.
         """
-        from embedded_broker.wire.request_limits import ITEMS_MAX, TooManyItems
-
         try:
             return _decoded(name, version, frame, self._items_at_once_max)
         except TooManyItems:
@@ -89,12 +90,9 @@ def _large(work: Callable[[], T]) -> T:
 
 
 def _decoded(name: str, version: int, frame: Frame, items_max: int) -> Decoded:
-    from embedded_broker.api import repeated
-    from embedded_broker.wire import request_limits, schema
-
     client_id, at = read_header(frame, schema.request_header_version(name, version) == 2)
     records: list[memoryview | None] | None = [] if isinstance(frame, bytearray) else None
-    frame, items = request_limits.check_request(name, version, frame, at, items_max, records)
+    frame, items = check_request(name, version, frame, at, items_max, records)
     request = schema.load(name, version).read(frame, at)
     if records:
         request = _with_records(request, iter(records))

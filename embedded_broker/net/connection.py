@@ -143,8 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         self.active_s = asyncio.get_running_loop().time()
         before = len(self._frames)
         try:
-            plain = self._login.decrypt(data, self._transport.write)
-            if self._login.is_done(self.refuse):
+            plain = data if self._login.tls is None else self._login.decrypt(data, self._transport.write)
+            if not self._login.is_over and self._login.is_done(self.refuse):
                 self._set_limits()
             for frame in self._framer.feed(plain, FRAMES_AT_ONCE_MAX):
                 self._frames.append(frame)
@@ -159,14 +159,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(self._login.tls.take() if self._login.tls else b"")  # the alert
             self.refuse(f"TLS: {error}", flush=True)
             return
-        if self._frames:
+        if self._frames and not self._tasks:
             self._login.request_came()
-            if not self._tasks:
-                self._begin_handling()
+            self._begin_handling()
         self._account()
         self._go.set()
         self._watch_frame(begun=len(self._frames) > before)
-        if self._host.requests.pauses(self):
+        if self._host.requests.full and self._host.requests.pauses(self):
             self._pause()
         if len(self._frames) >= self._login.requests_pending_max:
             self._pause()
@@ -277,9 +276,12 @@ class Connection(asyncio.BufferedProtocol):
             answer = await self._host.dispatch(self, await self._next_frame())
             self._taken_bytes = 0
             self._account()
-            self.resume()
-            self._reserved_bytes = 0  # what takes its place is known now
-            self._account_answers(size_of(answer) if isinstance(answer, bytes | tuple) else 0)
+            if self._paused:
+                self.resume()
+            size_bytes = size_of(answer) if isinstance(answer, bytes | tuple) else 0
+            if size_bytes or self._reserved_bytes:
+                self._reserved_bytes = 0  # what takes its place is known now
+                self._account_answers(size_bytes)
             if isinstance(answer, asyncio.Task):
                 self._later.add(answer)
                 answer.add_done_callback(self._later.discard)
@@ -288,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
             if in_a_row == REQUESTS_IN_A_ROW_MAX:
                 in_a_row = 0
                 await asyncio.sleep(0)
-            if self._login.is_done(self.refuse):
+            if not self._login.is_over and self._login.is_done(self.refuse):
                 self._set_limits()
             if self.session.failure:
                 await self._answers.join()
@@ -298,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _next_frame(self) -> Frame:
         """Wait for a request, and until its answer can be queued."""
         self._taken_api = -1
-        while not self._frames or self._unsent_bytes > self._host.unsent_bytes_max():
+        while not self._frames or (self._unsent_bytes and self._unsent_bytes > self._host.unsent_bytes_max()):
             if self._end_deadline.runs and not self._is_at_work():  # the client has closed its side
                 await self._answers.join()
                 self.refuse("by the client", flush=True)
@@ -306,10 +308,10 @@ class Connection(asyncio.BufferedProtocol):
             await self._go.wait()
         frame = self._frames.popleft()
         self._taken_api = int.from_bytes(frame[:2], "big")
-        self._frames_bytes -= len(frame) + REQUEST_BYTES
-        self._taken_bytes = len(frame)
-        self._account()
-        self.resume()
+        self._taken_bytes = len(frame) + REQUEST_BYTES  # all together are as many as before
+        self._frames_bytes -= self._taken_bytes
+        if self._paused:
+            self.resume()
         return frame
 
     async def _answer_all(self) -> None:
@@ -317,24 +319,26 @@ class Connection(asyncio.BufferedProtocol):
             answer = await self._answers.get()
             if answer is not None:
                 data = answer if isinstance(answer, bytes | tuple) else await answer
-                if data is not None:
-                    if data is not answer:
-                        self._account_answers(size_of(data))
-                    for piece in (data,) if isinstance(data, bytes) else data:
-                        await self._write(piece)
-                    del piece, data
-                del answer  # it may be large, and the next one may be long in coming
+                at_once = isinstance(data, bytes) and len(data) <= CHUNK_BYTES and self._writable.is_set()
+                if data is not None and data is not answer and not at_once:
+                    self._account_answers(size_of(data))
+                for piece in (data,) if isinstance(data, bytes) else data or ():
+                    await self._write(piece, is_counted=data is answer or not at_once)
+                    del piece
+                del answer, data  # they may be large, and the next ones may be long in coming
             self._answers.task_done()
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, is_counted: bool) -> None:
         """In pieces, so that little is copied for the socket while the client doesn't read."""
         view = memoryview(data)
         for at in range(0, len(data), CHUNK_BYTES):
-            await self._writable.wait()
+            if not self._writable.is_set():
+                await self._writable.wait()
             piece = view[at : at + CHUNK_BYTES]
             self._transport.write(piece if self._login.tls is None else self._login.tls.send(piece))
-            self._account_answers(-len(piece))
-        self._go.set()
+            if is_counted:
+                self._account_answers(-len(piece))
+                self._go.set()
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():

@@ -14,6 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TextIO
 
+from kio.serial.errors import SerialError
+
+from embedded_broker.api import boundary
 from embedded_broker.api.ports import Parts
 from embedded_broker.api.registry import Api, load_all
 from embedded_broker.config.listeners import Endpoint, refuse_open
@@ -28,6 +31,7 @@ from embedded_broker.runtime.log_writer import LogWriter
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.storage.failures import is_disk_failure
+from embedded_broker.wire import schema
 from embedded_broker.wire.framing import PREFIX, WithoutRecords
 from embedded_broker.wire.responses import Answer, Encoded, Later
 from embedded_broker.wire.schema import Frame
@@ -232,8 +236,6 @@ class Server:
             if key != API_VERSIONS:
                 raise CloseConnection(f"{api.name} version {version} is not spoken here")
             return self._versions_too_new(connection, api, correlation_id)
-        from embedded_broker.wire import schema
-
         request = await self._decode(api, version, frame, connection)
         if not session.is_announced and key not in LOGIN:
             session.is_announced = True
@@ -287,10 +289,6 @@ class Server:
             raise CloseConnection(f"no right, and no way to say so: {error}") from error
 
     async def _decode(self, api: Api, version: int, frame: Frame, connection: Connection) -> Any:
-        from kio.serial.errors import SerialError
-
-        from embedded_broker.api import boundary
-
         try:
             client_id, request, items = await self.broker.coding.decode(api.name, version, frame)
             connection.session.client_id = client_id
@@ -306,8 +304,6 @@ class Server:
 
     def _versions_too_new(self, connection: Connection, api: Api, correlation_id: int) -> Encoded:
         """KIP-511: answer in version 0 and say which versions there are."""
-        from embedded_broker.wire import schema
-
         keys = [{"api_key": API_VERSIONS, "min_version": api.versions[0], "max_version": api.versions[-1]}]
         return encode(schema.load(api.name, 0), correlation_id, {"error_code": UNSUPPORTED_VERSION, "api_keys": keys})
 

@@ -88,16 +88,17 @@ class BatchChecks:
 
         Raises BatchRejected.
         """
-        if header.size_bytes > config.message_bytes_max:
+        size_bytes = header.size_bytes
+        if size_bytes > config.message_bytes_max:
             raise BatchRejected(
-                ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {config.message_bytes_max}"
+                ErrorCode.message_too_large, f"{size_bytes} bytes, the topic takes {config.message_bytes_max}"
             )
-        if header.size_bytes > config.segment_bytes:
+        if size_bytes > config.segment_bytes:
             raise BatchRejected(
-                ErrorCode.record_list_too_large, f"{header.size_bytes} bytes, a segment has {config.segment_bytes}"
+                ErrorCode.record_list_too_large, f"{size_bytes} bytes, a segment has {config.segment_bytes}"
             )
         _check_header(header, config)
-        await share.spent(BATCH_STEPS + header.size_bytes // BYTES_A_STEP)
+        await share.spent(BATCH_STEPS + size_bytes // BYTES_A_STEP)
         try:
             check_crc(records)
             body = body_of(header, records, self._at_once_bytes_max)
@@ -131,13 +132,10 @@ class BatchChecks:
         batch = CheckedBatch(header, records)
         if max_timestamp != header.max_timestamp:
             batch = batch.with_max_timestamp(max_timestamp)
-        return await self._as_configured(batch, body, config)
-
-    async def _as_configured(self, batch: CheckedBatch, body: Body, config: LogConfig) -> CheckedBatch:
-        """With the topic's compression.type; compressing takes longer than all else, so a thread does it."""
         codec = config.compression
         if codec is None or codec == batch.header.compression:
             return batch
+        # Compressing takes longer than all else, so a thread does it.
         return CheckedBatch.of(await self._thread.run(partial(recompressed, batch.header, body, codec)))
 
     @asynccontextmanager
@@ -175,9 +173,10 @@ def whole(records: Buffer | None, *, zstd: bool) -> BatchHeader:
     except CorruptBatch as error:
         short = len(records) < HEADER_BYTES
         raise BatchRejected(ErrorCode.invalid_record if short else ErrorCode.corrupt_message, str(error)) from error
-    if header.size_bytes > len(records):
-        raise BatchRejected(ErrorCode.invalid_record, f"a batch of {header.size_bytes} bytes in {len(records)}")
-    if header.size_bytes < len(records):
+    size_bytes = header.size_bytes
+    if size_bytes > len(records):
+        raise BatchRejected(ErrorCode.invalid_record, f"a batch of {size_bytes} bytes in {len(records)}")
+    if size_bytes < len(records):
         raise BatchRejected(ErrorCode.invalid_record, "more than one batch for a partition")
     if header.compression == ZSTD and not zstd:
         raise BatchRejected(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")

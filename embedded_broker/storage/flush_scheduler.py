@@ -125,9 +125,10 @@ class FlushScheduler:
                 continue
 
     def _note(self, partitions: list[Partition]) -> None:
-        """The partitions have grown: start writing checkpoints if any is due."""
+        """The partitions have grown: start writing checkpoints if any is due. Not of those that are stopped."""
         for partition in partitions:
-            self._checkpoints.note(partition)
+            if partition.stopped is None:
+                self._checkpoints.note(partition)
         if self._checkpoint_task is None and self._checkpoints.is_due:
             self._checkpoint_task = asyncio.create_task(self._catch_up(), name="checkpoints")
 
@@ -173,7 +174,7 @@ class FlushScheduler:
         async with self._round:
             loop = asyncio.get_running_loop()
             live = [partition for partition in partitions if not partition.closed]
-            size_bytes = sum(partition.log.unflushed_bytes for partition in live)
+            size_bytes = sum(partition.log.unflushed_bytes for partition in live) if several else 0
             try:
                 ends = await self._flushers.all([partition.log.flush for partition in live])
             except NoThread as error:  # they stay dirty
@@ -186,7 +187,7 @@ class FlushScheduler:
                 self._lingers_until_s = loop.time() + LINGER_WINDOW_S
             self.rounds += 1
             failures = [end for end in ends if isinstance(end, BaseException)]
-            if any(is_disk_failure(failure) for failure in failures):
+            if failures and any(is_disk_failure(failure) for failure in failures):
                 self._fail(waiting, next(failure for failure in failures if is_disk_failure(failure)))
                 return
             for partition, end in zip(live, ends, strict=True):
@@ -198,7 +199,7 @@ class FlushScheduler:
                 self._fail(waiting, failures[0])
             else:
                 waiting.set_result(None)
-            self._note([partition for partition in live if partition.stopped is None])
+            self._note(live)
 
     async def _write_checkpoint(self) -> None:
         """Write one partition's checkpoint if it is due. Hold `_writing`: no files may be removed meanwhile."""

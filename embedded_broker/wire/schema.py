@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
+import struct
 import typing
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from embedded_broker.wire.responses import Same
 Fields = Mapping[str, Any]
 Frame = bytes | bytearray
 """A whole request; a bytearray if it is a long one with records, see `framing`."""
+_INT32 = struct.Struct(">i")
 MESSAGE, MESSAGE_MAX = "error_message", 1_000
 """Messages repeat names that a client has chosen; one that fits into a request needn't fit into an answer with more."""
 
@@ -51,13 +53,10 @@ def load(name: str, version: int) -> ApiCodec:
     """Codec of API `name` (snake case) in `version`; raises ModuleNotFoundError when kio has none."""
     request, response = entity(name, version, "request"), entity(name, version, "response")
     reader, writer = entity_reader(request), entity_writer(response)
-    header_type = response.__header_schema__
-    header_writer = entity_writer(header_type)
+    no_tags = b"\0" if response.__header_schema__.__flexible__ else b""
 
     def write_header(correlation_id: int) -> bytes:
-        out = io.BytesIO()
-        header_writer(out, header_type(correlation_id=correlation_id))
-        return out.getvalue()
+        return _INT32.pack(correlation_id) + no_tags
 
     return ApiCodec(lambda data, at: reader(data, at)[0], writer, builder(response), write_header)
 
