@@ -93,7 +93,9 @@ def _decoded(name: str, version: int, frame: Frame, items_max: int) -> Decoded:
     client_id, at = read_header(frame, schema.request_header_version(name, version) == 2)
     records: list[memoryview | None] | None = [] if isinstance(frame, bytearray) else None
     frame, items = check_request(name, version, frame, at, items_max, records)
-    request = schema.load(name, version).read(frame, at)
+    # The codec reads nothing that could be changed; there are requests without any records, too.
+    source = memoryview(frame).toreadonly() if isinstance(frame, bytearray) else frame
+    request = schema.load(name, version).read(source, at)
     if records:
         request = _with_records(request, iter(records))
     return Decoded(client_id, repeated.merged(name, request), items)

@@ -35,7 +35,7 @@ MESSAGE, MESSAGE_MAX = "error_message", 1_000
 class ApiCodec:
     """Codec of one API version."""
 
-    read: Callable[[Frame, int], Any]
+    read: Callable[[bytes | memoryview, int], Any]
     write: Callable[[io.BytesIO, Any], None]
     build: Callable[[Fields], Any]
     write_header: Callable[[int], bytes]

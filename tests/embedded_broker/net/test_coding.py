@@ -58,24 +58,42 @@ def request(partitions: int) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
-def test_records_of_a_long_produce_request_are_those_in_its_frame(version: int) -> None:
+def produce_request(version: int, *records: bytes | None) -> bytes:
+    """Of two topics, with the same records for the partitions of both."""
     kind = schema.entity("produce", version, "request")
-    data = [{"index": index, "records": each} for index, each in enumerate((b"r" * 70_000, None, b"", b"x"))]
+    data = [{"index": index, "records": each} for index, each in enumerate(records)]
     topics = [{"name": name, "topic_id": UUID(int=n), "partition_data": data} for n, name in enumerate("tu")]
     out = io.BytesIO()
     header = kind.__header_schema__(request_api_key=0, request_api_version=version, correlation_id=5, client_id="raw")
     entity_writer(type(header))(out, header)
     entity_writer(kind)(out, schema.builder(kind)({"acks": -1, "timeout": 1, "topic_data": topics}))
-    short, long = out.getvalue(), bytearray(out.getvalue())
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
+def test_records_of_a_long_produce_request_are_those_in_its_frame(version: int) -> None:
+    short = produce_request(version, b"r" * 70_000, None, b"", b"x")
+    long = bytearray(short)
 
     async def main() -> None:
-        plain, seen = [await Coding(AT_ONCE_MAX).decode("produce", version, each) for each in (short, long)]
-        assert (seen.client_id, seen.items, seen.request) == (plain.client_id, plain.items, plain.request)
+        plain, seen = [await coding()[0].decode("produce", version, each) for each in (short, long)]
+        assert seen == plain
         found = [each.records for topic in seen.request.topic_data for each in topic.partition_data]
         assert [each is None for each in found] == [False, True, False, False] * 2
         found[0][:] = b"s" * 70_000
         assert long.count(b"s" * 70_000) == 1, "they are in the frame"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("records", [(), (None, None)])
+@pytest.mark.parametrize("version", [3, 13])
+def test_a_long_produce_request_may_be_without_records(version: int, records: tuple[None, ...]) -> None:
+    frame = produce_request(version, *records)
+
+    async def main() -> None:
+        plain, seen = [await coding()[0].decode("produce", version, each) for each in (frame, bytearray(frame))]
+        assert seen == plain
 
     asyncio.run(main())
 
