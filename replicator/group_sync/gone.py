@@ -154,7 +154,10 @@ class GoneGroups:
             elif listed.has_members:
                 yield to, "it has members at the target"
             elif not of_group.keys() <= copied:
-                yield to, "a topic in which it had offsets was failed over, isn't at the source any more, or is another one"
+                yield (
+                    to,
+                    "a topic in which it had offsets was failed over, has gone at the source, or is another one",
+                )
             else:
                 why = _not_owned(values, of_group, self._clock.now_ms())
                 yield to, why or (self._consumed(values) if isinstance(values, ShareValues) else "")

@@ -15,8 +15,8 @@ import structlog
 from replicator.backoff import Backoff
 from replicator.clock import RealClock
 from replicator.config import Flow
-from replicator.group_sync.gone import GoneGroup
 from replicator.group_sync.commits import ASK_S
+from replicator.group_sync.gone import GoneGroup
 from replicator.group_sync.hold_topics import hold_topics_of
 from replicator.group_sync.live_map import KafkaLiveMap
 from replicator.group_sync.note_topic import NoteTopic

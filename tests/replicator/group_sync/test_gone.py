@@ -114,8 +114,8 @@ def not_listed(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        members, reset, reset_to_an_earlier_one, another_topic, open_transaction, topic_gone, failed_over, no_topics, not_selected,
-        not_listed,
+        members, reset, reset_to_an_earlier_one, another_topic, open_transaction, topic_gone, failed_over, no_topics,
+        not_selected, not_listed,
     ],
 )  # fmt: skip
 def test_one_that_is_not_the_flows_alone_is_kept(change: Callable[[Rig], None]) -> None:
