@@ -45,7 +45,7 @@ def joined(parts: Sequence[tuple[BatchHeader, Body]]) -> Joined | None:
     """
     if not parts:
         return None
-    out: list[bytes | bytearray] = []
+    out: list[Body] = []
     place, latest_ms, first_ms = 0, 0, parts[0][0].base_timestamp
     try:
         for header, body in parts:
@@ -61,7 +61,7 @@ def joined(parts: Sequence[tuple[BatchHeader, Body]]) -> Joined | None:
     return Joined(b"".join(out), latest_ms)
 
 
-def _add(out: list[bytes | bytearray], body: Body, offsets: Sequence[bytes], times: tuple[int, int]) -> int:
+def _add(out: list[Body], body: Body, offsets: Sequence[bytes], times: tuple[int, int]) -> int:
     """Add the records of a batch with these offsets; return the latest time. `times`: the base timestamp that they get,
     and theirs.
 
@@ -71,7 +71,7 @@ def _add(out: list[bytes | bytearray], body: Body, offsets: Sequence[bytes], tim
     (first_ms, base_ms), known = times, _known
     at, latest_ms, delta, time = 0, 0, -1, b""
     head, width, stride, offset_bytes = b"", 0, 0, 0
-    begins: bytes | bytearray = b"-"
+    begins: Body = b"-"
     for place, offset in enumerate(offsets):
         if body[at : at + width] != begins or len(offset) != offset_bytes:
             length, begin = body[at], at + 1
