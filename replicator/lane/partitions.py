@@ -140,7 +140,7 @@ class Partitions(Mapping[Partition, LanePartition]):
 
     def committed(self) -> None:
         """Note that the positions and claims of all admitted partitions are certainly committed."""
-        if self._held_up is not None and self._held_up.reason is not Reason.TARGET_SLOW:
+        if self._held_up is not None and self._held_up.reason is Reason.TARGET_NOT_READY:
             self.records_committed()  # what kept one transaction from being committed keeps all
         event = self._held_up or PositionCommitted()
         for at in self.admitted:

@@ -48,6 +48,7 @@ class TargetReadiness:
         self.held_up = False  # by the last transaction
         self._acknowledged: object = None  # how much of the open transaction, when that was looked at last
         self._moved_s = 0.0  # since when it is so much
+        self._longest_s = 0.0  # that a transaction which was committed went without: a slow line is no news
         self.map_at: Partition | None = None  # where that has a block of the offset map
 
     def look(self, copied: Collection[Partition]) -> None:
@@ -98,11 +99,11 @@ class TargetReadiness:
         state, now_s = (written.records, written.acknowledged_bytes, written.unacknowledged), self._clock.now_s()
         if state != self._acknowledged:
             self._acknowledged, self._moved_s = state, now_s
-        elif now_s >= self._moved_s + LATE_S:
+        elif now_s >= self._moved_s + max(LATE_S, 2 * self._longest_s):
             targets = sorted(str(self._partitions[at].route.target) for at in written.unacknowledged)
             named = "; ".join(targets[:NAMED_MAX]) + ("; ..." if len(targets) > NAMED_MAX else "")
-            why = f"no record of {named} was acknowledged for {LATE_S:g} s: the leader may refuse them"
-            self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, f"{why} (KAFKA_STORAGE_ERROR), or be slow"))
+            why = f"no record of {named} was acknowledged for {now_s - self._moved_s:.0f} s: the leader may refuse them"
+            self._partitions.hold_up(HoldUp(Reason.NO_ANSWER, f"{why} (KAFKA_STORAGE_ERROR), or be slow"))
 
     def ended(self, written: Collection[Partition]) -> None:
         """Note that a transaction with records of these partitions was aborted, or left to the next fence."""
@@ -119,11 +120,14 @@ class TargetReadiness:
 
     def committed(self, written: Collection[Partition] = ()) -> None:
         """Note that a transaction with records of these partitions was committed: so the one before it has ended."""
+        if self._acknowledged is not None:
+            self._longest_s = max(self._longest_s, self._clock.now_s() - self._moved_s)
         self._next_transaction(written)
         self.held_up = False
 
     def _next_transaction(self, written: Collection[Partition]) -> None:
         self._transaction += 1
+        self._acknowledged = None
         for at in written:
             self._partitions[at].session.transaction = self._transaction
 

@@ -21,7 +21,6 @@ Led = dict[Partition, int]
 _REPLICA_NOT_AVAILABLE = 9  # a leader answers nevertheless
 _LISTENER_NOT_FOUND = 72  # the leader lives, and can't be reached on this listener now
 _LEADERLESS = (5, _REPLICA_NOT_AVAILABLE, _LISTENER_NOT_FOUND)
-_STORAGE_ERROR = 56  # the leader's disk has failed, and it will say so again
 
 
 class OffsetSearch:
@@ -92,7 +91,7 @@ class OffsetSearch:
         for at in asked:
             error = next((error for one in listed if (error := self._error(at, one.get(at))) is not None), None)
             if error is not None:
-                self._failed(at, error, known=any(at in one and one[at][0] == _STORAGE_ERROR for one in listed))
+                self._failed(at, error)
             else:
                 del self._open[at]
                 for found, one in zip(self._found, listed, strict=True):
@@ -112,8 +111,7 @@ class OffsetSearch:
             self._failed(at, Unreachable(f"cluster {self._cluster!r}: cannot {doing(at)[0]}: {error}"))
 
     def _failed(self, at: Partition, error: ReplicatorError, *, known: bool = False) -> None:
-        """`known`: the cluster says so, and not one broker of its own partition, which may be late; or a leader whose
-        disk has failed."""
+        """`known`: the cluster says so, and not one broker of its own partition, which may be late."""
         if isinstance(error, Retriable | Unreachable) and (self._patient or not known):
             self._open[at] = error
         else:
