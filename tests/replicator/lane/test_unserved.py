@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from replicator.lane.partition import Copying
 from replicator.model.partition import Partition
 from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, numbered
 from tests.replicator.lane.fakes.world import World
+
+pytestmark = pytest.mark.tier("default")
 
 TOLD_S_MAX = 10.0
 

@@ -17,6 +17,8 @@ from replicator.state.generation import Generation, LaneAssignment, Phase
 from replicator.state.starts import TopicStarts, encode
 from replicator.workers.settings import OwnFile
 
+pytestmark = pytest.mark.tier("default")
+
 OWN = OwnFile(hash="h", revision=None, settings='{"lanes":2}', source_cluster="west-id")
 A, B = Partition("t.copy", 0), Partition("t.copy", 1)
 
