@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -362,59 +361,3 @@ def test_the_policy_decides_within_its_bound_over_a_kill_and_the_rest_waits_for_
     assert two.values(two.first) == [b"one", b"two", b"three"]
     assert [gap["by"] for gap in two.status()["signed_gaps"]] == ["policy", "policy", "ann"]
     two.assert_stops(worker, 0)
-
-
-@pytest.mark.tier("long", kafka="long")
-def test_an_overrun_of_retention_is_decided_in_three_commands(make_copying: MakeCopying) -> None:
-    """As an operator types them: list, show, resolve; then the flow runs again, and no restart was needed."""
-    two = TwoTopics(make_copying(partitions=1))
-    path, worker = two.flow.file.path, two.running(10)
-    worker.suspend()
-    lose(two, 10, 15)
-    worker.resume()
-    worker.wait_event("incident", name="source_records_gone", topic=two.first)
-    began_s = time.monotonic()
-    id_ = open_id(path, "source_records_gone", worker)
-    assert "--skip" in asked(path, "show", id_)[1]["commands"]
-    assert asked(path, "resolve", id_, "--skip", "--why", WHY)[0] == 0
-    two.wait_copied(two.first, b"unread 9")
-    print(f"decided, and running again, {time.monotonic() - began_s:.1f} s after it was found")
-    assert two.values(two.first) == [*numbered("old", 10), *numbered("unread", 10)[5:]]
-    two.assert_stops(worker, 0)
-
-
-@pytest.mark.tier("long", kafka="long")
-def test_what_can_not_be_decided_is_refused_with_what_helps_and_nothing_is_written(make_copying: MakeCopying) -> None:
-    two = TwoTopics(make_copying(partitions=1))
-    path = two.flow.file.path
-    clients.create_topic(two.target, two.copy_of(two.first), 1, {"cleanup.policy": "compact"})
-    worker = two.flow.running()
-    clients.put(clients.producer(two.source), two.first, b"refused")
-    id_ = open_id(path, "record_refused", worker)
-    end = clients.stable_end(two.target, two.control_topic, 0)
-    refused = [
-        (("0123456789ab", "--retry"), f"unknown: 0123456789ab is no incident of a partition; open are {id_}"),
-        ((id_, "--adopt", "3", "--why", WHY), "wrong_command: to record_refused"),
-        ((id_, "--restart-topic", "--why", WHY), "applies --retry, --skip, --set-aside"),
-    ]
-    for words, said in refused:
-        code, _, error = asked(path, "resolve", *words)
-        assert (code, said in error) == (REFUSED, True), error
-    assert asked(path, "resolve", id_, "--skip")[0] == 2, "it doesn't say why"
-
-    clients.set_topic_config(two.target, two.copy_of(two.first), "cleanup.policy", "delete")
-    two.assert_stops(worker)
-    worker = two.flow.running()
-    two.wait_copied(two.first, b"refused")
-    two.assert_stops(worker, 0)
-    code, _, error = asked(path, "resolve", id_, "--skip", "--why", WHY)
-    assert (code, "outdated" in error, "its facts have changed" in error) == (REFUSED, True, True), error
-    code, _, error = asked(path, "resolve", "0123456789ab", "--retry")
-    assert (code, "none is open" in error) == (REFUSED, True), error
-    decisions = [m for m in clients.read(two.target, two.control_topic) if (m.key() or b"").startswith(b"decision/")]
-    assert (decisions, clients.stable_end(two.target, two.control_topic, 0) >= end) == ([], True)
-
-    two.flow.file.write(policy={"record_refusd": {"decide": "skip", "gap_offsets_max_per_day": 1}})
-    validate = [sys.executable, "-m", "cli.main", "validate", "-c", str(path)]
-    done = subprocess.run(validate, capture_output=True, text=True, check=False)
-    assert (done.returncode, "did you mean 'record_refused'?" in done.stderr + done.stdout) == (2, True), done.stderr

@@ -32,7 +32,7 @@ from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, T
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
 from replicator.state.control import Changer
-from replicator.state.control_rebuild import RebuiltControl, Standing, check_stopped, rebuilt
+from replicator.state.control_rebuild import ControlEvidence, RebuiltControl, check_stopped, rebuilt
 from replicator.state.control_topic import Control
 from replicator.state.decisions import NotDecided, Objection
 from replicator.state.generation import Generation
@@ -100,7 +100,7 @@ class ControlRebuild:
                 changer = Changer(self._flow, plane.state, self._by, _ignored, _no_starts, first=True)
                 return changer.rebuild(make, self._failpoint)
 
-            return _insist(attempt)
+            return _retry_until_done(attempt)
 
     def _make_topic(self, plane: ControlPlane) -> None:
         spec = internal_topics(self._flow, 1)[0]
@@ -118,7 +118,7 @@ class ControlRebuild:
         claims = plane.state.claims()
         positions = self._positions(plane, listing, claims.claims)
         ids = self._transactional_ids()
-        standing = Standing(control, claims, positions, ids)
+        standing = ControlEvidence(control, claims, positions, ids)
         lanes = lanes_wanted(flow, {name: info.partitions for name, info in listing.items()}, control or Control())
         now_ms = time.time_ns() // 1_000_000
         made = rebuilt(flow.name, standing, own_file(flow, source_cluster), lanes, self._by, now_ms)
@@ -154,7 +154,7 @@ class ControlRebuild:
         raise NotDecided(Objection.FAILED_OVER, f"{why}. If it was, say so: --failover-was-undone")
 
 
-def _insist(attempt: Callable[[], Generation]) -> Generation:
+def _retry_until_done(attempt: Callable[[], Generation]) -> Generation:
     """Try again what others have cut short, or whose outcome isn't known: what was written before is found then."""
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
     while True:

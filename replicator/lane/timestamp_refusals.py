@@ -58,7 +58,8 @@ class TimestampRefusals:
         return [at for at, route in routes.items() if now[route.target.topic] == route.timestamps]
 
     def _bounds(self, topic: str) -> TimestampBounds | ReplicatorError:
-        """What can't be asked now is asked for again: nothing goes on meanwhile, and the incident says why."""
+        """Ask for the bounds. What can't be asked now is asked for again: nothing goes on meanwhile, and the incident
+        says why."""
         try:
             return TimestampBounds.of(self._target.topic_shape(topic).configs)
         except (TopicMissing, NotAllowed, Retriable, Unreachable, Incident) as error:

@@ -36,7 +36,7 @@ NOT_RESTORED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ControlEvidence:
     """What stands on the target of a flow. `control` None: there is no such topic. `positions` by target partition;
     `ids`: its transactional ids, as all brokers list them."""
 
@@ -70,7 +70,7 @@ def lanes_of_ids(flow: str, ids: Iterable[str]) -> dict[int, int]:
     return found
 
 
-def rebuilt(flow: str, standing: Standing, own: OwnFile, lanes: int, by: str, now_ms: int) -> RebuiltControl:
+def rebuilt(flow: str, standing: ControlEvidence, own: OwnFile, lanes: int, by: str, now_ms: int) -> RebuiltControl:
     """Make the records of a topic that was lost. `own`: the flow file, with the id of the source cluster; `lanes`: how
     many the new generation has.
 
@@ -119,7 +119,7 @@ def check_stopped(flow: str, positions: Mapping[Partition, Stored], members: int
         raise TakenOver(f"flow {flow}: {who} holds its positions. Stop it, or, if it has died, take over: --take-over")
 
 
-def _check_contradictions(standing: Standing, source_cluster: str) -> None:
+def _check_contradictions(standing: ControlEvidence, source_cluster: str) -> None:
     claims = standing.claims.claims
     if not claims and not standing.positions:
         why = "the flow has neither claims nor positions: it has never run, and run makes its topics"
@@ -139,7 +139,7 @@ def _check_contradictions(standing: Standing, source_cluster: str) -> None:
         raise NotDecided(Objection.CONTRADICTORY, why)
 
 
-def _generations(flow: str, standing: Standing) -> dict[int, int]:
+def _generations(flow: str, standing: ControlEvidence) -> dict[int, int]:
     """By number, each generation that anything names, with how many lanes it may have."""
     claims, positions = standing.claims, standing.positions.values()
     named = {claim.generation for claim in claims.claims.values()}

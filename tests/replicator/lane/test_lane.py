@@ -75,26 +75,6 @@ def test_one_refused_record_stops_its_partition_before_it_and_no_other() -> None
         assert (world.position(A), world.position(B), world.position(U)) == (13, 20, 20)
 
 
-def test_a_timestamp_that_the_target_refuses_is_copied_once_it_takes_it_again() -> None:
-    """Its bounds were lowered and raised again between two listings: no route has changed, and no command is needed."""
-    world = World()
-    records = filled(world, 6)
-    topic = world.target.topics["t.copy"]
-    topic.refuses, topic.for_timestamp = frozenset({"t[0]-3"}), True
-    topic.configs["message.timestamp.before.max.ms"] = "1000"
-
-    def raise_again() -> None:
-        topic.refuses = frozenset()
-        topic.configs.clear()
-
-    world.on += [("east.topic_shape", lambda: None), ("east.topic_shape", raise_again)]
-    assert world.run() is None
-    world.check_exact(records)
-    assert (world.position(A), len(world.copied(A))) == (6, 6)
-    assert [event["name"] for event in world.told("incident")] == ["target_timestamp_bounds"], "once"
-    assert not [it for it in world.occurrences() if it.is_open]
-
-
 def test_a_refused_record_is_not_tried_again_by_the_next_session() -> None:
     world = World()
     filled(world, 6)

@@ -10,7 +10,7 @@ from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored, Unre
 from replicator.model.errors import Incident, TakenOver
 from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claim, Claims
-from replicator.state.control_rebuild import RebuiltControl, Standing, check_stopped, lanes_of_ids, rebuilt
+from replicator.state.control_rebuild import ControlEvidence, RebuiltControl, check_stopped, lanes_of_ids, rebuilt
 from replicator.state.control_topic import Control, check_generation, fold
 from replicator.state.decisions import NotDecided, Objection
 from replicator.state.generation import Generation, LaneAssignment, Phase
@@ -43,13 +43,13 @@ def position(generation: int, owner: str = NOBODY) -> Position:
     return Position(7, evidence)
 
 
-def standing(control: Control | None = None, generation: int = 2, ids: tuple[str, ...] = ()) -> Standing:
+def standing(control: Control | None = None, generation: int = 2, ids: tuple[str, ...] = ()) -> ControlEvidence:
     claims = Claims({at: claim(at) for at in (A, B)}, ())
     positions: dict[Partition, Stored] = {A: position(1), B: position(generation)}
-    return Standing(control, claims, positions, ids)
+    return ControlEvidence(control, claims, positions, ids)
 
 
-def made(of: Standing) -> RebuiltControl:
+def made(of: ControlEvidence) -> RebuiltControl:
     return rebuilt("f", of, OWN, 2, "me", 1)
 
 
@@ -105,7 +105,7 @@ def test_a_topic_that_lost_its_last_records_goes_on_above_what_it_knows() -> Non
 @pytest.mark.parametrize(
     ("of", "reason"),
     [
-        (Standing(None, Claims({}, ()), {}, ()), Objection.NOTHING_LOST),
+        (ControlEvidence(None, Claims({}, ()), {}, ()), Objection.NOTHING_LOST),
         (standing(Control({2: Generation(2, Phase.OPEN, 1)})), Objection.NOTHING_LOST),
         (standing(Control({3: Generation(3, Phase.PREPARING, 1)})), Objection.NOTHING_LOST),
         (replace(standing(), claims=Claims({A: claim(A)}, ())), Objection.CONTRADICTORY),
@@ -114,7 +114,7 @@ def test_a_topic_that_lost_its_last_records_goes_on_above_what_it_knows() -> Non
     ],
     ids=["never run", "known", "half done", "no claim", "other source", "some starts"],
 )
-def test_what_contradicts_itself_is_refused(of: Standing, reason: Objection) -> None:
+def test_what_contradicts_itself_is_refused(of: ControlEvidence, reason: Objection) -> None:
     with pytest.raises(NotDecided) as refused:
         made(of)
     assert refused.value.reason is reason
