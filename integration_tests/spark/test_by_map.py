@@ -101,7 +101,7 @@ def test_spark_says_what_local_says(
     assert_alike(flow, spark)  # the same pairs are small by default, and judged as a whole
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 def test_so_it_does_of_long_partitions_and_of_what_a_cleaner_took(
     spark: SparkSession,
     source: BrokerHandle,
@@ -118,7 +118,7 @@ def test_so_it_does_of_long_partitions_and_of_what_a_cleaner_took(
     assert assert_alike(flow, spark) == 2
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 def test_the_quick_pass_says_how_many_records_are_in_chunks_that_differ(
     spark: SparkSession,
     source: BrokerHandle,
@@ -136,7 +136,7 @@ def test_the_quick_pass_says_how_many_records_are_in_chunks_that_differ(
         assert one.same - 4 * one.differences <= other.same <= one.same
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 def test_a_repair_goes_by_the_map(
     command: Command, source: BrokerHandle, target: BrokerHandle, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:

@@ -21,6 +21,8 @@ from replicator.state.transaction_notes import LastLook, TransactionNotes
 from tests.budget import budget
 from tests.replicator.coupling.transaction_histories import History, TrueTransaction
 
+pytestmark = pytest.mark.tier("default")
+
 S = LoggedState
 A, B = Partition("t", 0), Partition("t", 1)
 SEEDS_EACH, SEEDS = 200, budget(600, 100_000)

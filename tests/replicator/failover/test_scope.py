@@ -16,6 +16,8 @@ from replicator.state.control_topic import Control
 from replicator.state.failover_note import FailoverNote, decode
 from replicator.state.generation import Kind, LaneAssignment
 
+pytestmark = pytest.mark.tier("default")
+
 FLOW = load_text(
     """
 clusters: { a: { properties: { bootstrap.servers: "a:1" } }, b: { properties: { bootstrap.servers: "b:1" } } }

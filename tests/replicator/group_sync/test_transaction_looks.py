@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
@@ -16,6 +17,8 @@ from replicator.model.partition import Partition
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.wire.transaction_log_tail import LogCut, LogPart
 from tests.replicator.group_sync.test_sync import A, B, Rig
+
+pytestmark = pytest.mark.tier("default")
 
 S = LoggedState
 

@@ -11,6 +11,8 @@ from replicator.groups.ownership import GroupOffset, OwnershipNote, UnansweredCo
 from replicator.groups.share import CONSUMED, GROWS, AcknowledgedBehind, unless_consumed
 from replicator.offset_map.translate import TranslatedOffset
 
+pytestmark = pytest.mark.tier("default")
+
 NOW_MS = 1_000
 OURS, OTHER, NEXT = GroupOffset(10), GroupOffset(11), 20
 NOTED = OwnershipNote(OURS)

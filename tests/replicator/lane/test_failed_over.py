@@ -16,6 +16,8 @@ from tests.budget import budget
 from tests.replicator.lane.fakes.loads import each_poll, filled, held, more
 from tests.replicator.lane.fakes.world import World
 
+pytestmark = pytest.mark.tier("default")
+
 A, B, U = ALL = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 
 

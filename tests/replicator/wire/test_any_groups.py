@@ -17,6 +17,8 @@ from replicator.wire.any_groups import AnyGroups, ShareValues
 from tests.replicator.wire.fake_broker import FakeBroker, flow_of
 from tests.replicator.wire.test_group_questions import Coordinator
 
+pytestmark = pytest.mark.tier("default")
+
 TO_SET = {"s": {"t": {0: OffsetToCommit(7, ""), 1: OffsetToCommit(8, "")}}}
 
 

@@ -23,6 +23,8 @@ def sample(api: str, version: int) -> bytes:
     """A response as brokers give it, with its header."""
     leader, one = Leader(), {"partition_index": 0, "error_code": 0}
     group = {"topics": [{"name": "t", "partitions": [one | {"committed_offset": 3, "metadata": "m"}]}]}
+    share = {"partition_index": 0, "start_offset": 3, "leader_epoch": 1, "error_code": 0, "error_message": None}
+    share |= {"lag": 4} if version >= 1 else {}
     found = {"error_code": 0, "error_message": None, "node_id": 1, "host": "h", "port": 9092}
     answers: dict[str, Any] = {
         "sasl_handshake": {"error_code": 0, "mechanisms": ("PLAIN", "SCRAM-SHA-256")},
@@ -47,6 +49,14 @@ def sample(api: str, version: int) -> bytes:
         "find_coordinator": found if version < 4 else {"coordinators": [found | {"key": "g"}]},
         "list_groups": {
             "groups": [{"group_id": "g", "protocol_type": "", "group_state": "Empty", "group_type": "classic"}]
+        },
+        "delete_groups": {"results": [{"group_id": "g", "error_code": 0}]},
+        "describe_share_group_offsets": {
+            "groups": [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [share]}], "error_message": "m"}]
+        },
+        "alter_share_group_offsets": {
+            "error_message": None,
+            "responses": [{"topic_name": "t", "partitions": [{"partition_index": 0, "error_message": "m"}]}],
         },
         "describe_cluster": {"cluster_id": "c", "brokers": [{"broker_id": 1, "host": "h", "port": 9092, "rack": None}]},
         "describe_producers": {"topics": [{"name": "t", "partitions": [one | {"active_producers": [{}]}]}]},

@@ -20,6 +20,8 @@ from replicator.wire.producer_questions import LedTopic, ProducerQuestions
 from replicator.wire.transaction_log_tail import LogCut, TransactionLogTail
 from tests.replicator.wire.fake_broker import TOPIC, TOPIC_ID, Answer, FakeBroker, Leader
 
+pytestmark = pytest.mark.tier("default")
+
 OUT_OF_RANGE, DENIED = 1, 29
 
 
