@@ -92,6 +92,7 @@ def rebuilt(flow: str, standing: ControlEvidence, own: OwnFile, lanes: int, by: 
         if number not in control.generations
     )
     listing = control.first_listing() or _claimed(standing.claims)
+    before = control.generations.get(control.newest)  # whether its topics were given back since isn't known
     opened = Generation(
         max(newest, control.newest) + 1,
         Phase.PREPARING,
@@ -105,6 +106,7 @@ def rebuilt(flow: str, standing: ControlEvidence, own: OwnFile, lanes: int, by: 
         revision=own.revision,
         balanced=bool(listing),
         source_cluster=own.source_cluster,
+        failed_over={} if before is None else before.failed_over,
     )
     return RebuiltControl(lost, earlier, opened)
 

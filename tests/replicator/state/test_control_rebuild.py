@@ -102,6 +102,12 @@ def test_a_topic_that_lost_its_last_records_goes_on_above_what_it_knows() -> Non
     assert control.first_listing() == {"t": 2}
 
 
+def test_topics_that_were_failed_over_stay_so() -> None:
+    """They may have been given back since; then somebody can say so. Copied again they would be written twice."""
+    known = Control({1: Generation(1, Phase.OPEN, 3, partitions={"t": 2}, start_records=0, failed_over={"t": 1})})
+    assert made(standing(known)).opened.failed_over == {"t": 1}
+
+
 @pytest.mark.parametrize(
     ("of", "reason"),
     [
