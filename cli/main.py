@@ -33,7 +33,7 @@ LAZY: dict[str, tuple[str, str]] = {
         "Make a flow's control topic anew that was lost.",
     ),
     "adopt-mm2": ("cli.commands.adopt_mm2:adopt_mm2", "Go on where MirrorMaker 2 has ended."),
-    "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
+    "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, before run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records."),
     "verify": ("cli.commands.verify:verify", "Check that each copy stands where the offset map says."),
     "evidence": ("cli.commands.evidence:evidence", "Check a report that was signed, offline."),
@@ -41,7 +41,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "groups": ("cli.commands.groups:groups", "Where the consumer groups that a flow syncs stand."),
     "schemas": ("cli.commands.schemas:schemas", "What of the source's schema registry the target's has."),
     "coupled": ("cli.commands.coupled:coupled", "Which topics of a flow transactions tie together."),
-    "failover": ("cli.commands.failover:failover", "The source is gone: stop a flow, and say what the target has."),
+    "failover": ("cli.commands.failover:failover", "The source is gone: stop a flow, say what the target has."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "Copy between two brokers, kill worker and target, compare."),
     "demo-spark": (
@@ -50,7 +50,7 @@ LAZY: dict[str, tuple[str, str]] = {
     ),
     "broker": ("cli.commands.broker:broker", "Run the embedded Kafka broker alone."),
     "log": ("cli.commands.log:log", "Show the content of the embedded broker's files."),
-    "simulate": ("cli.commands.simulate:simulate", "Run the embedded broker in simulated time, with injected faults."),
+    "simulate": ("cli.commands.simulate:simulate", "Run the embedded broker in simulated time, with faults."),
 }
 """Command → its module and its line in --help. A module is imported only when its command is used."""
 

@@ -135,7 +135,7 @@ class SchemaRefused(ReplicatorError):
 
     exit_code = 4
 
-    def __init__(self, message: str, status: int, code: int) -> None:
+    def __init__(self, message: str, status: int = 0, code: int = 0) -> None:
         self.status = status
         self.code = code
         super().__init__(message)

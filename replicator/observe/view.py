@@ -91,7 +91,8 @@ class FlowView:
 
     @property
     def lag_records(self) -> int | None:
-        """Of all partitions together that have a position; None where it isn't known of one that is copied, or of none.
+        """Of all partitions together that have a position, but for topics that have gone or were failed over: those no
+        copying will catch up with. None where it isn't known of one that is copied, or of none.
 
         One that waits may have nobody who can be asked, and is told of by itself.
         """
@@ -105,7 +106,7 @@ class FlowView:
         return None if lags is None else max((lag.seconds for lag in lags), default=0.0)
 
     def _lags(self) -> list[Lag] | None:
-        here = (partition for partition in self.partitions if partition.doing is not Doing.GONE)
+        here = (one for one in self.partitions if one.doing not in (Doing.GONE, Doing.FAILED_OVER))
         placed = [partition for partition in here if partition.figures.position is not None]
         known = [partition.lag for partition in placed if partition.lag is not None]
         unknown = [partition for partition in placed if partition.lag is None]

@@ -66,7 +66,7 @@ def test_the_state_is_whole_however_large_the_numbers_are() -> None:
 def test_an_incident_of_the_whole_flow_is_told_with_its_advice() -> None:
     lines = shown(row("t", 0, state="in_sync"), incident="control_topic_lost")
     assert "the flow can't start: control_topic_lost" in " ".join(lines)
-    assert "new flow name" in " ".join(lines)
+    assert "rebuild-control" in " ".join(lines)
 
 
 def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:

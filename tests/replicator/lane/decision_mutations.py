@@ -126,4 +126,4 @@ def close_at_a_start_what_only_reading_shows(patch: Patch) -> None:
 
 @mutation(partial(test_deleted_topics.test_one_that_went_before_the_start_is_told_at_once, "keep"))
 def ask_again_for_a_topic_that_was_deleted(patch: Patch) -> None:
-    patch.setattr(Partitions, "_unlisted", staticmethod(lambda partition: False))
+    patch.setattr(Partitions, "_not_asked", staticmethod(lambda partition: False))

@@ -23,6 +23,8 @@ EXPECTED: dict[type[errors.ReplicatorError], Next] = {
     errors.ChangeRefused: Next.LEAVE,
     errors.FlowFrozen: Next.LEAVE,
     errors.HookFailed: Next.LEAVE,
+    errors.SchemaRefused: Next.LEAVE,
+    errors.SchemasInConflict: Next.LEAVE,
     errors.VerdictUnreadable: Next.LEAVE,
     errors.Fatal: Next.LEAVE,
     errors.Unsupported: Next.LEAVE,
