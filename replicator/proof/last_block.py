@@ -2,12 +2,13 @@
 
 The position says where the block stands, which digest it follows and which it gives. A digest of batches can be
 compared only while the target has them as they were sent: one that was compressed anew, or changed by log compaction,
-is another batch with the same records, and nothing is wrong with it.
+is another batch with the same records, and nothing is wrong with it. Where the target gives records times of its own
+(LogAppendTime), no digest can be compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from kafka_records.batch import CorruptBatch
@@ -26,6 +27,7 @@ OLDER = "the position was written by a version that doesn't say which digest the
 EXPIRED = "some of it is below the target's log start"
 COMPACTED = "log compaction may have taken records out of it"
 RECOMPRESSED = "the target has compressed its batches anew"
+RETIMED = "the target gives records times of its own (message.timestamp.type)"
 
 
 class BlockCheck(NamedTuple):
@@ -51,6 +53,10 @@ def last_block(pair: Pair, target: PartitionSide) -> BlockCheck | None:
     block = pair.block
     if block is None:
         return None
+    # Asked after the position was read, which is written where its records are: a log that ends before has lost them.
+    if (end := target.end()) < block.end:
+        told = block.first, block.end - block.first, block.kind
+        return BlockCheck("differs", *told, f"the target ends at offset {end}, before it does")
     batches = target.batches((block.first, block.end))
     try:
         return check_block(block, batches, target.start, compacted=pair.target_compacted)
@@ -74,7 +80,15 @@ def check_block(
     if block.before == DIGEST_UNTOLD:
         return BlockCheck("unverifiable", *told, OLDER)
     digested = _of_records if block.kind == DIGEST_KIND else _of_batches
-    records, digest, codecs = digested(block, batches)
+    retimed = False
+
+    def seen() -> Iterator[FetchedBatch]:
+        nonlocal retimed
+        for batch in batches:
+            retimed = retimed or batch.header.is_log_append_time
+            yield batch
+
+    records, digest, codecs = digested(block, seen())
     if log_start() > block.first:
         return BlockCheck("unverifiable", *told, EXPIRED)
     if records == told[1] and digest == block.digest:
@@ -83,6 +97,8 @@ def check_block(
         return BlockCheck("unverifiable", *told, COMPACTED)
     if records != told[1]:
         return BlockCheck("differs", *told, f"{counted(records, 'record')} stand there")
+    if retimed:
+        return BlockCheck("unverifiable", *told, RETIMED)
     if codecs != block.codecs:
         return BlockCheck("unverifiable", *told, RECOMPRESSED)
     return BlockCheck("differs", *told, "its digest isn't the one that the position says")

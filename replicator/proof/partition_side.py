@@ -41,6 +41,10 @@ class PartitionSide(AbstractContextManager["PartitionSide"]):
         """The log start offset, now."""
         return self._log.start()
 
+    def end(self) -> int:
+        """The high watermark, now."""
+        return self._log.end()
+
     def occupied(self, span: Span, passed: Passed | None = None) -> Iterator[Span]:
         """Yield the offsets of a range at which committed records stand, as ranges. `passed`: as of `rows`."""
         first, end = span

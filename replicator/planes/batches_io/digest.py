@@ -1,9 +1,9 @@
 """Payload digest of the batches plane: blake2b-128 over what a batch holds, chained by transaction.
 
 Of each batch, in the order of the target: compression type u8 · last offset delta i32 · base and highest timestamp i64
-(ms) · record count i32, all big-endian · its records as they stand in it, compressed. A reader of the target can make
-the same bytes from the batches that it fetches, as long as the target keeps them: a topic with a `compression.type` of
-its own, and compaction, write others.
+(ms; a highest one below -1 counts as -1, as which brokers keep it) · record count i32, all big-endian · its records as
+they stand in it, compressed. A reader of the target can make the same bytes from the batches that it fetches, as long
+as the target keeps them: a topic with a `compression.type` of its own, and compaction, write others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PayloadChain:
                 header.compression,
                 header.last_offset_delta,
                 header.base_timestamp,
-                header.max_timestamp,
+                max(header.max_timestamp, -1),
                 header.record_count,
             )
         )

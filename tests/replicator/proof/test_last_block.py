@@ -39,6 +39,13 @@ def again(batch: FetchedBatch, codec: int) -> FetchedBatch:
     return FetchedBatch(read_header(data), memoryview(data))
 
 
+def appended(batch: FetchedBatch, time_ms: int) -> FetchedBatch:
+    """As a topic with LogAppendTime keeps it."""
+    data = bytearray(batch.data)
+    stamp(data, batch.header.base_offset, 1, time_ms)
+    return FetchedBatch(read_header(data), memoryview(data))
+
+
 WRITTEN = log(RECORDS[:4], RECORDS[4:])
 
 
@@ -74,6 +81,8 @@ CASES = {
     "nothing": Case([], "differs", "differs"),
     "compressed anew": Case([again(batch, 4) for batch in WRITTEN], "equal", "unverifiable"),
     "one of them": Case([WRITTEN[0], again(WRITTEN[1], 0)], "equal", "unverifiable"),
+    "with times of its own": Case([appended(batch, 9_000) for batch in WRITTEN], "unverifiable", "unverifiable"),
+    "with times of its own, one fewer": Case([appended(WRITTEN[0], 9_000)], "differs", "differs"),
     "expired": Case(WRITTEN[1:], "unverifiable", "unverifiable", log_start=44),
     "compacted": Case(WRITTEN[1:], "unverifiable", "unverifiable", compacted=True),
 }
@@ -100,3 +109,14 @@ def test_records_of_others_around_the_block_are_no_part_of_it() -> None:
     case = Case(around, "equal", "differs")
     assert checked(DIGEST_KIND, case).verdict == "equal"
     assert checked(PAYLOAD_DIGEST_KIND, case).verdict == "differs"
+
+
+def test_a_highest_time_before_1970_is_one_that_brokers_keep_as_none() -> None:
+    """Kafka keeps -1 in place of a lower one; the records have their own times."""
+    (batch,) = log([RECORDS[0]])
+    digests = set()
+    for time_ms in (-5_000, -1):
+        chain = PayloadChain(BEFORE)
+        chain.update(batch.header._replace(max_timestamp=time_ms), batch.data)
+        digests.add(chain.hexdigest())
+    assert len(digests) == 1
