@@ -55,13 +55,9 @@ def planned(source: Registry, target: Registry, selects: Callable[[str], bool]) 
     wanted, missing = _selected(source.schemas, selects)
     ordered, circles = in_order(wanted)
     conflicts = [*missing, *circles, *_conflicts(ordered, target)]
-    register, delete = [], []
-    for schema in ordered:
-        there = target.schemas.get(schema.version)
-        if there is None or (there.deleted and not schema.deleted):
-            register.append(schema)
-        if schema.deleted and (there is None or not there.deleted):
-            delete.append(schema.version)
+    register = _to_register(ordered, target)
+    written = {it.version for it in register}
+    delete = [it.version for it in ordered if it.deleted and (it.version in written or not _deleted_in(target, it))]
     subjects = {at.subject for at in wanted}
     levels = [
         (subject, level)
@@ -72,6 +68,29 @@ def planned(source: Registry, target: Registry, selects: Callable[[str], bool]) 
     return SchemaPlan(
         len(wanted), tuple(register), tuple(reversed(delete)), tuple(levels), tuple(conflicts), tuple(only)
     )
+
+
+def _to_register(ordered: Iterable[Schema], target: Registry) -> list[Schema]:
+    """Those that the target lacks, and those that are soft-deleted there and that these refer to: a registry takes no
+    schema that refers to a soft-deleted one."""
+    found, referred = list[Schema](), set[Version]()
+    for schema in reversed(list(ordered)):
+        deleted = _deleted_in(target, schema)
+        lacks = schema.version not in target.schemas or (deleted and not schema.deleted)
+        if lacks or (deleted and schema.version in referred):
+            found.append(schema)
+            referred.update(schema.refers_to)
+    return found[::-1]
+
+
+def _deleted_in(target: Registry, schema: Schema) -> bool:
+    there = target.schemas.get(schema.version)
+    return there is not None and there.deleted
+
+
+def reached(schemas: Mapping[Version, Schema], selects: Callable[[str], bool]) -> set[str]:
+    """Subjects that are selected, and those that their schemas refer to."""
+    return {at.subject for at in _selected(schemas, selects)[0]}
 
 
 def _selected(

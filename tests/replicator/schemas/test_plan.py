@@ -47,7 +47,8 @@ def applied(target: Registry, plan: SchemaPlan) -> Registry:
     """The target after the plan, step by step as a registry in mode IMPORT takes it."""
     schemas, levels = dict(target.schemas), dict(target.levels)
     for schema in plan.register:
-        assert all(at in schemas for at in schema.refers_to), f"{schema.version} comes before what it refers to"
+        live = all(at in schemas and not schemas[at].deleted for at in schema.refers_to)
+        assert live, f"{schema.version} comes before what it refers to, or that is deleted"
         schemas[schema.version] = replace(schema, deleted=False)
     for at in plan.delete:
         assert not schemas[at].deleted
