@@ -86,16 +86,18 @@ def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) ->
 
 
 def _look(flow: Flow, *, applies: bool) -> RegistriesCompared:
-    """Compare, and apply if nothing stands against it. Raises ReplicatorError."""
+    """Compare, and apply if nothing stands against it. What a killed process has left is taken away in any case.
+    Raises ReplicatorError."""
     from contextlib import closing
 
     from replicator.schema_sync.sync import sync_of
 
     with closing(sync_of(flow.schema_registry, patience_ms(flow) / 1000)) as sync:
         compared = sync.compare(levels=True)
-        if applies and not compared.plan.conflicts:
-            sync.apply(compared)
+        if applies:
             sync.release(compared)
+            if not compared.plan.conflicts:
+                sync.apply(compared)
     return compared
 
 

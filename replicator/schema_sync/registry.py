@@ -130,6 +130,13 @@ class SchemaRegistry:
         """The numbers of a subject's versions, soft-deleted ones too."""
         return set(self._numbers(subject, deleted=True))
 
+    def schema(self, at: Version) -> Schema | None:
+        """One version; None where it isn't there. Whether it is soft-deleted isn't asked."""
+        body = self._connection.ask(
+            "GET", "subjects", at.subject, "versions", at.number, query=DELETED_TOO, may_lack=True
+        )
+        return None if body is None else self._schema(body, deleted=False)
+
     def register(self, schema: Schema) -> None:
         """Register a schema under its own id and version: the subject is in mode IMPORT."""
         found = self._connection.ask("POST", "subjects", schema.version.subject, "versions", body=body_of(schema))

@@ -99,13 +99,14 @@ class SchemaWatch:
     def _compare(self) -> None:
         levels = self._clock.now_s() - self._levels_s >= LEVELS_S
         compared = self._sync.compare(levels=levels)
+        if levels:
+            self._sync.release(compared)
         registered: list[Schema] = []
         try:
             self._sync.apply(compared, registered.append, self._ended.is_set)
         finally:
             self._tell(compared, registered)
         if levels:
-            self._sync.release(compared)
             self._levels_s = self._clock.now_s()
         self._compared_s = self._clock.now_s()
         self._known_id = compared.highest_id
