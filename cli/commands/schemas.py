@@ -37,9 +37,10 @@ Examples:
 \b
 Exit codes:
   0  the target's registry has all schemas, with their ids (--apply: now)
-  1  some are missing; --apply or run registers them
+  1  some are missing; --apply or run registers them. Or include and exclude
+     select none of the source's subjects
   2  the flow file is wrong, or no flow has both registries
-  3  a registry cannot be reached, or refuses the login
+  3  a registry cannot be reached, refuses the login, or is none
   4  ids or versions clash, and nothing was written; or a change is refused
 """
 SHOWN_MAX = 20
@@ -74,7 +75,7 @@ def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) ->
         except ReplicatorError as error:
             failed[flow.name] = error
             continue
-        missing = not (applies or compared.plan.done)
+        missing = _selects_nothing(compared) or not (applies or compared.plan.done)
         code = max(code, 4 if compared.plan.conflicts else int(missing))
         shown.append(_as_json(flow.name, compared, applied=applies and not compared.plan.conflicts))
         if not as_json:
@@ -99,6 +100,11 @@ def _look(flow: Flow, *, applies: bool) -> RegistriesCompared:
             if not compared.plan.conflicts:
                 sync.apply(compared)
     return compared
+
+
+def _selects_nothing(compared: RegistriesCompared) -> bool:
+    """Whether the source has schemas, and none of them is to go over."""
+    return bool(compared.source.schemas) and not compared.plan.selected
 
 
 def _as_json(name: str, compared: RegistriesCompared, *, applied: bool) -> dict[str, Any]:
@@ -128,6 +134,11 @@ def _show(console: Console, name: str, compared: RegistriesCompared, *, applies:
     plan = compared.plan
     if plan.conflicts:
         said = f"{counted(len(plan.conflicts), 'schema')} can't go over; nothing was written"
+    elif not compared.source.schemas:
+        said = "the source's registry has none"
+    elif _selects_nothing(compared):
+        subjects = counted(len(compared.source.subjects), "subject")
+        said = f"include and exclude select nothing of the source's {subjects}; a pattern must match all of a name"
     elif plan.done:
         said = "the target has all"
     else:
@@ -136,7 +147,7 @@ def _show(console: Console, name: str, compared: RegistriesCompared, *, applies:
             words = ("registered", "soft-deleted", "levels set")
         numbers = len(plan.register), len(plan.delete), len(plan.levels)
         said = ", ".join(f"{number:,} {word}" for number, word in zip(numbers, words, strict=True))
-    console.print(f"[bold]{escape(name)}[/]: {counted(plan.selected, 'schema')}: {said}")
+    console.print(f"[bold]{escape(name)}[/]: {counted(plan.selected, 'schema')}: {said}", soft_wrap=True)
     _show_some(console, [f"can't go over: {it}" for it in plan.conflicts])
     verb = "registered" if applies else "register"
     _show_some(console, [f"{verb} {it.version} with id {it.id}" for it in plan.register] if not plan.conflicts else [])

@@ -233,10 +233,11 @@ class _Reader:
             for problem in problems:
                 good = False
                 self._document.fault((*path, side, problem.key), problem.message)
-        if good and (fault := registries.pair_fault(section)):
+        found = section.model_copy(update=sides)
+        if good and (fault := registries.pair_fault(found)):
             good = False
             self._document.fault(path, fault)
-        return section.model_copy(update=sides) if good else None
+        return found if good else None
 
     def _known_cluster(self, name: Any, clusters: Mapping[str, Cluster | None], path: Path) -> bool:
         """Whether it names a cluster of the file. Without clusters the fault is there."""

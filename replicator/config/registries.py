@@ -41,11 +41,20 @@ def _is_file(text: str) -> bool:
 
 
 def pair_fault(settings: SchemaRegistrySettings) -> str:
-    """Say which registry is missing; empty where none is. With mode topic neither is needed."""
+    """Say which registry is missing, or that both are one; empty where neither is so. With mode topic none is needed.
+    `settings`: with what their URLs were looked up to."""
     missing = [side for side in SIDES if not getattr(settings, side).url]
     if len(missing) == len(SIDES) and (settings.mode == TOPIC or settings == SchemaRegistrySettings()):
         return ""
-    return f"needs the URL of the registry of {' and '.join(missing)}" if missing else ""
+    if missing:
+        return f"needs the URL of the registry of {' and '.join(missing)}"
+    same = _address(settings.source.url) == _address(settings.target.url)
+    return "source and target are the same registry; each cluster has its own" if same else ""
+
+
+def _address(url: str) -> tuple[str, str, int, str]:
+    split = urlsplit(url)
+    return split.scheme, split.hostname or "", split.port or PORTS[split.scheme], split.path.rstrip("/")
 
 
 def _problems(raw: Mapping[str, str], access: RegistryAccess) -> Iterator[Problem]:

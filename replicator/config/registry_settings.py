@@ -104,10 +104,10 @@ class SchemaRegistrySettings(BaseModel):
     topic: Annotated[str, AfterValidator(_topic)] = Field(
         default="_schemas", description="With mode topic: the topic of the registry. Its copy has the same name."
     )
-    include: tuple[SubjectPattern, ...] = Field(
+    include: Annotated[tuple[SubjectPattern, ...], Field(min_length=1)] = Field(
         default=("^.*",),
         description="With mode api: subjects whose schemas go over: names, or regular expressions when they start with "
-        "^. Schemas that they refer to go over as well.",
+        "^; all of a name must match. Schemas that they refer to go over as well.",
     )
     exclude: tuple[SubjectPattern, ...] = Field(default=(), description="Subjects left out, written like include.")
     interval_ms: Annotated[int, Field(strict=True, ge=100, le=3_600_000), MILLISECONDS] = Field(

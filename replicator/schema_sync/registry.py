@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from replicator.model.errors import SchemaRefused, Unsupported
-from replicator.schema_sync.http import RegistryConnection
+from replicator.schema_sync.http import MISSING, RegistryConnection
 from replicator.schemas.schema import Schema, UnreadableSchema, Version, body_of, schema_from
 
 PAGE = 200
@@ -38,7 +38,7 @@ class SchemaRegistry:
         listed = self._listed()
         if listed is None:
             listed = {}
-        subjects = self._texts(self._connection.ask("GET", "subjects", query=DELETED_TOO))
+        subjects = self._subjects()
         numbers: dict[str, set[int]] = defaultdict(set)
         for at in listed:
             numbers[at.subject].add(at.number)
@@ -47,6 +47,14 @@ class SchemaRegistry:
             if not known or len(known) < max(known):
                 listed |= self._rest_of(subject, known)
         return listed
+
+    def _subjects(self) -> list[str]:
+        try:
+            return self._texts(self._connection.ask("GET", "subjects", query=DELETED_TOO))
+        except SchemaRefused as error:
+            if error.status not in MISSING:
+                raise
+            raise Unsupported(f"{self.name} has no list of subjects: is it a schema registry? Check the URL") from error
 
     def _listed(self) -> dict[Version, Schema] | None:
         """What one list of all versions has; None where the registry doesn't have such a list."""
