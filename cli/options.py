@@ -94,10 +94,25 @@ def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
 
 
 def topics_option(command: Command) -> Command:
-    """--topics NAME[,NAME], repeatable; see `split`."""
+    """--topics NAME[,NAME], repeatable; see `split`. An empty name is refused: without --topics all are meant."""
     return click.option(
-        "--topics", multiple=True, metavar="NAME[,NAME]", help="Only these source topics; may be given again."
+        "--topics",
+        multiple=True,
+        metavar="NAME[,NAME]",
+        callback=named,
+        help="Only these source topics; may be given again.",
     )(command)
+
+
+def named(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of a repeatable option that takes several names at once. Raises BadParameter for an empty
+    name, as a variable of a shell that isn't set leaves it."""
+    for text in texts:
+        if not all(name.strip() for name in text.split(",")):
+            raise click.BadParameter(
+                f"{text!r} has an empty name. To mean all, leave {option.opts[0]} out", ctx, option
+            )
+    return texts
 
 
 def split(texts: Sequence[str]) -> frozenset[str]:

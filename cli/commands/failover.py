@@ -19,6 +19,7 @@ from cli.options import (
     console_for_people,
     json_option,
     log_to_stderr,
+    named,
     one,
     patience_ms,
     print_json,
@@ -119,6 +120,7 @@ class FailoverOutputs:
     "may_split",
     multiple=True,
     metavar="TOPIC",
+    callback=named,
     help="With --topics: also without the topics to which transactions tie this one (repeatable).",
 )
 @click.option("--rehearse", is_flag=True, help="Change nothing: say what the verdict would be now.")
@@ -169,16 +171,17 @@ def failover(
     flow = one(config.load(path, os.environ), path, name)
     if rehearse + undo + shown > 1:
         raise click.UsageError("--rehearse and --show change nothing, --undo does: one of them")
-    chosen, named = split(topics), split(may_split)
+    chosen, apart = split(topics), split(may_split)
     if shown and chosen:
         raise click.UsageError("--show shows the last verdict, whatever it is of")
-    if unneeded := sorted(set(named) - (set() if undo else set(chosen))):
+    if unneeded := sorted(set(apart) - (set() if undo else set(chosen))):
         raise click.UsageError(f"--split {unneeded[0]}: it isn't among the --topics that are to be failed over")
     if undo and (out is not None or page is not None):
         raise click.UsageError("--undo has no verdict to write")
     if meant is not None and meant != flow.name:
         raise click.UsageError(f"--yes-i-mean {meant}: the flow is {flow.name}")
-    if not (rehearse or shown) and meant is None and (as_json or not confirmed(flow.name)):
+    ask = not (rehearse or shown) and meant is None
+    if ask and (as_json or not confirmed(flow.name, _consequence(flow, chosen, undo=undo))):
         click.echo("not confirmed: nothing was changed (--yes-i-mean FLOW does without being asked)", err=True)
         return 1
     outputs = FailoverOutputs(as_json, out, page)
@@ -192,7 +195,7 @@ def failover(
             from cli.commands.failover_split import check_split
 
             make(Steps())[0].look()  # topics that the flow doesn't have, before the source is asked
-            check_split(flow, plane, chosen, named)
+            check_split(flow, plane, chosen, apart)
         if rehearse:
             return _rehearse(make, outputs)
         shown_as = f"{flow.name} ({', '.join(sorted(chosen))})" if chosen else flow.name
@@ -200,6 +203,15 @@ def failover(
             of_topics = {"topics": sorted(chosen)} if chosen else {}
             return _undo(shown_as, make, {"flow": flow.name, **of_topics} if as_json else None)
         return _run(shown_as, make, outputs)
+
+
+def _consequence(flow: Flow, topics: Collection[str], *, undo: bool) -> str:
+    """What a call does: to the whole flow, or to which topics of it."""
+    if not topics:
+        does = "copies again, all its topics" if undo else "stops, all its topics"
+        return f"The whole flow {flow.name} {does}; the target is {flow.target.name}."
+    listed, does = ", ".join(sorted(topics)), "copied again" if undo else "stopped"
+    return f"Of flow {flow.name} only these topics are {does}, and the others go on: {listed}."
 
 
 def _made(

@@ -160,8 +160,11 @@ def _wanted(
     return found
 
 
-def confirmed(flow: str) -> bool:
-    """Ask for the flow's name. The end of the input is no answer; an interrupt ends the command."""
+def confirmed(flow: str, what: str = "") -> bool:
+    """Ask for the flow's name, after a line that says `what` will be done. The end of the input is no answer; an
+    interrupt ends the command."""
+    if what:
+        click.echo(what, err=True)
     click.echo(f"Type {flow} to go on: ", nl=False, err=True)
     typed = "" if sys.stdin is None else sys.stdin.readline()
     if not typed:
