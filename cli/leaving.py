@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from cli.streams import STREAM_FAILED, OutputFailed
+from cli.streams import STREAM_FAILED, OutputFailed, ReaderLeft
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -48,6 +48,6 @@ def _flushed() -> bool:
         try:
             if stream is not None and not stream.closed:
                 stream.flush()
-        except (OSError, OutputFailed):
+        except (OSError, OutputFailed, ReaderLeft):
             done = False
     return done

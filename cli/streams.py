@@ -4,7 +4,8 @@ Invariants
 - Descriptors 0 to 2 are never those of a file or connection that is opened later: a library written in C writes its
   lines to descriptor 2, whatever that is.
 - That nobody can read what goes to standard error changes nothing: what a command does has begun, and goes on.
-- A result that can't be written to standard output is said, and is an exit code of its own.
+- A result that can't be written to standard output is said, and is an exit code of its own. So is that a reader of it
+  has left, of which nothing is said: no exit code of a command may claim that the command was not done.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ class OutputFailed(click.ClickException):
         super().__init__(f"standard output can't be written: {error.strerror or error}")
 
 
+class ReaderLeft(click.exceptions.Exit):
+    """Who read standard output has left, such as `head`: the command ends without a word."""
+
+    def __init__(self) -> None:
+        super().__init__(STREAM_FAILED)
+
+
 class _StandardError(io.TextIOWrapper):
     """Drops what can't be written."""
 
@@ -47,7 +55,7 @@ class _StandardError(io.TextIOWrapper):
 
 
 class _StandardOutput(io.TextIOWrapper):
-    """Raises OutputFailed; a reader that has left is told as everywhere, by BrokenPipeError."""
+    """Raises OutputFailed, ReaderLeft."""
 
     def write(self, text: str, /) -> int:
         """See TextIOBase."""
@@ -76,7 +84,7 @@ def prepare() -> None:
 
 
 def _told(error: OSError) -> Exception:
-    return error if error.errno == errno.EPIPE else OutputFailed(error)
+    return ReaderLeft() if error.errno == errno.EPIPE else OutputFailed(error)
 
 
 def _wrapped(kind: type[io.TextIOWrapper], stream: TextIO | None, number: int) -> io.TextIOWrapper:
