@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.commands.position_set import confirmed
-from cli.options import config_option, json_option, log_to_stderr, one, patience_ms, print_json
+from cli.options import config_option, json_option, log_to_stderr, named, one, patience_ms, print_json, split
 
 if TYPE_CHECKING:
     from replicator.flow.rebuilding import RebuildPlan
@@ -29,7 +30,8 @@ Exit codes:
   1  refused, or not confirmed, and nothing was changed: nothing is lost,
      what stands on the target contradicts itself, or the flow may be failed
      over
-  2  the flow file or the command line is wrong
+  2  the flow file or the command line is wrong, or the flow has never copied
+     a topic that is named
   3  a cluster cannot be reached, or a right is missing
   4  the claims topic is lost, or a topic of the flow unreadable or unfit
   5  somebody runs the flow, or writes its control topic all the time
@@ -45,6 +47,20 @@ Exit codes:
     is_flag=True,
     help="The flow, which was failed over once, isn't now: its applications don't write to the target.",
 )
+@click.option(
+    "--failed-over",
+    "whole",
+    is_flag=True,
+    help="The flow is failed over still: nothing of it is copied until failover --undo.",
+)
+@click.option(
+    "--failed-over-topics",
+    "topics",
+    multiple=True,
+    metavar="NAME[,NAME]",
+    callback=named,
+    help="These source topics are failed over still: nothing of them is copied until failover --undo --topics.",
+)
 @click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
 @json_option
 def rebuild_control(
@@ -53,6 +69,8 @@ def rebuild_control(
     dry_run: bool,
     take_over: bool,
     failover_was_undone: bool,
+    whole: bool,
+    topics: tuple[str, ...],
     meant: str | None,
     as_json: bool,
 ) -> int:
@@ -68,9 +86,12 @@ def rebuild_control(
     """
     from replicator import config, failpoints
     from replicator.flow.rebuilding import ControlRebuild
+    from replicator.state.control_rebuild import StillFailedOver
 
     if as_json and meant is None and not dry_run:
         raise click.UsageError("--json asks nothing: name the flow with --yes-i-mean FLOW, or use --dry-run")
+    if failover_was_undone and (whole or topics):
+        raise click.UsageError("--failover-was-undone contradicts --failed-over and --failed-over-topics")
     log_to_stderr()
     flow = one(config.load(path, os.environ), path, name)
     if meant is not None and meant != flow.name:
@@ -79,12 +100,13 @@ def rebuild_control(
         flow,
         take_over=take_over,
         failover_undone=failover_was_undone,
+        still=StillFailedOver(whole, split(topics)),
         failpoint=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
         connect_timeout_ms=patience_ms(flow),
     )
     plan = rebuild.look()
     if not as_json:
-        _show(flow.name, plan)
+        _show(flow.name, plan, to_ask=not dry_run)
     if not dry_run:
         if meant is None and not confirmed(flow.name):
             click.echo("not confirmed: nothing was changed", err=True)
@@ -101,6 +123,7 @@ def rebuild_control(
 
 def _as_json(plan: RebuildPlan) -> dict[str, Any]:
     from replicator.state.control_rebuild import NOT_RESTORED
+    from replicator.state.generation import Kind
 
     made = plan.made
     return {
@@ -108,6 +131,8 @@ def _as_json(plan: RebuildPlan) -> dict[str, Any]:
         "generation": made.opened.number,
         "lanes": made.opened.lanes,
         "partitions": dict(made.opened.partitions),
+        "failed_over": made.opened.kind is Kind.FROZEN,
+        "failed_over_topics": sorted(made.opened.failed_over),
         "fenced": [{"generation": it.number, "lanes": it.lanes} for it in made.earlier],
         "claims": plan.claims,
         "positions": plan.positions,
@@ -116,19 +141,27 @@ def _as_json(plan: RebuildPlan) -> dict[str, Any]:
     }
 
 
-def _show(flow: str, plan: RebuildPlan) -> None:
+def _show(flow: str, plan: RebuildPlan, *, to_ask: bool) -> None:
+    """Show what would be done. `to_ask`: beside the question, on standard error, so that standard output has the result
+    alone, which isn't written before it is done."""
     from replicator.model.counting import counted
     from replicator.state.control_rebuild import NOT_RESTORED
+    from replicator.state.generation import Kind
 
-    made = plan.made
+    made, echo = plan.made, partial(click.echo, err=to_ask)
     stands = ", ".join(
         (counted(plan.claims, "claim"), counted(plan.positions, "position"), counted(plan.ids, "transactional id"))
     )
-    click.echo(f"The control topic of {flow} is lost: {made.lost}. On the target stand {stands}.")
+    echo(f"The control topic of {flow} is lost: {made.lost}. On the target stand {stands}.")
     if made.earlier:
         earlier = ", ".join(f"{it.number} ({counted(it.lanes, 'lane')})" for it in made.earlier)
-        click.echo(f"Generations that are fenced: {earlier}")
-    click.echo(f"Opened is generation {made.opened.number} with {counted(made.opened.lanes, 'lane')}.")
-    click.echo("Not restored:")
+        echo(f"Generations that are fenced: {earlier}")
+    echo(f"Opened is generation {made.opened.number} with {counted(made.opened.lanes, 'lane')}.")
+    if made.opened.kind is Kind.FROZEN:
+        echo("The flow stays failed over: nothing is copied until failover --undo.")
+    if made.opened.failed_over:
+        listed = ", ".join(sorted(made.opened.failed_over))
+        echo(f"Topics that stay failed over, until failover --undo --topics: {listed}")
+    echo("Not restored:")
     for what in NOT_RESTORED:
-        click.echo(f"  {what}")
+        echo(f"  {what}")

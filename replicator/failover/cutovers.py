@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from replicator.config import Flow
-from replicator.failover.kept_rows import CHUNK_BYTES_MAX, read_back
-from replicator.failover.scope import still_stands
+from replicator.failover.kept_rows import CHUNK_BYTES_MAX, read_back, topics_of_rows
+from replicator.failover.scope import still_stands, topics_said
 from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import make_own_topic
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.admin import TopicSpec
+from replicator.kafka.topic_reader import Record
 from replicator.model import names
-from replicator.model.errors import ConfigError, VerdictUnreadable
+from replicator.model.errors import ConfigError, Incident, VerdictUnreadable
 from replicator.state.control_topic import Control
 from replicator.state.envelope import NotOurs
 from replicator.state.failover_note import FailoverNote, decode
+from replicator.state.flow_state import CONTROL_LOST
 
 TRIES = 3
 """The two topics are read one after the other, and meanwhile somebody may write another verdict."""
@@ -53,19 +55,44 @@ def note_in(control: Control) -> FailoverNote | None:
         raise VerdictUnreadable(f"the summary of the last verdict: {error}") from error
 
 
+def _records(flow: Flow, plane: ControlPlane) -> list[Record]:
+    topic = names.cutovers_topic(flow.name)
+    return plane.target_reader.whole(topic, (0,)) if plane.target_reader.partition_count(topic) else []
+
+
+def _without_note(flow: Flow, plane: ControlPlane) -> str:
+    """Say what verdicts there were, by their rows alone: when, and what came of them, stood in the control topic. Empty
+    where there are no rows."""
+    found = topics_of_rows(_records(flow, plane))
+    if not found:
+        return ""
+    of = "; ".join(f"generation {number} ({topics_said(topics)})" for number, topics in found.items())
+    return (
+        f"{names.cutovers_topic(flow.name)} has rows of what was failed over by {of}; whether it was undone isn't known"
+    )
+
+
 def last_verdict(flow: Flow, plane: ControlPlane) -> KeptVerdict:
     """Read the last verdict, and check its digest.
 
-    Raises ConfigError where there is none; VerdictUnreadable; Unreachable, NotAllowed, Retriable, Incident.
+    Raises ConfigError where there is none; VerdictUnreadable, also where rows alone are left of it; Unreachable,
+    NotAllowed, Retriable, Incident.
     """
-    topic = names.cutovers_topic(flow.name)
     error: VerdictUnreadable | None = None
     for _ in range(TRIES):
-        control = plane.state.control_confirmed()
+        try:
+            control = plane.state.control_unless_new()
+        except Incident as lost:
+            if lost.name != CONTROL_LOST:
+                raise
+            why = f"{lost.detail}. {_without_note(flow, plane) or 'No row of a verdict is kept'}"
+            raise Incident(lost.name, why, topic=lost.topic, partition=lost.partition) from lost
         note = None if control is None else note_in(control)
         if control is None or note is None:
+            if left := _without_note(flow, plane):
+                raise VerdictUnreadable(f"flow {flow.name}: the control topic has no note of a failover. {left}")
             raise ConfigError(f"flow {flow.name} has no verdict: it was never failed over")
-        records = plane.target_reader.whole(topic, (0,)) if plane.target_reader.partition_count(topic) else []
+        records = _records(flow, plane)
         try:
             verdict = read_back(flow.name, note, records)
         except VerdictUnreadable as unreadable:

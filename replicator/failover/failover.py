@@ -191,8 +191,8 @@ class FailoverRun:
         return opened
 
     def _control(self) -> Control:
-        control = self._plane.state.control_confirmed()
-        if control is None or not control.begun:
+        control = self._plane.state.control_unless_new()
+        if control is None:
             raise ConfigError(
                 f"flow {self._flow.name} has never run to cluster {self._flow.target.name!r}: there is nothing to fail "
                 "over"

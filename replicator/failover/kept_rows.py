@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -97,6 +98,18 @@ def read_back(flow: str, note: FailoverNote, records: Iterable[tuple[bytes | Non
     if found.digest != note.digest:
         raise VerdictUnreadable(f"the rows have the SHA-256 {found.digest}, the summary says {note.digest}")
     return found
+
+
+def topics_of_rows(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[int, set[str]]:
+    """Return the source topics of all rows that are kept, by the generation of their verdict. What can't be read is
+    left out: nothing says what it should be."""
+    found: dict[int, set[str]] = {}
+    for value in {key: value for key, value in records if key is not None}.values():
+        with suppress(NotOurs, NewerFormat, KeyError, TypeError, ValueError):
+            body = _body(value or b"")
+            topics = {FailedPartition.of_json(row).source.topic for row in body["partitions"]}
+            found.setdefault(int(body["generation"]), set()).update(topics)
+    return dict(sorted(found.items()))
 
 
 def _body(value: bytes) -> Mapping[str, Any]:

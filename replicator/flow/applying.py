@@ -60,7 +60,7 @@ def apply_settings(flow: Flow, connect_timeout_ms: int, *, dry_run: bool = False
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:
         source, _ = plane.connect()
         reading = replace(own, source_cluster=source.cluster_id)
-        control = plane.state.control_if_any()
+        control = plane.state.control_unless_new()
         if control is None or control.never_open:
             raise ConfigError(f"flow {flow.name} has never run on {flow.target.name}: run it, or name another flow")
         newest = control.generations[control.newest]

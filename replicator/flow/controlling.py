@@ -66,8 +66,8 @@ def change_settings(flow: Flow, topics: Collection[str], change: Change, connect
 
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:
         plane.target.connect()
-        control = plane.state.control_if_any()
-        if control is None or not control.begun:
+        control = plane.state.control_unless_new()
+        if control is None:
             raise ConfigError(f"flow {flow.name} has never run on {flow.target.name}: run it, or name another flow")
         check_topics(flow, topics, plane, control)
         written(flow, plane, take)

@@ -32,7 +32,7 @@ from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, T
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
 from replicator.state.control import Changer
-from replicator.state.control_rebuild import ControlEvidence, RebuiltControl, check_stopped, rebuilt
+from replicator.state.control_rebuild import ControlEvidence, RebuiltControl, StillFailedOver, check_stopped, rebuilt
 from replicator.state.control_topic import Control
 from replicator.state.decisions import NotDecided, Objection
 from replicator.state.generation import Generation
@@ -63,12 +63,14 @@ class ControlRebuild:
         *,
         take_over: bool = False,
         failover_undone: bool = False,
+        still: StillFailedOver = StillFailedOver(),  # noqa: B008 - it is frozen
         failpoint: Failpoint = nothing,
         connect_timeout_ms: int | None = None,
     ) -> None:
         """`take_over`: also from a worker that holds the positions. `failover_undone`: somebody says that the flow,
-        which was failed over once, isn't now."""
+        which was failed over once, isn't now. `still`: somebody says what of it is."""
         self._flow, self._take_over, self._failover_undone = flow, take_over, failover_undone
+        self._still = still
         self._failpoint, self._connect_timeout_ms = failpoint, connect_timeout_ms
         self._by = process_name()
 
@@ -121,7 +123,7 @@ class ControlRebuild:
         standing = ControlEvidence(control, claims, positions, ids)
         lanes = lanes_wanted(flow, {name: info.partitions for name, info in listing.items()}, control or Control())
         now_ms = time.time_ns() // 1_000_000
-        made = rebuilt(flow.name, standing, own_file(flow, source_cluster), lanes, self._by, now_ms)
+        made = rebuilt(flow.name, standing, own_file(flow, source_cluster), lanes, self._by, now_ms, self._still)
         self._check_failover(plane)
         if not self._take_over:
             check_stopped(flow.name, positions, len(plane.target.members(names.workers_group(flow.name))))
@@ -148,10 +150,13 @@ class ControlRebuild:
 
     def _check_failover(self, plane: ControlPlane) -> None:
         topic = names.cutovers_topic(self._flow.name)
-        if self._failover_undone or topic not in plane.target.topics((topic,)):
+        if self._failover_undone or self._still != StillFailedOver() or topic not in plane.target.topics((topic,)):
             return
         why = f"there is {topic}, so the flow was failed over once; whether that was undone stood in the control topic"
-        raise NotDecided(Objection.FAILED_OVER, f"{why}. If it was, say so: --failover-was-undone")
+        say = (
+            "--failover-was-undone, or, if it stands, --failed-over (the whole flow) or --failed-over-topics NAME,NAME"
+        )
+        raise NotDecided(Objection.FAILED_OVER, f"{why}. Say how it is: {say}")
 
 
 def _retry_until_done(attempt: Callable[[], Generation]) -> Generation:

@@ -42,6 +42,7 @@ from replicator.state.claims import Claims
 from replicator.state.config_fault import ConfigFault
 from replicator.state.control_topic import Control
 from replicator.state.decisions import OperatorDecision
+from replicator.state.flow_state import CONTROL_LOST
 from replicator.state.occurrences import Occurrence
 from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
@@ -74,7 +75,6 @@ State = Literal[
 
 PAUSABLE: frozenset[State] = frozenset({"in_sync", "behind", "source_waits", "stalled", "not_started"})
 """States of partitions that are copied as long as nobody pauses them."""
-CONTROL_LOST = "control_topic_lost"
 STATES: Mapping[str, State] = {
     "source_cluster_changed": "other_source",
     "source_topic_changed": "other_source",

@@ -14,8 +14,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from replicator.config.messages import suggestion
 from replicator.model.checkpoint import NOBODY, Position, Stored, Unreadable
-from replicator.model.errors import Incident, TakenOver
+from replicator.model.errors import ConfigError, Incident, TakenOver
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
@@ -70,13 +71,31 @@ def lanes_of_ids(flow: str, ids: Iterable[str]) -> dict[int, int]:
     return found
 
 
-def rebuilt(flow: str, standing: ControlEvidence, own: OwnFile, lanes: int, by: str, now_ms: int) -> RebuiltControl:
-    """Make the records of a topic that was lost. `own`: the flow file, with the id of the source cluster; `lanes`: how
-    many the new generation has.
+@dataclass(frozen=True, slots=True)
+class StillFailedOver:
+    """What somebody says is failed over still: the `whole` flow, or some source `topics` of it, or nothing."""
 
-    Raises NotDecided where nothing is lost, or what stands contradicts itself; Incident `newer_format`.
+    whole: bool = False
+    topics: frozenset[str] = frozenset()
+
+
+def rebuilt(
+    flow: str,
+    standing: ControlEvidence,
+    own: OwnFile,
+    lanes: int,
+    by: str,
+    now_ms: int,
+    still: StillFailedOver = StillFailedOver(),
+) -> RebuiltControl:
+    """Make the records of a topic that was lost. `own`: the flow file, with the id of the source cluster; `lanes`: how
+    many the new generation has; `still`: what it doesn't copy until `failover --undo`.
+
+    Raises NotDecided where nothing is lost, or what stands contradicts itself; ConfigError for a topic that was never
+    copied; Incident `newer_format`.
     """
     _check_contradictions(standing, own.source_cluster)
+    _check_topics(flow, still.topics, standing.claims)
     known = _generations(flow, standing)
     control = standing.control or Control()
     newest = max(known)
@@ -93,20 +112,21 @@ def rebuilt(flow: str, standing: ControlEvidence, own: OwnFile, lanes: int, by: 
     )
     listing = control.first_listing() or _claimed(standing.claims)
     before = control.generations.get(control.newest)  # whether its topics were given back since isn't known
+    number = max(newest, control.newest) + 1
     opened = Generation(
-        max(newest, control.newest) + 1,
+        number,
         Phase.PREPARING,
-        lanes,
-        Kind.LIVE,
+        1 if still.whole else lanes,
+        Kind.FROZEN if still.whole else Kind.LIVE,
         listing,
         now_ms,
         by=by,
         start_records=_start_records(control),
         settings=own.settings,
         revision=own.revision,
-        balanced=bool(listing),
+        balanced=bool(listing) and not still.whole,
         source_cluster=own.source_cluster,
-        failed_over={} if before is None else before.failed_over,
+        failed_over={**dict.fromkeys(sorted(still.topics), number), **({} if before is None else before.failed_over)},
     )
     return RebuiltControl(lost, earlier, opened)
 
@@ -139,6 +159,15 @@ def _check_contradictions(standing: ControlEvidence, source_cluster: str) -> Non
         others = ", ".join(sorted(sources - {source_cluster}))
         why = f"claims or positions are of the source cluster {others}, the flow file's is {source_cluster}"
         raise NotDecided(Objection.CONTRADICTORY, why)
+
+
+def _check_topics(flow: str, topics: Collection[str], claims: Claims) -> None:
+    known = {claim.source.topic for claim in claims.claims.values()}
+    for topic in sorted(topics):
+        if topic not in known:
+            raise ConfigError(
+                f"flow {flow} has never copied a source topic {topic!r}{suggestion(topic, sorted(known))}"
+            )
 
 
 def _generations(flow: str, standing: ControlEvidence) -> dict[int, int]:

@@ -20,6 +20,7 @@ from replicator.state.control_topic import Control, fold
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.generation import BadControl
 
+CONTROL_LOST = "control_topic_lost"
 CONFIRM_S = 1.0
 """A broker that starts may not know a topic for a moment: only two answers, so far apart, say that it is missing."""
 
@@ -47,10 +48,27 @@ class FlowState:
         """
         found = self.control_confirmed()
         if found is None or not found.begun:
-            what = "doesn't exist" if found is None else "holds neither an open nor a preparing generation"
-            why = f"{self._control} {what}"
-            raise Incident("control_topic_lost", why, topic=self._control, partition=0)
+            raise self._lost(found)
         return found
+
+    def control_unless_new(self) -> Control | None:
+        """As `control`, but None of a flow that has never run: there are no claims either.
+
+        Raises as `control`, and, where the control topic says nothing, as `claims_if_any`.
+        """
+        found = self.control_if_any()
+        if found is None or not found.begun:
+            claims = self.claims_if_any()
+            found = self.control_confirmed()  # asked last: whoever opens a flow makes this topic before it claims
+            if found is None or not found.begun:
+                if claims is not None and claims.claims:
+                    raise self._lost(found, ", but the flow has claims")
+                return None
+        return found
+
+    def _lost(self, found: Control | None, more: str = "") -> Incident:
+        what = "doesn't exist" if found is None else "holds neither an open nor a preparing generation"
+        return Incident(CONTROL_LOST, f"{self._control} {what}{more}", topic=self._control, partition=0)
 
     def control_confirmed(self) -> Control | None:
         """As `control_if_any`, but None only if there is still no such topic a moment later."""

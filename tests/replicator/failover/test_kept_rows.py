@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from replicator.coupling.source_transactions import HalfCopied, PartCopied, RecordRange
-from replicator.failover.kept_rows import CHUNK_BYTES_MAX, CUTOVER_ROWS, chunk_key, chunks, read_back
+from replicator.failover.kept_rows import CHUNK_BYTES_MAX, CUTOVER_ROWS, chunk_key, chunks, read_back, topics_of_rows
 from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict, TransactionsSeen
 from replicator.model.errors import ConfigError, VerdictUnreadable
 from replicator.model.partition import Partition
@@ -120,3 +120,10 @@ def test_what_is_gone_or_altered_is_not_taken() -> None:
 def test_the_summary_is_read_back() -> None:
     note = note_of(verdict(2, 1), 1)
     assert decode(note.encode()[1]) == note
+
+
+def test_rows_without_a_note_say_what_topics_they_are_of() -> None:
+    records: Records = [*chunks(verdict(3, 1), 7, 10**6), *chunks(verdict(1, 0), 4, 10**6)]
+    records += [(b"cutover/9/0", b"of somebody"), (b"cutover/10/0", None), (None, b"x")]
+    assert topics_of_rows(records) == {4: {"a0"}, 7: {"a0", "a1", "a2"}}
+    assert topics_of_rows([]) == {}

@@ -7,13 +7,20 @@ from dataclasses import replace
 import pytest
 
 from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored, Unreadable
-from replicator.model.errors import Incident, TakenOver
+from replicator.model.errors import ConfigError, Incident, TakenOver
 from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claim, Claims
-from replicator.state.control_rebuild import ControlEvidence, RebuiltControl, check_stopped, lanes_of_ids, rebuilt
+from replicator.state.control_rebuild import (
+    ControlEvidence,
+    RebuiltControl,
+    StillFailedOver,
+    check_stopped,
+    lanes_of_ids,
+    rebuilt,
+)
 from replicator.state.control_topic import Control, check_generation, fold
 from replicator.state.decisions import NotDecided, Objection
-from replicator.state.generation import Generation, LaneAssignment, Phase
+from replicator.state.generation import Generation, Kind, LaneAssignment, Phase
 from replicator.state.starts import TopicStarts, encode
 from replicator.workers.settings import OwnFile
 
@@ -100,6 +107,20 @@ def test_a_topic_that_lost_its_last_records_goes_on_above_what_it_knows() -> Non
     control = written(known, of)
     assert control.to_fence() == [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (3, 1)]
     assert control.first_listing() == {"t": 2}
+
+
+def test_what_somebody_says_is_failed_over_still_stays_so() -> None:
+    def of(still: StillFailedOver) -> Generation:
+        return rebuilt("f", standing(), OWN, 2, "me", 1, still).opened
+
+    whole = of(StillFailedOver(whole=True))
+    assert (whole.kind, whole.lanes, whole.partitions, whole.failed_over) == (Kind.FROZEN, 1, {"t": 2}, {})
+    part = of(StillFailedOver(topics=frozenset({"t"})))
+    assert (part.kind, part.lanes, part.failed_over) == (Kind.LIVE, 2, {"t": part.number})
+    both = of(StillFailedOver(whole=True, topics=frozenset({"t"})))
+    assert (both.kind, both.failed_over) == (Kind.FROZEN, {"t": both.number})
+    with pytest.raises(ConfigError, match="never copied a source topic 'tt'"):
+        of(StillFailedOver(topics=frozenset({"tt"})))
 
 
 def test_topics_that_were_failed_over_stay_so() -> None:

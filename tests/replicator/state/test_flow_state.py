@@ -198,3 +198,13 @@ def test_a_lane_whose_control_topic_is_lost_is_told() -> None:
     with pytest.raises(Incident, match="control_topic_lost"):
         found.control_and_claims(0)
     assert pauses == [CONFIRM_S]
+
+
+def test_a_flow_that_has_claims_isnt_new_whatever_its_control_topic_lost() -> None:
+    for topics in (Topics(), Topics(control=[[]])):
+        assert state(topics)[0].control_unless_new() is None
+        topics.records[CLAIMS] = [[CLAIM.encode()]]
+        with pytest.raises(Incident, match=r"control_topic_lost.* but the flow has claims.*rebuild-control"):
+            state(topics)[0].control_unless_new()
+    found, _ = state(Topics(control=[[(it.key, it.encode()) for it in (PREPARING, OPENED)]], claims=[[CLAIM.encode()]]))
+    assert found.control_unless_new() == found.control()
