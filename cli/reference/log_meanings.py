@@ -103,8 +103,8 @@ EVENTS = {
         "It is logged once for each cause."
     ),
     "deleted_group_kept": (
-        "A group that was deleted at the source is kept at the target, and why (`groups.deleted: delete`). It is "
-        "looked at again after a minute, and told again when the reason changes."
+        "Offsets of a group that was deleted at the source are kept at the target, and why (`groups.deleted: "
+        "delete`). It is looked at again after a minute, and told again when the reason changes."
     ),
     "discovery_failed": (
         "Topics could not be listed now; the lanes go on with those that are known, and it is tried again at "
@@ -143,8 +143,8 @@ EVENTS = {
     ),
     "failover_undone": "The flow may run again, and is started.",
     "group_deleted": (
-        "A group that was deleted at the source was deleted at the target, too: it had no members, and no offsets but "
-        "those of the flow (`groups.deleted: delete`)."
+        "The flow's offsets of a group that was deleted at the source were deleted at the target: it had no members "
+        "(`groups.deleted: delete`)."
     ),
     "group_left_alone": (
         "Partitions of a consumer group that are not moved at the target, and why (`groups`). It is said once, and "

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from integration_tests.conftest import MakeCopying
-from integration_tests.groups.test_group_sync import ASK_S, EVERY, all_there, begun, wait_exact, wait_offsets
-from integration_tests.harness.group_reading import begin, offsets
+from integration_tests.groups.test_group_sync import EVERY, all_there, begun, wait_exact, wait_offsets
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.group_reading import begin, deleted, offsets
+from integration_tests.harness.guarded import USER, guard, login
 from integration_tests.harness.processes import wait_until
-from replicator.config import Cluster, Properties
-from replicator.wire.any_groups import AnyGroups
-
-
-def deleted(bootstrap: str, *groups: str) -> None:
-    """Delete groups as an administrator does."""
-    cluster = Cluster(name="any", properties=Properties({"bootstrap.servers": bootstrap}))
-    with closing(AnyGroups(cluster, "test")) as questions:
-        assert questions.delete(groups, ASK_S) == dict.fromkeys(groups, 0)
+from integration_tests.harness.secured import Secured
 
 
 @pytest.mark.tier("long")
@@ -44,3 +41,30 @@ def test_only_what_is_the_flows_goes_with_the_group(make_copying: MakeCopying, u
     assert (kept["group"], kept["reason"]) == (reset, f"somebody else has committed its offset in {copying.copy}-0")
     assert [it["group"] for it in worker.seen("group_deleted")] == [gone]
     assert worker.stop() == 0, worker.tail()
+
+
+@pytest.mark.tier("long")
+def test_an_offset_in_a_topic_that_the_flow_may_not_see_stays(
+    source: BrokerHandle, secured: Secured, tmp_path: Path, unique: Callable[[str], str]
+) -> None:
+    """Brokers leave it out where they are asked for a group's offsets."""
+    group, hidden = unique("billing"), unique("hidden")
+    clients.create_topic(secured.bootstrap, hidden, 1)
+    clients.put(clients.producer(secured.bootstrap), hidden, *[b"x"] * 50)
+    copying = Copying(
+        source, secured, tmp_path, via=login(secured), partitions=1, groups={**EVERY, "deleted": "delete"}
+    )
+    with closing(copying):
+        two = guard(secured, copying, "target").two
+        secured.allow(USER, "GROUP", group, "DESCRIBE", "READ", "DELETE")
+        secured.allow(USER, "GROUP", f"eos-replicate.{copying.name}", "DESCRIBE", "READ", prefix=True)
+        two.put(two.first, [b"a %d" % number for number in range(100)])
+        begin(copying.source, group, [(copying.topic, 0, 42)])
+        worker = copying.running()
+        wait_until(lambda: offsets(copying.target, group, copying.copy, 1)[0] > 0, "the group", worker.tail)
+        begin(copying.target, group, [(hidden, 0, 30)])
+        deleted(copying.source, group)
+        wait_until(lambda: bool(worker.seen("group_deleted")), "the deletion", worker.tail)
+        assert offsets(copying.target, group, copying.copy, 1) == [-1001]
+        assert offsets(copying.target, group, hidden, 1) == [30]
+        assert worker.stop() == 0, worker.tail()

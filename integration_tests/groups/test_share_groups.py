@@ -13,6 +13,7 @@ from integration_tests.groups.test_group_sync import ASK_S, EVERY
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.group_reading import deleted
 from integration_tests.harness.kafka_tools import KafkaTools
 from integration_tests.harness.processes import wait_until
 from replicator.config import Cluster, Properties
@@ -22,7 +23,7 @@ from replicator.groups.decision import GroupVerdict, OffsetToCommit
 from replicator.groups.ownership import GroupOffset
 from replicator.model.errors import Unsupported
 from replicator.model.partition import Partition
-from replicator.wire.any_groups import AnyGroups
+from replicator.wire.any_groups import AnyGroups, ShareValues
 from tests.replicator.group_sync.fakes import FakeNotes, copy_of
 from tests.replicator.group_sync.test_sync import A, Rig
 
@@ -135,10 +136,13 @@ def test_it_follows_the_source_and_is_gone_with_it(
     wait_said(copying, group, verdict="in_sync", source_offset=READ + 5)
     reset(source_tools, group, copying.topic, "--to-earliest")
     wait_said(copying, group, verdict="in_sync", source_offset=0)
-    with closing(questions_of(copying.source)) as source, closing(questions_of(copying.target)) as target:
+    with closing(questions_of(copying.target)) as target:
         assert group in target.listing(ASK_S).groups
-        assert source.delete([group], ASK_S) == {group: 0}
-        wait_until(lambda: group not in target.listing(ASK_S).groups, "the deletion", worker.tail)
+        deleted(copying.source, group)
+        wait_until(lambda: bool(worker.seen("group_deleted")), "the deletion", worker.tail)
+        found = target.offsets({group: None}, ASK_S, stable=True)[group]
+        assert isinstance(found, ShareValues)
+        assert not any(it for of_topic in found.topics().values() for it in of_topic.values())
     assert worker.stop() == 0, worker.tail()
 
 

@@ -56,6 +56,13 @@ def begin(bootstrap: str, group: str, offsets: list[tuple[str, int, int]]) -> No
     consumer.close()
 
 
+def deleted(bootstrap: str, *groups: str) -> None:
+    """Delete groups as an administrator does."""
+    admin = clients.admin(bootstrap)
+    for done in admin.delete_consumer_groups(list(groups)).values():
+        done.result(clients.TIMEOUT_S)
+
+
 def offsets(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
     """The group's committed offsets; -1001 where it has none."""
     consumer = clients.consumer(bootstrap, group_id=group)

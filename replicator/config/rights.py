@@ -175,7 +175,8 @@ NEEDED = (
         GrantedBy.TARGET,
         On.DELETED_GROUPS,
         ("Delete",),
-        "deleting groups that were deleted at the source",
+        "deleting their offsets in the flow's target topics, on which it needs Read, when they were deleted at the "
+        "source",
         optional=True,
     ),
     Needed(

@@ -1,13 +1,15 @@
-"""Deletes groups at the target that were deleted at the source (`groups.deleted: delete`). Used by `sync`.
+"""Deletes offsets at the target of groups that were deleted at the source (`groups.deleted: delete`). Used by `sync`.
 
 Invariants
 - A group has gone only where its coordinator says so: one that is missing among the groups that are listed may belong
   to a coordinator that moves, or to a user who may not see it any more.
 - A source that has lost its topics, or has others of their names, deletes nothing: nobody has decided about groups.
-- A group is deleted only if it has no members, all of its offsets are the flow's, whatever their topic, and no commit
-  of the flow may still arrive. The broker itself refuses to delete one that has members.
-- That the flow owns nothing of it is noted before it is deleted: whoever dies between leaves the group, and everybody
-  after it takes it for somebody else's.
+- Only the flow's offsets are deleted, each by its name, and never the group: it may have others, in topics that the
+  flow's user may not see. A group without offsets the broker forgets by itself.
+- They are deleted only if the group has no members, all of its offsets that are seen are the flow's, whatever their
+  topic, and no commit of the flow may still arrive. The broker itself refuses it where members consume these topics.
+- That the flow owns nothing of it is noted before: whoever dies between leaves the offsets, and everybody after it
+  takes them for somebody else's.
 """
 
 from __future__ import annotations
@@ -29,21 +31,36 @@ from replicator.model.partition import Partition
 from replicator.state.group_notes import NO_NOTE, GroupNotes
 from replicator.translation.answers import OffsetToTranslate
 from replicator.wire.any_groups import SHARE, ShareValues
+from replicator.wire.group_questions import PartitionCodes
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues
 
 AGAIN_S = 60.0
 """Between two looks at a group that has gone and isn't deleted."""
 DELETE_S = 5.0
-_GONE = int(E.group_id_not_found)
+_GONE, _UNKNOWN = int(E.group_id_not_found), int(E.unknown_server_error)
 _MARK = "\0"  # in no group's name
-_REFUSED = frozenset(map(int, (E.non_empty_group, E.group_authorization_failed, E.coordinator_load_in_progress)))
-"""After these codes the group is certainly not deleted."""
+_REFUSED = frozenset(
+    map(
+        int,
+        (
+            E.non_empty_group,
+            E.group_subscribed_to_topic,
+            E.group_authorization_failed,
+            E.topic_authorization_failed,
+            E.unknown_topic_or_partition,
+            E.coordinator_load_in_progress,
+        ),
+    )
+)
+"""After these codes the offset is certainly not deleted."""
 _Notes = dict[str, dict[int, OwnershipNote]]
+_Offsets = dict[str, list[int]]
+"""Partitions by topic."""
 
 
 class GoneGroup(NamedTuple):
-    """A group that has gone at the source. `kept`: why it isn't deleted at the target; empty: it is."""
+    """A group that has gone at the source. `kept`: why its offsets aren't deleted at the target; empty: they are."""
 
     group: str
     target_group: str
@@ -111,14 +128,14 @@ class GoneGroups:
         unanswered += listing.unanswered
         shares = {due[to] for to in notes if to in listing.groups and listing.groups[to].kind == SHARE}
         gone = self._gone_at_source({to: due[to] for to in notes}, shares, unanswered)
-        done, delete = list[GoneGroup](), list[str]()
-        for to, why in self._judged({to: notes[to] for to in gone}, listing.groups, topics):
-            if why:
-                done.append(GoneGroup(gone[to], to, why))
+        done, delete = list[GoneGroup](), dict[str, _Offsets]()
+        for to, said in self._judged({to: notes[to] for to in gone}, listing.groups, topics):
+            if isinstance(said, str):
+                done.append(GoneGroup(gone[to], to, said))
             else:
-                delete.append(to)
+                delete[to] = said
         if delete:
-            done += self._deleted({to: notes[to] for to in delete}, known, unanswered)
+            done += self._deleted(delete, {to: notes[to] for to in delete}, known, unanswered)
         return done
 
     def _gone_at_source(
@@ -137,8 +154,8 @@ class GoneGroups:
 
     def _judged(
         self, notes: Mapping[str, _Notes], there: Mapping[str, ListedGroup], topics: Collection[str]
-    ) -> Iterator[tuple[str, str]]:
-        """Yield groups, and why each is kept; empty: it is to be deleted."""
+    ) -> Iterator[tuple[str, str | _Offsets]]:
+        """Yield groups, and why each is kept, or which of its offsets are to be deleted."""
         if not notes:
             return
         copied = self._copied(topics)
@@ -147,7 +164,7 @@ class GoneGroups:
             values, listed = found[to], there.get(to)
             if isinstance(values, ReplicatorError):
                 yield to, str(values)
-            elif not any(it is not None for of_topic in values.topics().values() for it in of_topic.values()):
+            elif not (offsets := _there(values)):
                 del self._gone[to]  # there is nothing to be deleted
             elif listed is None:
                 yield to, "the target doesn't list it"
@@ -160,7 +177,7 @@ class GoneGroups:
                 )
             else:
                 why = _not_owned(values, of_group, self._clock.now_ms())
-                yield to, why or (self._consumed(values) if isinstance(values, ShareValues) else "")
+                yield to, why or (self._consumed(values) if isinstance(values, ShareValues) else "") or offsets
 
     def _consumed(self, values: ShareValues) -> str:
         """Whether a share group may have acknowledged records at the target behind where it stands."""
@@ -176,21 +193,25 @@ class GoneGroups:
         return {self._map.target_topic(name) for name, answer in zip(there, answers, strict=True) if not answer.problem}
 
     def _deleted(
-        self, notes: Mapping[str, _Notes], known: GroupNotes, unanswered: list[ReplicatorError]
+        self,
+        offsets: Mapping[str, _Offsets],
+        notes: Mapping[str, _Notes],
+        known: GroupNotes,
+        unanswered: list[ReplicatorError],
     ) -> Iterator[GoneGroup]:
         self._note(known, {to: {topic: {} for topic in of_group} for to, of_group in notes.items()}, notes)
-        answers = self._target.delete(list(notes), DELETE_S)
-        refused = {to: of_group for to, of_group in notes.items() if answers.get(to) in _REFUSED}
+        answers = self._target.delete_offsets(offsets, DELETE_S)
+        refused = {
+            to: left for to, of_group in notes.items() if (left := _refused(of_group, offsets[to], answers.get(to)))
+        }
         self._note(known, refused, refused)
-        for to in notes:
-            code, name = answers.get(to), self._gone[to]
-            if not isinstance(code, int):
-                unanswered += [code] if code is not None else []
-                yield GoneGroup(name, to, f"whether it is deleted isn't known: {code}")
-            elif code in (0, _GONE):
-                yield GoneGroup(name, to)
+        for to, ats in offsets.items():
+            codes, name = answers.get(to), self._gone[to]
+            if codes is None or isinstance(codes, ReplicatorError):
+                unanswered += [codes] if codes is not None else []
+                yield GoneGroup(name, to, f"whether its offsets are deleted isn't known: {codes}")
             else:
-                yield GoneGroup(name, to, f"the target refuses to delete it: {E(code).name.upper()}")
+                yield GoneGroup(name, to, _left(ats, codes))
             if to not in refused:
                 del self._gone[to]
 
@@ -213,6 +234,35 @@ def _notes_of(known: GroupNotes, target: str, topics: Collection[str]) -> _Notes
         if notes := {at: note for at, note in known.of(target, topic).items() if note != NO_NOTE}:
             found[topic] = notes
     return found
+
+
+def _there(values: GroupValues) -> _Offsets:
+    """Where a group has an offset, or may have one soon."""
+    found = {
+        topic: [at for at, it in of_topic.items() if it is not None] for topic, of_topic in values.topics().items()
+    }
+    return {topic: numbers for topic, numbers in found.items() if numbers}
+
+
+def _refused(notes: _Notes, offsets: _Offsets, codes: PartitionCodes | ReplicatorError | None) -> _Notes:
+    """The notes of a group's offsets that are certainly not deleted."""
+    if codes is None or isinstance(codes, ReplicatorError):
+        return {}
+    found = {
+        topic: {at: notes[topic][at] for at in numbers if codes.get(topic, {}).get(at) in _REFUSED}
+        for topic, numbers in offsets.items()
+    }
+    return {topic: of_topic for topic, of_topic in found.items() if of_topic}
+
+
+def _left(offsets: _Offsets, codes: PartitionCodes) -> str:
+    """Why some of these offsets aren't deleted; empty: all are."""
+    for topic, numbers in offsets.items():
+        for at in numbers:
+            code = codes.get(topic, {}).get(at, _UNKNOWN)
+            if code not in (0, _GONE):
+                return f"the target refuses to delete its offset in {topic}-{at}: {E(code).name.upper()}"
+    return ""
 
 
 def _not_owned(values: GroupValues, notes: _Notes, now_ms: int) -> str:

@@ -49,8 +49,11 @@ class TargetGroups(SourceGroups, Protocol):
     ) -> Callable[[], dict[str, PartitionCodes | ReplicatorError]]:
         """The same; what is returned waits for the answers."""
 
-    def delete(self, groups: Collection[str], timeout_s: float) -> dict[str, int | ReplicatorError]:
-        """Delete groups without members: the code of each; or an error, after which nothing is known of it."""
+    def delete_offsets(
+        self, offsets: Mapping[str, Mapping[str, Collection[int]]], timeout_s: float
+    ) -> dict[str, PartitionCodes | ReplicatorError]:
+        """Delete these offsets of groups, those of share groups by whole topics: the code of each partition; or an
+        error, after which nothing is known of this group's."""
 
 
 class LiveMap(Protocol):

@@ -1,5 +1,5 @@
-"""The same questions as `group_questions`, about share groups (KIP-932), too; and deletes groups. Used by `group_sync`
-and by what shows it.
+"""The same questions as `group_questions`, about share groups (KIP-932), too; and deletes offsets of groups. Used by
+`group_sync` and by what shows it.
 
 Where a share group stands is its share-partition start offset: before it everything is acknowledged, behind it some
 may be. It is read with DescribeShareGroupOffsets and set with AlterShareGroupOffsets, which Kafka has since 4.1, and
@@ -33,7 +33,8 @@ from replicator.wire.group_questions import (
 from replicator.wire.offset_fetch_groups import GroupValues, PartitionValue, Wanted
 from replicator.wire.protocol import Exchange
 
-DESCRIBE, ALTER, DELETE = "describe_share_group_offsets", "alter_share_group_offsets", "delete_groups"
+DESCRIBE, ALTER = "describe_share_group_offsets", "alter_share_group_offsets"
+DELETE, DELETE_SHARE = "offset_delete", "delete_share_group_offsets"
 SHARE = "share"
 """A share group's type, as groups are listed."""
 _GONE = int(E.group_id_not_found)
@@ -94,9 +95,9 @@ class _Asked(AskedOnce):
     def __init__(
         self, client_id: str, api: str, fields: Fields, groups: tuple[str, ...], partitions: _Partitions | None = None
     ) -> None:
-        """`partitions`: that are altered."""
+        """`partitions`: that are altered or deleted."""
         super().__init__(client_id, api, fields)
-        self.groups, self.partitions = groups, partitions or {}
+        self.api, self.groups, self.partitions = api, groups, partitions or {}
 
 
 class AnyGroups(GroupQuestions):
@@ -198,44 +199,53 @@ class AnyGroups(GroupQuestions):
         return codes
 
     def _altered(self, one: _Asked, data: bytes) -> Mapping[str, PartitionCodes | ReplicatorError]:
-        answer, (name,) = one.read(data), one.groups
-        code = int(answer.error_code)
-        if code in MOVED:
-            self._coordinators.pop(name, None)
-        if code:
-            return {name: {topic: dict.fromkeys(numbers, code) for topic, numbers in one.partitions.items()}}
+        answer = one.read(data)
+        if code := int(answer.error_code):
+            return self._for_all(one, code)
         return {
-            name: {
+            one.groups[0]: {
                 it.topic_name: {each.partition_index: int(each.error_code) for each in it.partitions}
                 for it in answer.responses
             }
         }
 
-    def delete(self, groups: Collection[str], timeout_s: float) -> dict[str, int | ReplicatorError]:
-        """Delete groups without members: the code of each, 0 if it is deleted; or an error, after which it may be."""
+    def _for_all(self, one: _Asked, code: int) -> Mapping[str, PartitionCodes]:
+        """What a code of the whole answer says of each partition."""
+        (name,) = one.groups
+        if code in MOVED:
+            self._coordinators.pop(name, None)
+        return {name: {topic: dict.fromkeys(numbers, code) for topic, numbers in one.partitions.items()}}
+
+    def delete_offsets(
+        self, offsets: Mapping[str, _Partitions], timeout_s: float
+    ) -> dict[str, PartitionCodes | ReplicatorError]:
+        """Delete these offsets of groups, those of share groups by whole topics, and no others: the code of each
+        partition, 0 if its offset is deleted; or an error, after which nothing is known of this group's."""
 
         def asked(names: Sequence[str]) -> Iterator[_Asked]:
             for name in names:
-                fields = {"groups_names": (name,)}
-                yield _Asked(self._client_id, DELETE, partial(_same, fields), (name,))
+                api, fields = (DELETE_SHARE, _delete_share) if self._is_share(name) else (DELETE, _delete)
+                yield _Asked(self._client_id, api, partial(fields, name, offsets[name]), (name,), offsets[name])
 
-        def read(one: _Asked, data: bytes) -> Mapping[str, int | ReplicatorError]:
-            return {it.group_id: int(it.error_code) for it in one.read(data).results}
+        return self._of_coordinators(list(offsets), timeout_s, asked, self._deleted, _only, once=True)()
 
-        found = self._of_coordinators(list(groups), timeout_s, asked, read, _only, once=True)()
-        for name, code in found.items():
-            if not isinstance(code, int) or code in MOVED:
-                self._coordinators.pop(name, None)
-        return found
+    def _deleted(self, one: _Asked, data: bytes) -> Mapping[str, PartitionCodes | ReplicatorError]:
+        answer, (name,) = one.read(data), one.groups
+        if code := int(answer.error_code):
+            return self._for_all(one, code)
+        if one.api == DELETE_SHARE:
+            codes = {it.topic_name: int(it.error_code) for it in answer.responses}
+            return {name: {topic: dict.fromkeys(one.partitions[topic], code) for topic, code in codes.items()}}
+        return {
+            name: {
+                it.name: {each.partition_index: int(each.error_code) for each in it.partitions} for it in answer.topics
+            }
+        }
 
 
 def _only(_: str, answers: list[T]) -> T:
     """About each group there is one question."""
     return answers[-1]
-
-
-def _same(fields: Mapping[str, Any], _: Exchange) -> Mapping[str, Any]:
-    return fields
 
 
 def _describe_fields(groups: Mapping[str, Wanted]) -> Fields:
@@ -277,6 +287,24 @@ def _alter_fields(group: str, offsets: Mapping[str, Mapping[int, OffsetToCommit]
         }
 
     return fields
+
+
+def _delete(group: str, offsets: _Partitions, exchange: Exchange) -> Mapping[str, Any]:
+    types = exchange.types
+    return {
+        "group_id": group,
+        "topics": tuple(
+            types.OffsetDeleteRequestTopic(
+                name=topic, partitions=tuple(types.OffsetDeleteRequestPartition(partition_index=it) for it in numbers)
+            )
+            for topic, numbers in offsets.items()
+        ),
+    }
+
+
+def _delete_share(group: str, offsets: _Partitions, exchange: Exchange) -> Mapping[str, Any]:
+    topic_of = exchange.types.DeleteShareGroupOffsetsRequestTopic
+    return {"group_id": group, "topics": tuple(topic_of(topic_name=topic) for topic in offsets)}
 
 
 def _stands(answer: Any) -> ShareValues:

@@ -42,13 +42,14 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "txn_offset_commit": (28, 0, 5),  # 5: as of end_txn
     "describe_configs": (32, 4, 4),  # 4: Kafka 2.6
     "sasl_authenticate": (36, 0, 2),
-    "delete_groups": (42, 2, 2),  # 2: Kafka 2.4
+    "offset_delete": (47, 0, 0),  # Kafka 2.4
     "describe_cluster": (60, 0, 0),  # Kafka 2.8
     "describe_producers": (61, 0, 0),  # Kafka 2.8
     "describe_transactions": (65, 0, 0),  # Kafka 3.0
     "list_transactions": (66, 0, 0),  # Kafka 3.0
     "describe_share_group_offsets": (90, 0, 1),  # 0: Kafka 4.1; 1: with their lag (KIP-1226, Kafka 4.2)
     "alter_share_group_offsets": (91, 0, 0),  # Kafka 4.1
+    "delete_share_group_offsets": (92, 0, 0),  # Kafka 4.1
 }
 """API key, lowest and highest version, by the API's name in kio."""
 

@@ -61,7 +61,8 @@ class FakeGroups:
     commits: list[tuple[str, Partition, int]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     hidden: set[str] = field(default_factory=set)  # groups that aren't listed
-    refuse: dict[str, int] = field(default_factory=dict)  # codes of groups that aren't deleted
+    unseen: set[str] = field(default_factory=set)  # topics without the right to Describe them
+    refuse: dict[str | Partition, int] = field(default_factory=dict)  # by group, and by where its offset isn't deleted
     told: set[str] = field(default_factory=set)
     end: int = 1_000  # of each partition, for share groups
     acknowledged: dict[tuple[str, Partition], int] = field(default_factory=dict)  # by share groups behind their offsets
@@ -105,7 +106,8 @@ class FakeGroups:
                 found[name] = Unreachable("its coordinator doesn't answer")
                 continue
             asked = {Partition(topic, number) for topic, of_topic in (wanted or {}).items() for number in of_topic}
-            ats = {at for group, at in self.values if group == name} if wanted is None else asked
+            ats = {at for group, at in self.values if group == name and at.topic not in self.unseen}
+            ats = ats if wanted is None else asked
             topics: dict[str, dict[int, PartitionValue]] = {}
             for at in ats:
                 topics.setdefault(at.topic, {})[at.partition] = self._value(name, at)
@@ -180,17 +182,22 @@ class FakeGroups:
         answers = self.commit(offsets, timeout_s)
         return lambda: answers
 
-    def delete(self, groups: Collection[str], timeout_s: float) -> dict[str, int | ReplicatorError]:
+    def delete_offsets(
+        self, offsets: Mapping[str, Mapping[str, Collection[int]]], timeout_s: float
+    ) -> dict[str, PartitionCodes | ReplicatorError]:
         """See `AnyGroups`."""
-        found: dict[str, int | ReplicatorError] = {}
-        for group in groups:
-            found[group] = int(E.non_empty_group) if group in self.members else self.refuse.get(group, 0)
-            if found[group] == 0:
+        found: dict[str, PartitionCodes | ReplicatorError] = {}
+        for group, topics in offsets.items():
+            codes: PartitionCodes = {}
+            code = int(E.non_empty_group) if group in self.members else self.refuse.get(group, 0)
+            for topic, numbers in topics.items():
+                codes[topic] = {it: code or self.refuse.get(Partition(topic, it), 0) for it in numbers}
+                for number in numbers:
+                    if codes[topic][number] == 0:
+                        self.values.pop((group, Partition(topic, number)), None)
+            if any(code == 0 for of_topic in codes.values() for code in of_topic.values()):
                 self.deleted.append(group)
-                self.values = {at: value for at, value in self.values.items() if at[0] != group}
-                self.kinds.pop(group, None)
-            if self._draw(0.2):
-                found[group] = Unreachable("no answer")
+            found[group] = Unreachable("no answer") if self._draw(0.2) else codes
         return found
 
     def _apply(self, wanted: Sequence[tuple[str, Partition, GroupOffset]]) -> None:

@@ -1,4 +1,4 @@
-"""Groups that were deleted at the source are deleted at the target, if they are the flow's still, and never else."""
+"""Of groups that were deleted at the source the flow's offsets are deleted at the target, and never anything else."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from replicator.group_sync.gone import AGAIN_S, GoneGroup, source_group
 from replicator.groups.ownership import LATE_MS, GroupOffset
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
+from replicator.wire.group_questions import PartitionCodes
 from replicator.wire.offset_fetch_groups import GroupValues
 from tests.budget import budget
 from tests.replicator.group_sync.fakes import copy_of, place
@@ -131,6 +132,32 @@ def test_one_that_is_not_the_flows_alone_is_kept(change: Callable[[Rig], None]) 
     assert (rig.target.deleted, ends) == ([], {at: value for at, value in before.items() if at[0] == "g"})
 
 
+def test_an_offset_in_a_topic_that_the_flow_may_not_see_stays() -> None:
+    """The broker leaves it out of the group's offsets, and it belongs to another application."""
+    rig = followed()
+    theirs = "g", Partition("somebody's", 0)
+    rig.target.values[theirs] = GroupOffset(1)
+    rig.target.unseen.add(theirs[1].topic)
+    delete_at_source(rig)
+    assert rig.sync.round().gone == (GoneGroup("g", "g"),)
+    assert rig.target.values == {theirs: GroupOffset(1)} | {
+        at: value for at, value in rig.target.values.items() if at[0] != "g"
+    }
+
+
+def test_an_offset_that_the_target_refuses_to_delete_is_kept_and_tried_again() -> None:
+    """The others are deleted."""
+    rig = followed()
+    delete_at_source(rig)
+    rig.target.refuse[copy_of(B)] = int(E.group_subscribed_to_topic)
+    (kept,) = rig.sync.round().gone
+    assert "GROUP_SUBSCRIBED_TO_TOPIC" in kept.kept
+    assert (rig.there(), rig.there(B)) == (None, place(20))
+    rig.target.refuse.clear()
+    rig.rounds(int(AGAIN_S) // 5 + 1)
+    assert (rig.there(B), rig.target.deleted) == (None, ["g", "g"])
+
+
 @pytest.mark.parametrize("error", [NotAllowed("no right to Describe it"), Unreachable("no answer")])
 def test_what_its_coordinator_does_not_say_deletes_nothing(
     error: ReplicatorError, monkeypatch: pytest.MonkeyPatch
@@ -172,11 +199,11 @@ def test_whoever_dies_before_it_is_deleted_leaves_it(monkeypatch: pytest.MonkeyP
     rig = followed()
     delete_at_source(rig)
 
-    def dies(*_: object) -> dict[str, int | ReplicatorError]:
+    def dies(*_: object) -> dict[str, PartitionCodes | ReplicatorError]:
         raise Unreachable("it dies")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.target, "delete", dies)
+        patch.setattr(rig.target, "delete_offsets", dies)
         with suppress(Unreachable):
             rig.sync.round()
     rig.sync = rig.worker()

@@ -1,4 +1,4 @@
-"""Questions about share groups: where they stand, what they have acknowledged; and the deletion of groups."""
+"""Questions about share groups: where they stand, what they have acknowledged; and the deletion of offsets."""
 
 from __future__ import annotations
 
@@ -48,8 +48,17 @@ class Shares(Coordinator):
         topics = [] if self.code else [{"topic_name": "t", "topic_id": None, "partitions": answers}]
         return {"error_code": self.code, "responses": topics}
 
-    def answer_delete_groups(self, request: Any) -> dict[str, Any]:
-        return {"results": [{"group_id": it, "error_code": self.code} for it in request.groups_names]}
+    def answer_offset_delete(self, request: Any) -> dict[str, Any]:
+        topics = [
+            {"name": of.name, "partitions": [{"partition_index": it.partition_index, "error_code": it.partition_index}
+                                             for it in of.partitions]}
+            for of in request.topics
+        ]  # fmt: skip
+        return {"error_code": self.code, "topics": [] if self.code else topics}
+
+    def answer_delete_share_group_offsets(self, request: Any) -> dict[str, Any]:
+        topics = [{"topic_name": of.topic_name, "error_code": 3 * (of.topic_name == "u")} for of in request.topics]
+        return {"error_code": self.code, "responses": [] if self.code else topics}
 
 
 @pytest.fixture
@@ -108,13 +117,30 @@ def test_codes_of_partitions_and_of_the_group(coordinator: Shares, questions: An
     assert coordinator.altered == [{0: 7, 1: 8}]
     coordinator.code = int(E.non_empty_group)
     assert questions.commit(TO_SET, 5.0) == {"s": {"t": {0: coordinator.code, 1: coordinator.code}}}
-    assert questions.delete(["s", "c"], 5.0) == {"s": coordinator.code, "c": coordinator.code}
 
 
-@pytest.mark.parametrize("api", ["alter_share_group_offsets", "delete_groups"])
+def test_offsets_are_deleted_by_partition_and_those_of_share_groups_by_topic(
+    coordinator: Shares, questions: AnyGroups
+) -> None:
+    """Nothing else of a group is."""
+    wanted = {"s": {"t": [0, 1], "u": [0]}, "c": {"t": [0, 3], "u": [0]}}
+    assert questions.delete_offsets(wanted, 5.0) == {
+        "s": {"t": {0: 0, 1: 0}, "u": {0: 3}},
+        "c": {"t": {0: 0, 3: 3}, "u": {0: 0}},
+    }
+    coordinator.code = code = int(E.non_empty_group)
+    assert questions.delete_offsets(wanted, 5.0) == {
+        group: {topic: dict.fromkeys(numbers, code) for topic, numbers in topics.items()}
+        for group, topics in wanted.items()
+    }
+    assert coordinator.broker is not None
+    assert "delete_groups" not in {name for name, _, _ in coordinator.broker.asked}
+
+
+@pytest.mark.parametrize("api", ["alter_share_group_offsets", "delete_share_group_offsets"])
 def test_what_changes_something_is_sent_once(coordinator: Shares, questions: AnyGroups, api: str) -> None:
     coordinator.instead[api] = [None]
-    found = questions.delete(["s"], 5.0) if api == "delete_groups" else questions.commit(TO_SET, 5.0)
+    found = questions.commit(TO_SET, 5.0) if api.startswith("alter") else questions.delete_offsets(TO_SET, 5.0)
     assert isinstance(found["s"], ReplicatorError)
     assert coordinator.broker is not None
     assert sum(name == api for name, _, _ in coordinator.broker.asked) == 1

@@ -50,13 +50,17 @@ def sample(api: str, version: int) -> bytes:
         "list_groups": {
             "groups": [{"group_id": "g", "protocol_type": "", "group_state": "Empty", "group_type": "classic"}]
         },
-        "delete_groups": {"results": [{"group_id": "g", "error_code": 0}]},
+        "offset_delete": {"error_code": 0, "topics": [{"name": "t", "partitions": [one]}]},
         "describe_share_group_offsets": {
             "groups": [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [share]}], "error_message": "m"}]
         },
         "alter_share_group_offsets": {
             "error_message": None,
             "responses": [{"topic_name": "t", "partitions": [{"partition_index": 0, "error_message": "m"}]}],
+        },
+        "delete_share_group_offsets": {
+            "error_message": None,
+            "responses": [{"topic_name": "t", "error_code": 0, "error_message": "m"}],
         },
         "describe_cluster": {"cluster_id": "c", "brokers": [{"broker_id": 1, "host": "h", "port": 9092, "rack": None}]},
         "describe_producers": {"topics": [{"name": "t", "partitions": [one | {"active_producers": [{}]}]}]},
