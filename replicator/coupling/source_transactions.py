@@ -244,10 +244,11 @@ class SourceTransactions:
         if names.is_own_transactional_id(name):
             return None
         it = self.open.get(name)
+        if it is not None and it.start_ms != record.start_ms:  # another one: compaction has removed how that one ended
+            it = None
+            del self.open[name]
+            self._known.discard(name)
         if state in (LoggedState.ONGOING, LoggedState.PREPARE_COMMIT):
-            if it is not None and it.start_ms != record.start_ms:  # compaction has removed how that one ended
-                it = None
-                self._known.discard(name)
             if it is None:
                 it = self.open[name] = SourceTransaction(name, record.producer_id, record.epoch, record.start_ms)
             seen = record.first or name in self._known
