@@ -42,7 +42,10 @@ class LogPart(NamedTuple):
 
 
 class LogCut(Exception):
-    """Some of the log is gone that was not read: compaction or retention has overtaken the reader."""
+    """Some of the log is gone that was not read: compaction or retention has overtaken the reader.
+
+    Kafka's cleaner leaves the log start as it is, so what it has removed is missing offsets, between batches or in one.
+    """
 
 
 class TransactionLogTail:
@@ -135,11 +138,11 @@ class TransactionLogTail:
                 raise answers
             for at, one, data in zip(leaders[address], asked[address], answers, strict=True):
                 batches, high_watermark = self._batches(at, one.read(data), read.get(at.partition, 0))
-                if batches:
-                    read[at.partition] = batches[-1].last_offset + 1
-                elif high_watermark >= ends[at.partition]:  # compaction has taken what stood there
-                    read[at.partition] = ends[at.partition]
+                if not batches and high_watermark >= ends[at.partition]:
+                    raise _gone(at, read.get(at.partition, 0))
                 for batch in batches:
+                    _check_whole(at, batch, read.get(at.partition, 0))
+                    read[at.partition] = batch.last_offset + 1
                     yield at, batch
 
     def _batches(self, at: Partition, answer: Any, offset: int) -> tuple[list[FetchedBatch], int]:
@@ -148,7 +151,7 @@ class TransactionLogTail:
         if len(found) != 1:
             raise Retriable(f"the leader of {at} answers for {len(found)} partitions")
         if found[0].error_code == E.offset_out_of_range:
-            raise LogCut(f"{at} has nothing at offset {offset} any more")
+            raise _gone(at, offset)
         self._check(int(found[0].error_code), "read")
         try:
             batches = list(read_batches(bytes(found[0].records or b"")))
@@ -171,6 +174,19 @@ class TransactionLogTail:
 
     def _check(self, code: int, doing: str) -> None:
         self._questions.check(code, f"{doing} {TRANSACTIONS_TOPIC}", f"Read on topic {TRANSACTIONS_TOPIC!r}")
+
+
+def _gone(at: Partition, offset: int) -> LogCut:
+    return LogCut(f"{at} has nothing at offset {offset} any more")
+
+
+def _check_whole(at: Partition, batch: FetchedBatch, offset: int) -> None:
+    """Raise LogCut where an offset has no record from `offset` on up to the batch's end."""
+    header = batch.header
+    if batch.first_offset > offset:
+        raise _gone(at, offset)
+    if header.record_count != header.last_offset_delta + 1:
+        raise LogCut(f"{at} has {header.record_count} records at offsets {batch.first_offset} to {batch.last_offset}")
 
 
 def _left(

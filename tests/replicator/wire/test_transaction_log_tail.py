@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 from uuid import UUID
 
 import pytest
+from crc32c import crc32c
 
 from embedded_broker.state import transaction_log
 from embedded_broker.state.transactions import Transaction, TxnState
@@ -26,12 +28,14 @@ OUT_OF_RANGE, DENIED = 1, 29
 
 
 class Log(Leader):
-    """A log of one-record batches; `gone`: offsets that compaction has removed, `start`: where it begins."""
+    """A log of one-record batches; `gone`: offsets that compaction has removed, `start`: where it begins; `made`:
+    the last batch, by its first offset."""
 
     def __init__(self, records: int) -> None:
         super().__init__()
         self.records_there = records
         self.gone, self.start, self.code = set[int](), 0, 0
+        self.made = dict[int, bytes]()
 
     def answer_list_offsets(self, request: Any) -> Answer:
         return self.listed(offset=self.records_there)
@@ -41,20 +45,28 @@ class Log(Leader):
         if offset < self.start:
             return self.fetched(error_code=OUT_OF_RANGE)
         there = [it for it in range(offset, self.records_there) if it not in self.gone]
-        return self.fetched(
-            records=b"".join(map(batch, there[:2])), error_code=self.code, high_watermark=self.records_there
-        )
+        batches = [batch(it) for it in there[:2]]
+        for first, made in self.made.items():
+            batches = [batch(it) for it in range(offset, first)] + [made]
+        return self.fetched(records=b"".join(batches), error_code=self.code, high_watermark=self.records_there)
 
 
-def batch(offset: int) -> bytes:
+def batch(*offsets: int, last: int | None = None) -> bytes:
+    """`last`: an offset behind these of which compaction has removed the record."""
+    data = encode([record(it) for it in offsets], 3)
+    if last is not None:
+        struct.pack_into(">i", data, 23, last - offsets[0])
+        struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    stamp(data, offsets[0], 5)
+    return bytes(data)
+
+
+def record(offset: int) -> tuple[bytes, bytes]:
     made = Transaction(
         transactional_id=f"id-{offset}", producer_id=offset, epoch=1, timeout_ms=9, state=TxnState.ONGOING,
         partitions=frozenset({("a", 0)}), start_ms=3, update_ms=3,
     )  # fmt: skip
-    value = transaction_log.encode_transaction(made)
-    data = encode([(transaction_log.encode_key(made.transactional_id), value)], 3)
-    stamp(data, offset, 5)
-    return bytes(data)
+    return transaction_log.encode_key(made.transactional_id), transaction_log.encode_transaction(made)
 
 
 @contextmanager
@@ -85,13 +97,32 @@ def test_it_begins_at_the_end_and_reads_each_record_once(monkeypatch: pytest.Mon
         assert ids(tail) == list(range(10)), "of a partition that wasn't there all is read"
 
 
-def test_what_compaction_has_removed_is_passed_over_at_the_end_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gone", [{0}, {1}, {4, 5}, {5}], ids=str)
+def test_a_gap_that_compaction_has_left_cuts_the_log_though_its_start_is_as_it_was(
+    gone: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = Log(6)
-    log.gone = {1, 4, 5}
+    log.gone = gone
     with reading(log, monkeypatch) as tail:
         tail.offsets = {0: 0}
-        assert ids(tail) == [0, 2, 3]
-        assert tail.offsets == {0: 6}
+        with pytest.raises(LogCut):
+            tail.read()
+        assert tail.offsets == {0: 0}
+
+
+def test_a_batch_without_some_of_its_records_cuts_the_log_and_a_whole_one_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = Log(6)
+    with reading(log, monkeypatch) as tail:
+        log.made = {3: batch(3, last=5)}
+        tail.offsets = {0: 0}
+        with pytest.raises(LogCut, match="1 records at offsets 3 to 5"):
+            tail.read()
+        log.made = {3: batch(3, 4, 5)}
+        assert ids(tail) == [0, 1, 2, 3, 4, 5]
+        tail.offsets = {0: 4}
+        assert ids(tail) == [3, 4, 5], "from the middle of a batch"
 
 
 def test_what_is_left_when_time_is_over_is_read_next(monkeypatch: pytest.MonkeyPatch) -> None:
