@@ -235,6 +235,7 @@ class SourceTransactions:
         it."""
         back = {at for at, end in ends.items() if end < self._ends.get(at, 0)}
         if back:
+            self._known -= {name for name, it in self.open.items() if not back.isdisjoint(it.parts)}
             self.open = {name: it for name, it in self.open.items() if back.isdisjoint(it.parts)}
             self.ended = {number: it for number, it in self.ended.items() if back.isdisjoint(it.parts)}
 

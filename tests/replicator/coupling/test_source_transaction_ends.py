@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.coupling.source_transactions import LoggedState, LoggedTransaction, SourceTransactions
+from replicator.coupling.source_transactions import LoggedState, LoggedTransaction, RecordRange, SourceTransactions
 from replicator.model.partition import Partition
 
 pytestmark = pytest.mark.tier("default")
@@ -33,3 +33,11 @@ def test_the_commit_of_a_later_one_of_an_id_says_nothing_of_the_one_that_was_ope
     seen.look(ends, [logged(state, 100, 101)], lambda: ends)
     assert 5 not in {it.start_ms for it in seen.ended.values()}
     assert not seen.open
+
+
+def test_one_that_was_dropped_with_a_partition_has_no_first_offset_when_it_is_seen_again() -> None:
+    seen, ends = opened(), {A: 50, B: 3}
+    seen.look(ends, [], dict)
+    seen.look(ends, [logged(S.PREPARE_COMMIT, 5, 9)], lambda: ends)
+    (it,) = seen.ended.values()
+    assert it.parts == {A: RecordRange(None, 50), B: RecordRange(None, 3)}
