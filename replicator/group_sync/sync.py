@@ -154,7 +154,7 @@ class GroupSync:
         self._known, self._kept = self._notes.begin(), None
         self._failed_over = self._map.read_failed_over()  # fenced first: who fails over fences then
         if self._transactions is not None:
-            self._transactions.begin(self._notes.transaction_notes(), self._failed_over)
+            self._transactions.begin(self._notes.transaction_notes())
         self._dropped.clear()
 
     def _keep(self) -> None:

@@ -7,8 +7,11 @@ next one reads on from where the last one was.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from typing import Protocol
 
 import structlog
@@ -59,16 +62,22 @@ class TransactionLooks:
         self._flow, self._tail, self._clock, self._log = flow, tail, clock, log
         self._ends, self._positions = ends, positions
         self._notes = TransactionNotes()
-        self._seen = SourceTransactions(lambda topic: routing.selects(flow, topic))
+        self._seen, self._selection = SourceTransactions(partial(routing.selects, flow)), _selection(flow)
         self._since_ms, self._problem = 0, ""
         self._due_s = self._head_s = float("-inf")
 
-    def begin(self, notes: TransactionNotes, failed_over: Collection[str] = ()) -> None:
-        """Go on from what is noted. `failed_over`: source topics of which nothing is copied any more."""
-        left_out, self._notes, last = frozenset(failed_over), notes, notes.last
-        self._seen = SourceTransactions(lambda topic: topic not in left_out and routing.selects(self._flow, topic))
-        self._seen.go_on(last.ends, last.open, notes.ended, last.left_out)
-        self._tail.offsets, self._since_ms = last.log, last.since_ms
+    def begin(self, notes: TransactionNotes) -> None:
+        """Go on from what is noted. Where the flow selects topics by other patterns than then, begin anew: of what was
+        open it isn't known whether it had written to them."""
+        self._notes, last = notes, notes.last
+        self._seen = SourceTransactions(partial(routing.selects, self._flow))
+        if last.selection == self._selection:
+            self._seen.go_on(last.ends, last.open, notes.ended, last.left_out)
+            self._tail.offsets = last.log
+        else:
+            self._seen.go_on({}, (), notes.ended, last.left_out)
+            self._tail.offsets = None
+        self._since_ms = last.since_ms
         self._head_s = float("-inf")
 
     def pause_s(self) -> float:
@@ -144,8 +153,9 @@ class TransactionLooks:
         looked_ms = now_ms if part.to_end else last.looked_ms
         found: Noted = [*self._notes.write_ended(new), *self._notes.write_gone({*gone, *lost})]
         look = LastLook(
-            looked_ms, self._since_ms, "", seen.left_out, still_open, self._tail.offsets, dict(seen.ends), open_
-        )
+            looked_ms, self._since_ms, "", seen.left_out, still_open, self._tail.offsets, dict(seen.ends), open_,
+            self._selection,
+        )  # fmt: skip
         head = begins or self._clock.now_s() >= self._head_s
         if head:
             self._head_s = self._clock.now_s() + HEAD_S
@@ -158,3 +168,9 @@ class TransactionLooks:
             else:
                 self._log.info("source_transactions_known_again")
         self._problem = problem
+
+
+def _selection(flow: Flow) -> str:
+    """A digest of what says which topics the flow copies."""
+    said = [sorted(flow.topics), sorted(flow.exclude), sorted(flow.schema_registry.topics)]
+    return sha256(json.dumps(said).encode()).hexdigest()

@@ -2,9 +2,10 @@
 
 Older versions of the program pass over them. `transactions/look`: the newest look, a small record, because there is one
 a second. `transactions/head/N`: now and then, in pieces, what it takes to go on: what was open, the ends of partitions,
-and up to where the coordinators' log was read by then. Whoever goes on reads that again from there, and finds noted
-what was noted since. `transactions/ended/N`: those that a look found to be committed and that aren't copied as a whole;
-deleted once all of them are. What a look notes is written in one transaction.
+up to where the coordinators' log was read by then, and a digest of the patterns by which topics are selected. Whoever
+goes on reads that again from there, and finds noted what was noted since. `transactions/ended/N`: those that a look
+found to be committed and that aren't copied as a whole; deleted once all of them are. What a look notes is written in
+one transaction.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class LastLook:
         still_open: what was open at this look and at the one before it.
         log: up to where each partition of the log was read; None: nowhere. This and what follows is as of an older
             look, where it was read back.
+        selection: stands for the patterns by which the flow selected topics.
     """
 
     looked_ms: int = 0
@@ -49,6 +51,7 @@ class LastLook:
     log: dict[int, int] | None = None
     ends: dict[Partition, int] = field(default_factory=dict)
     open: list[SourceTransaction] = field(default_factory=list)
+    selection: str = ""
 
     def look_json(self) -> dict[str, Any]:
         """What is kept of each look."""
@@ -71,7 +74,8 @@ class LastLook:
         ends: dict[str, dict[int, int]] = {}
         for at, end in self.ends.items():
             ends.setdefault(at.topic, {})[at.partition] = end
-        return {"log": self.log, "ends": ends, "open": [it.as_json() for it in self.open]}
+        open_ = [it.as_json() for it in self.open]
+        return {"log": self.log, "ends": ends, "open": open_, "selection": self.selection}
 
     def take_head(self, body: Mapping[str, Any]) -> None:
         """Take what `head_json` gave. Raises KeyError, TypeError, ValueError, AttributeError."""
@@ -79,7 +83,7 @@ class LastLook:
         open_ = [SourceTransaction.of_json(row) for row in body["open"]]
         log = body["log"]
         self.log = None if log is None else {int(number): int(offset) for number, offset in log.items()}
-        self.ends, self.open = ends, open_
+        self.ends, self.open, self.selection = ends, open_, str(body["selection"])
 
 
 class TransactionNotes:
