@@ -17,7 +17,7 @@ where between these bounds the records stand, and all that was logged after the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -87,6 +87,11 @@ class SourceTransaction:
         transactional_id, producer_id, epoch, start_ms, committed, parts = row
         bounds = {Partition(str(topic), int(number)): RecordRange(first, end) for topic, number, first, end in parts}
         return cls(str(transactional_id), int(producer_id), int(epoch), int(start_ms), bool(committed), bounds)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is known of each partition where its records end at the latest."""
+        return all(bounds.end is not None for bounds in self.parts.values())
 
     def copied(self, positions: Mapping[Partition, int]) -> bool:
         """Whether all of it is at the target for certain."""
@@ -160,6 +165,7 @@ class SourceTransactions:
         self.open: dict[str, SourceTransaction] = {}
         self.ended: dict[int, SourceTransaction] = {}
         self.left_out = 0
+        self._unbounded = set[int]()
         self._noted = set[tuple[str, int]]()  # of those that may be read again
         self._next = 0
 
@@ -180,6 +186,7 @@ class SourceTransactions:
         self._ends, self.left_out = ends, left_out
         self.open = {it.transactional_id: it for it in open_}
         self.ended = dict(ended)
+        self._unbounded = {number for number, it in ended.items() if not it.bounded}
         self._known = set(self.open)
         self._noted = {(it.transactional_id, it.start_ms) for it in ended.values()}
         self._next = max(ended, default=-1) + 1
@@ -210,9 +217,10 @@ class SourceTransactions:
             to_end: whether the log was read to its end: else older ends bound what the next look sees.
 
         Returns:
-            The numbers of what has ended.
+            The numbers of what has ended, and new numbers of what is known better now.
         """
         self._check(ends)
+        numbers = self._bound(ends)
         done = list[SourceTransaction]()
         for record in logged:
             committed = self._take(record)
@@ -221,14 +229,38 @@ class SourceTransactions:
         if to_end:
             self._ends = ends
         if not done:
-            return []
-        after, numbers = ends_after(), list[int]()
+            return numbers
+        after = ends_after()
         for it in done:
             it.parts = {at: RecordRange(bounds.first, after.get(at)) for at, bounds in it.parts.items()}
-            self.ended[self._next] = it
-            numbers.append(self._next)
-            self._next += 1
+            numbers.append(self._add(it))
         return numbers
+
+    def _add(self, it: SourceTransaction) -> int:
+        number = self._next
+        self.ended[number] = it
+        if not it.bounded:
+            self._unbounded.add(number)
+        self._next += 1
+        return number
+
+    def _bound(self, ends: Mapping[Partition, int]) -> list[int]:
+        """Where it wasn't known how far a partition goes, as in a topic's first seconds, all that had ended by then
+        stands below its present end. Return the new numbers of what is known better now."""
+        numbers, self._unbounded = sorted(self._unbounded & self.ended.keys()), set()
+        found = list[int]()
+        for number in numbers:
+            it = self.ended[number]
+            parts = {
+                at: RecordRange(bounds.first, ends.get(at) if bounds.end is None else bounds.end)
+                for at, bounds in it.parts.items()
+            }
+            if parts == it.parts:
+                self._unbounded.add(number)
+            else:
+                del self.ended[number]
+                found.append(self._add(replace(it, parts=parts)))
+        return found
 
     def _check(self, ends: Mapping[Partition, int]) -> None:
         """A partition that ends before where it did is another one, or has lost records: nothing known is true of

@@ -4,7 +4,8 @@ Older versions of the program pass over them. `transactions/look`: the newest lo
 a second. `transactions/head/N`: now and then, in pieces, what it takes to go on: what was open, the ends of partitions,
 up to where the coordinators' log was read by then, and a digest of the patterns by which topics are selected. Whoever
 goes on reads that again from there, and finds noted what was noted since. `transactions/ended/N`: those that a look
-found to be committed and that aren't copied as a whole; deleted once all of them are. What a look notes is written in
+found to be committed and that aren't copied as a whole; deleted once all of them are. One of which more is known has a
+new number, and the newest one counts. What a look notes is written in
 one transaction.
 """
 
@@ -121,7 +122,9 @@ class TransactionNotes:
                 raise
             except (AttributeError, KeyError, TypeError, ValueError):  # NotOurs is one
                 continue
-        found.ended = dict(sorted(found.ended.items()))
+        newest = {(it.transactional_id, it.start_ms): number for number, it in sorted(found.ended.items())}
+        found.ended = {number: found.ended[number] for number in sorted(newest.values())}
+        found._records = {number: left & found.ended.keys() for number, left in found._records.items()}
         text = "".join(pieces.get(number, "") for number in range(found._pieces))
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # else it begins anew
             found.last.take_head(json.loads(text))

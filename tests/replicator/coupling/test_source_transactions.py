@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -206,10 +207,13 @@ def test_what_is_noted_in_pieces_is_read_back(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("replicator.state.transaction_notes.ENDED_MAX", 1)
     it = SourceTransaction("id", 7, 1, 5, committed=True, parts={A: RecordRange(None, 14), B: RecordRange(20)})
     last, notes = LastLook(9, 8, "why", 3, [it], {0: 4, 1: 6}, {A: 1}, [it]), TransactionNotes()
-    records = dict[bytes | None, bytes | None]([*notes.write_ended({4: it, 5: it}), *notes.write_last(last, head=True)])
+    later = replace(it, start_ms=6)
+    records = dict[bytes | None, bytes | None](
+        [*notes.write_ended({4: it, 5: later}), *notes.write_last(last, head=True)]
+    )
     found = TransactionNotes.read(records)
-    assert (found.last, found.ended) == (last, {4: it, 5: it})
+    assert (found.last, found.ended) == (last, {4: it, 5: later})
     shorter = LastLook()
     records |= dict([*found.write_gone([4]), *found.write_last(shorter, head=True)])
     again = TransactionNotes.read(records)
-    assert (again.last, again.ended) == (shorter, {5: it})
+    assert (again.last, again.ended) == (shorter, {5: later})
