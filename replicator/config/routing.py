@@ -19,6 +19,7 @@ from replicator.model.names import HEARTBEATS_PREFIX, INTERNAL_PREFIX, heartbeat
 
 TOPIC_BYTES_MAX = 249
 _SAMPLES = ("orders", "a", "payments.eu", "x-1")
+_MARK = "\0"  # in no topic's name
 _COPIES_MAX = 1_000
 """Copies of copies of one topic that are looked at: more come from flows that feed one another in all ways."""
 
@@ -54,6 +55,16 @@ def target_topic(flow: Flow, topic: str) -> str:
         return topic  # where the target's registry looks for it
     values = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name, "topic": topic}
     return filled(flow.rename, values)
+
+
+def source_topic(flow: Flow, target: str) -> str | None:
+    """Name at the source of a target topic; None where the flow gives no topic this name."""
+    for topic in (heartbeats_topic(flow.name), *flow.schema_registry.topics):
+        if target_topic(flow, topic) == target:
+            return topic
+    before, mark, behind = target_topic(flow, _MARK).partition(_MARK)
+    name = target[len(before) : len(target) - len(behind)] if mark else ""
+    return name if name and target_topic(flow, name) == target else None
 
 
 def target_group(flow: Flow, group: str) -> str:

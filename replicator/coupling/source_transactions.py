@@ -105,7 +105,7 @@ def is_copied(bounds: RecordRange, position: int | None) -> bool | None:
         return None
     if bounds.end is not None and position >= bounds.end:
         return True
-    return False if bounds.first is not None and position <= bounds.first else None
+    return False if position <= (bounds.first or 0) else None
 
 
 class PartCopied(NamedTuple):

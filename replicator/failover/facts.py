@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 
-from replicator.config import Flow
+from replicator.config import Flow, routing
 from replicator.coupling.source_transactions import HalfCopied, half_copied
 from replicator.failover.verdict import FailedGroup, FailedPartition, TransactionsSeen
 from replicator.flow.frozen import positions
@@ -24,6 +24,7 @@ from replicator.wire.group_questions import GroupQuestions
 from replicator.wire.offset_fetch_groups import GroupValues
 
 ASK_S = 10.0
+NEVER_COPIED = "it was never copied"
 
 
 def read_positions(flow: Flow, plane: ControlPlane) -> Mapping[Partition, Stored]:
@@ -33,7 +34,7 @@ def read_positions(flow: Flow, plane: ControlPlane) -> Mapping[Partition, Stored
 
 
 def failed_partitions(
-    claims: Claims, found: Mapping[Partition, Stored], ends: Mapping[Partition, int]
+    flow: Flow, claims: Claims, found: Mapping[Partition, Stored], ends: Mapping[Partition, int]
 ) -> list[FailedPartition]:
     """Say of each partition that was ever claimed how far it is copied, and name those that never were. `ends`: by
     target partition. Pure."""
@@ -45,7 +46,9 @@ def failed_partitions(
             problem = it.why
         rows.append(FailedPartition(claim.source, claim.target, position, ends.get(claim.target), problem))
     unclaimed = ends.keys() - {claim.target for claim in claims.claims.values()}
-    rows += [FailedPartition(at, at, None, ends[at], "it was never copied") for at in unclaimed]
+    for at in unclaimed:
+        source = Partition(routing.source_topic(flow, at.topic) or at.topic, at.partition)
+        rows.append(FailedPartition(source, at, None, ends[at], NEVER_COPIED))
     return sorted(rows)
 
 
@@ -91,7 +94,8 @@ def half_copied_transactions(
 ) -> tuple[tuple[HalfCopied, ...], TransactionsSeen]:
     """Say which of the source's transactions that were noted are half copied, or may be, the certain ones first; and
     how they were looked at. `topics`: only those that have written there; empty: all. Pure."""
-    positions = {row.source: row.position for row in rows if row.position is not None}
+    stands = {row.source: 0 if row.problem == NEVER_COPIED else row.position for row in rows}
+    positions = {at: position for at, position in stands.items() if position is not None}
     noted = [
         one
         for one in (*notes.ended.values(), *notes.last.still_open)

@@ -352,7 +352,7 @@ class FailoverRun:
             ends, seen_ms = ends_seen(flow, questions)
             claims, only = plane.state.claims(), self._scope.topics
             targets = {target_topic(flow, name) for name in only}
-            partitions = failed_partitions(claims, read_positions(flow, plane), ends)
+            partitions = failed_partitions(flow, claims, read_positions(flow, plane), ends)
             groups = failed_groups(flow, plane, questions, targets)
         noted = read_transaction_notes(flow, plane.target_reader)
         transactions, transactions_seen = half_copied_transactions(noted, partitions, only)

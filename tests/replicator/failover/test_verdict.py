@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import yaml
 
-from replicator.failover.facts import failed_partitions
+from replicator.config import Flow, load_text
+from replicator.coupling.source_transactions import RecordRange, SourceTransaction
+from replicator.failover.facts import failed_partitions, half_copied_transactions
 from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
 from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claim, Claims
+from replicator.state.transaction_notes import TransactionNotes
 
 pytestmark = pytest.mark.tier("default")
 
@@ -29,6 +34,12 @@ def position(offset: int) -> Position:
     return Position(offset, evidence)
 
 
+def make_flow(**settings: Any) -> Flow:
+    file = {"clusters": {n: {"properties": {"bootstrap.servers": f"{n}:1"}} for n in ("x", "y")}}
+    flow = {"source": "x", "target": "y", "topics": ["^.*"], **settings}
+    return load_text(yaml.safe_dump({**file, "flows": {"f": flow}}), env={}).flows["f"]
+
+
 def verdict(*rows: FailedPartition) -> FailoverVerdict:
     return FailoverVerdict(
         flow="f", source="x", target="y", generation=4, by="me", at_ms=9, ends_seen_ms=8, partitions=rows,
@@ -42,15 +53,38 @@ def test_each_partition_that_was_claimed_has_a_row_whatever_is_left_of_its_posit
         COPIES[FIRST]: position(7),
         COPIES[SECOND]: Unreadable(Committed(3, "x"), "position_unreadable", "not ours"),
     }
-    other = Partition("c", 0)
-    rows = failed_partitions(claims, found, {COPIES[FIRST]: 10, COPIES[SECOND]: 5, other: 4})
+    other = Partition("x.c", 0)
+    rows = failed_partitions(make_flow(), claims, found, {COPIES[FIRST]: 10, COPIES[SECOND]: 5, other: 4})
     assert [(row.source, row.position, row.not_copied) for row in rows] == [
         (FIRST, 7, 3),
         (SECOND, None, None),
         (THIRD, None, None),
-        (other, None, None),
+        (Partition("c", 0), None, None),
     ]
     assert [row.problem for row in rows] == ["", "not ours", "it has no position any more", "it was never copied"]
+
+
+@pytest.mark.parametrize(
+    ("rename", "target", "source"),
+    [("{topic}", "a.b", "a.b"), ("{topic}-copy", "a-copy", "a"), ("{topic}-copy", "a", "a")],
+)
+def test_a_partition_that_was_never_copied_has_the_name_that_it_has_at_the_source(
+    rename: str, target: str, source: str
+) -> None:
+    at = Partition(target, 1)
+    (row,) = failed_partitions(make_flow(rename=rename), Claims({}, ()), {}, {at: 4})
+    assert (row.source, row.target) == (Partition(source, 1), at)
+
+
+def test_of_a_transaction_nothing_is_copied_where_its_partition_never_was() -> None:
+    there, never = Partition("a", 0), Partition("n", 0)
+    rows = [FailedPartition(there, COPIES[FIRST], 9, 12)]
+    rows += failed_partitions(make_flow(), Claims({}, ()), {}, {Partition("x.n", 0): 4})
+    notes = TransactionNotes()
+    parts = {there: RecordRange(5, 9), never: RecordRange(None, 4)}
+    notes.ended[0] = SourceTransaction("id", 7, 1, 5, committed=True, parts=parts)
+    (found,), _ = half_copied_transactions(notes, rows)
+    assert found.certain
 
 
 def test_it_is_complete_only_where_each_end_is_known_and_reached() -> None:
