@@ -67,7 +67,8 @@ class RecordRange(NamedTuple):
 
 @dataclass(slots=True)
 class SourceTransaction:
-    """One transaction, with those of its partitions that the flow copies. `committed`: that is decided."""
+    """One transaction, with those of its partitions that the flow copies. `committed`: that is decided. `lost`: those
+    of which nothing is known, because they were another topic's, or lost records, when or after it wrote there."""
 
     transactional_id: str
     producer_id: int
@@ -75,18 +76,26 @@ class SourceTransaction:
     start_ms: int
     committed: bool = False
     parts: dict[Partition, RecordRange] = field(default_factory=dict)
+    lost: set[Partition] = field(default_factory=set)
 
     def as_json(self) -> list[Any]:
         """To be kept."""
         parts = [[*at, *bounds] for at, bounds in sorted(self.parts.items())]
-        return [self.transactional_id, self.producer_id, self.epoch, self.start_ms, self.committed, parts]
+        lost = [[*at] for at in sorted(self.lost)]
+        return [self.transactional_id, self.producer_id, self.epoch, self.start_ms, self.committed, parts, lost]
 
     @classmethod
     def of_json(cls, row: list[Any]) -> SourceTransaction:
         """Make it of what `as_json` gave. Raises TypeError, ValueError."""
-        transactional_id, producer_id, epoch, start_ms, committed, parts = row
+        transactional_id, producer_id, epoch, start_ms, committed, parts, lost = row
         bounds = {Partition(str(topic), int(number)): RecordRange(first, end) for topic, number, first, end in parts}
-        return cls(str(transactional_id), int(producer_id), int(epoch), int(start_ms), bool(committed), bounds)
+        gone = {Partition(str(topic), int(number)) for topic, number in lost}
+        return cls(str(transactional_id), int(producer_id), int(epoch), int(start_ms), bool(committed), bounds, gone)
+
+    def lose(self, ats: set[Partition]) -> SourceTransaction:
+        """The same without what was known of these partitions."""
+        parts = {at: bounds for at, bounds in self.parts.items() if at not in ats}
+        return replace(self, parts=parts, lost=self.lost | (ats & self.parts.keys()))
 
     @property
     def bounded(self) -> bool:
@@ -161,6 +170,8 @@ class SourceTransactions:
         """`selects`: whether the flow copies a topic."""
         self._selects = selects
         self._ends: Mapping[Partition, int] = {}
+        self._ids: Mapping[str, str] = {}
+        self._remade, self._back = set[str](), set[Partition]()
         self._known = set[str]()  # ids whose transaction is known from its beginning, or that had one
         self.open: dict[str, SourceTransaction] = {}
         self.ended: dict[int, SourceTransaction] = {}
@@ -174,16 +185,27 @@ class SourceTransactions:
         """Those of the last look."""
         return self._ends
 
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The ids of topics that were known at the last look."""
+        return self._ids
+
+    @property
+    def lost(self) -> bool:
+        """Whether at the last look some topic was another one, or had lost records."""
+        return bool(self._remade or self._back)
+
     def go_on(
         self,
         ends: Mapping[Partition, int],
+        ids: Mapping[str, str],
         open_: Iterable[SourceTransaction],
         ended: Mapping[int, SourceTransaction],
         left_out: int,
     ) -> None:
         """Take what was kept; the log is read on from where `ends` and `open_` are from. `ended` may be newer: what is
         read again of it changes nothing."""
-        self._ends, self.left_out = ends, left_out
+        self._ends, self._ids, self.left_out = ends, ids, left_out
         self.open = {it.transactional_id: it for it in open_}
         self.ended = dict(ended)
         self._unbounded = {number for number, it in ended.items() if not it.bounded}
@@ -206,6 +228,7 @@ class SourceTransactions:
         logged: Iterable[LoggedTransaction],
         ends_after: Callable[[], Mapping[Partition, int]],
         *,
+        ids: Mapping[str, str] | None = None,
         to_end: bool = True,
     ) -> list[int]:
         """Take a look.
@@ -214,20 +237,20 @@ class SourceTransactions:
             ends: high watermarks, asked for before the log was read.
             logged: what the log has since the last look, in the order of each id.
             ends_after: asks for them again; called where something is committed.
+            ids: of topics, asked for before `ends`.
             to_end: whether the log was read to its end: else older ends bound what the next look sees.
 
         Returns:
             The numbers of what has ended, and new numbers of what is known better now.
         """
-        self._check(ends)
-        numbers = self._bound(ends)
+        numbers = self._lose(ends, ids or {}) + self._bound(ends)
         done = list[SourceTransaction]()
         for record in logged:
             committed = self._take(record)
             if committed is not None and (committed.transactional_id, committed.start_ms) not in self._noted:
                 done.append(committed)
         if to_end:
-            self._ends = ends
+            self._ends, self._ids = ends, {**self._ids, **(ids or {})}
         if not done:
             return numbers
         after = ends_after()
@@ -262,14 +285,29 @@ class SourceTransactions:
                 found.append(self._add(replace(it, parts=parts)))
         return found
 
-    def _check(self, ends: Mapping[Partition, int]) -> None:
-        """A partition that ends before where it did is another one, or has lost records: nothing known is true of
-        it."""
-        back = {at for at, end in ends.items() if end < self._ends.get(at, 0)}
-        if back:
-            self._known -= {name for name, it in self.open.items() if not back.isdisjoint(it.parts)}
-            self.open = {name: it for name, it in self.open.items() if back.isdisjoint(it.parts)}
-            self.ended = {number: it for number, it in self.ended.items() if back.isdisjoint(it.parts)}
+    def _lose(self, ends: Mapping[Partition, int], ids: Mapping[str, str]) -> list[int]:
+        """A topic of another id is another one. A partition that ends before where it did is, too, or has lost records.
+        What is known of them by now isn't true, nor is what the log says of them up to its present end. Return the new
+        numbers of those of which something is known still."""
+        self._remade = {topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id}
+        self._back = {at for at, end in ends.items() if end < self._ends.get(at, 0)}
+        if not self.lost:
+            return []
+        self._ends = {at: end for at, end in self._ends.items() if not self._is_lost(at)}
+        for name, it in self.open.items():
+            self.open[name] = it.lose({at for at in it.parts if self._is_lost(at)})
+        found = list[int]()
+        for number, it in list(self.ended.items()):
+            ats = {at for at in it.parts if self._is_lost(at)}
+            if ats:
+                del self.ended[number]
+                left = it.lose(ats)
+                if len(left.parts) > 1:
+                    found.append(self._add(left))
+        return found
+
+    def _is_lost(self, at: Partition) -> bool:
+        return at.topic in self._remade or at in self._back
 
     def _take(self, record: LoggedTransaction) -> SourceTransaction | None:
         """Take a record of the log; return the transaction that is committed by it, if it may be half copied."""
@@ -287,7 +325,10 @@ class SourceTransactions:
             seen = record.first or name in self._known
             self._known.add(name)
             for at in self._copied(record.partitions):
-                it.parts.setdefault(at, RecordRange(self._ends.get(at) if seen else None))
+                if self._is_lost(at):
+                    it.lost.add(at)
+                elif at not in it.lost:
+                    it.parts.setdefault(at, RecordRange(self._ends.get(at) if seen else None))
             if state is LoggedState.ONGOING:
                 return None
         self._known.add(name)

@@ -90,21 +90,40 @@ def failed_groups(
 
 
 def half_copied_transactions(
-    notes: TransactionNotes, rows: Iterable[FailedPartition], topics: Collection[str] = ()
+    notes: TransactionNotes,
+    rows: Iterable[FailedPartition],
+    found: Mapping[Partition, Stored],
+    topics: Collection[str] = (),
 ) -> tuple[tuple[HalfCopied, ...], TransactionsSeen]:
     """Say which of the source's transactions that were noted are half copied, or may be, the certain ones first; and
-    how they were looked at. `topics`: only those that have written there; empty: all. Pure."""
-    stands = {row.source: 0 if row.problem == NEVER_COPIED else row.position for row in rows}
+    how they were looked at. A position in another topic of the same name than the one that was looked at says
+    nothing.
+
+    Pure.
+
+    Args:
+        notes: of the source's transactions.
+        rows: up to where each partition is copied.
+        found: the positions, by target partition.
+        topics: only those that have written there; empty: all.
+    """
+    ids = notes.last.ids
+    stands = {
+        row.source: 0 if row.problem == NEVER_COPIED else row.position
+        for row in rows
+        if not isinstance(it := found.get(row.target), Position)
+        or it.evidence.source_topic_id == ids.get(row.source.topic, it.evidence.source_topic_id)
+    }
     positions = {at: position for at, position in stands.items() if position is not None}
     noted = [
         one
         for one in (*notes.ended.values(), *notes.last.still_open)
         if not topics or any(at.topic in topics for at in one.parts)
     ]
-    found = [it for it in (half_copied(one, positions) for one in noted) if it is not None]
+    torn = [it for it in (half_copied(one, positions) for one in noted) if it is not None]
     last = notes.last
     seen = TransactionsSeen(last.looked_ms, last.since_ms, last.left_out, last.problem)
-    return tuple(sorted(found, key=lambda it: not it.certain)), seen
+    return tuple(sorted(torn, key=lambda it: not it.certain)), seen
 
 
 def _values(found: GroupValues | ReplicatorError) -> dict[Partition, GroupOffset | None]:

@@ -352,10 +352,11 @@ class FailoverRun:
             ends, seen_ms = ends_seen(flow, questions)
             claims, only = plane.state.claims(), self._scope.topics
             targets = {target_topic(flow, name) for name in only}
-            partitions = failed_partitions(flow, claims, read_positions(flow, plane), ends)
+            stored = read_positions(flow, plane)
+            partitions = failed_partitions(flow, claims, stored, ends)
             groups = failed_groups(flow, plane, questions, targets)
         noted = read_transaction_notes(flow, plane.target_reader)
-        transactions, transactions_seen = half_copied_transactions(noted, partitions, only)
+        transactions, transactions_seen = half_copied_transactions(noted, partitions, stored, only)
         if only:
             partitions = [it for it in partitions if it.target.topic in targets]
         return FailoverVerdict(

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.partition import Partition
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.translation.partition_maps import MappedPartition, read_partitions
@@ -92,6 +93,12 @@ class KafkaLiveMap:
         self._clusters.connect()
         found = self._clusters.source.offsets(list(ats), end=True) if ats else {}
         return {Partition(*at): end for at, end in found.items()}
+
+    def ids_of(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Ask for the ids of source topics; those that it isn't told of are left out."""
+        self._clusters.connect()
+        found = self._clusters.source.describe(topics) if topics else {}
+        return {name: info.topic_id for name, info in found.items() if isinstance(info, TopicInfo)}
 
     def target_topic(self, topic: str) -> str:
         """See `LiveMap`."""

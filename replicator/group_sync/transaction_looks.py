@@ -18,9 +18,12 @@ import structlog
 
 from replicator.config import Flow, routing
 from replicator.coupling.source_transactions import SourceTransactions
+from replicator.groups.ownership import GroupOffset
 from replicator.lane.ports import Clock
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Position
 from replicator.model.errors import ReplicatorError
-from replicator.model.partition import Partition
+from replicator.model.partition import Committed, Partition
 from replicator.state.transaction_notes import LastLook, TransactionNotes
 from replicator.wire.transaction_log_tail import LogCut, LogPart
 
@@ -53,14 +56,15 @@ class TransactionLooks:
         flow: Flow,
         tail: TransactionLog,
         ends: Callable[[Collection[Partition]], Mapping[Partition, int]],
-        positions: Callable[[Collection[Partition]], Mapping[Partition, int]],
+        positions: Callable[[Collection[Partition]], Mapping[Partition, GroupOffset]],
+        ids: Callable[[Collection[str]], Mapping[str, str]],
         clock: Clock,
         log: structlog.stdlib.BoundLogger,
     ) -> None:
-        """`ends`, `positions`: ask where partitions of the source end; up to where they are copied. Both raise
-        ReplicatorError."""
+        """`ends`, `positions`, `ids`: ask where partitions of the source end; the positions of what was copied; for the
+        ids of topics. All raise ReplicatorError."""
         self._flow, self._tail, self._clock, self._log = flow, tail, clock, log
-        self._ends, self._positions = ends, positions
+        self._ends, self._positions, self._ids = ends, positions, ids
         self._notes = TransactionNotes()
         self._seen, self._selection = SourceTransactions(partial(routing.selects, flow)), _selection(flow)
         self._since_ms, self._problem = 0, ""
@@ -72,10 +76,10 @@ class TransactionLooks:
         self._notes, last = notes, notes.last
         self._seen = SourceTransactions(partial(routing.selects, self._flow))
         if last.selection == self._selection:
-            self._seen.go_on(last.ends, last.open, notes.ended, last.left_out)
+            self._seen.go_on(last.ends, last.ids, last.open, notes.ended, last.left_out)
             self._tail.offsets = last.log
         else:
-            self._seen.go_on({}, (), notes.ended, last.left_out)
+            self._seen.go_on({}, last.ids, (), notes.ended, last.left_out)
             self._tail.offsets = None
         self._since_ms = last.since_ms
         self._head_s = float("-inf")
@@ -109,6 +113,7 @@ class TransactionLooks:
         """All that may fail comes first; then what was read is taken."""
         was_read, missed = self._tail.offsets, False
         try:
+            ids = self._ids({at.topic for at in ats})
             ends = self._ends(ats)
             now_ms = self._clock.now_ms()
             try:
@@ -127,36 +132,41 @@ class TransactionLooks:
         begins = was_read is None or missed
         if begins:
             self._since_ms = now_ms
-        return self._taken(ends, part, after, positions, now_ms, begins=begins)
+        return self._taken(ids, ends, part, after, positions, now_ms, begins=begins)
 
     def _taken(
         self,
+        ids: Mapping[str, str],
         ends: Mapping[Partition, int],
         part: LogPart,
         after: Mapping[Partition, int],
-        positions: Mapping[Partition, int],
+        positions: Mapping[Partition, GroupOffset],
         now_ms: int,
         *,
         begins: bool,
     ) -> Noted:
         last, seen = self._notes.last, self._seen
         known, was_open = set(seen.ended), seen.still_open()
-        seen.look(ends, part.records, lambda: after, to_end=part.to_end)
-        gone = seen.drop(positions)
+        seen.look(ends, part.records, lambda: after, ids=ids, to_end=part.to_end)
+        gone = seen.drop(_of_these(positions, seen))
         new = {number: it for number, it in seen.ended.items() if number not in known}
-        lost = known - seen.ended.keys() - set(gone)  # of a partition that isn't the same any more
+        lost = known - seen.ended.keys() - set(gone)  # they have new numbers, or nothing is known of them any more
         still_open = [it for name, it in seen.still_open().items() if was_open.get(name) is it]
         said = now_ms >= last.looked_ms + SAID_S * 1000
-        if not (new or gone or lost or still_open or last.still_open or last.problem or said or part.records):
+        if not (
+            new or gone or lost or seen.lost or still_open or last.still_open or last.problem or said or part.records
+        ):
             return []
-        open_ = [it for it in seen.open.values() if it.parts]
+        open_ = [it for it in seen.open.values() if it.parts or it.lost]
         looked_ms = now_ms if part.to_end else last.looked_ms
         found: Noted = [*self._notes.write_ended(new), *self._notes.write_gone({*gone, *lost})]
+        if seen.lost:
+            found += self._notes.write_anew()
         look = LastLook(
             looked_ms, self._since_ms, "", seen.left_out, still_open, self._tail.offsets, dict(seen.ends), open_,
-            self._selection,
+            self._selection, dict(seen.ids),
         )  # fmt: skip
-        head = begins or self._clock.now_s() >= self._head_s
+        head = begins or seen.lost or self._clock.now_s() >= self._head_s
         if head:
             self._head_s = self._clock.now_s() + HEAD_S
         return [*found, *self._notes.write_last(look, head=head)]
@@ -168,6 +178,18 @@ class TransactionLooks:
             else:
                 self._log.info("source_transactions_known_again")
         self._problem = problem
+
+
+def _of_these(positions: Mapping[Partition, GroupOffset], seen: SourceTransactions) -> dict[Partition, int]:
+    """Up to where partitions are copied, of those that uncopied transactions have written to; not where a topic was
+    another one when it was copied."""
+    ats = {at for it in seen.ended.values() for at in it.parts} & positions.keys()
+    found = {}
+    for at in ats:
+        stored = checkpoint.read(Committed(positions[at].offset, positions[at].metadata))
+        if isinstance(stored, Position) and seen.ids.get(at.topic, "") in ("", stored.evidence.source_topic_id):
+            found[at] = stored.offset
+    return found
 
 
 def _selection(flow: Flow) -> str:

@@ -188,14 +188,16 @@ def group_sync_of(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogge
     producers, clock = ProducerQuestions(flow.source, client_id), RealClock()
     stack.callback(producers.close)
 
-    def positions(ats: Collection[Partition]) -> Mapping[Partition, int]:
+    def positions(ats: Collection[Partition]) -> Mapping[Partition, GroupOffset]:
         group = names.position_group(flow.name)
         values = questions[1].offsets({group: None}, ASK_S, stable=False)[group]
         if isinstance(values, ReplicatorError):
             raise values
         found = values.topics()
         stands = {at: found.get(live_map.target_topic(at.topic), {}).get(at.partition) for at in ats}
-        return {at: value.offset for at, value in stands.items() if isinstance(value, GroupOffset)}
+        return {at: value for at, value in stands.items() if isinstance(value, GroupOffset)}
 
-    looks = TransactionLooks(flow, TransactionLogTail(producers), live_map.ends_of, positions, clock, log)
+    looks = TransactionLooks(
+        flow, TransactionLogTail(producers), live_map.ends_of, positions, live_map.ids_of, clock, log
+    )
     return GroupSync(flow, questions[0], questions[1], live_map, notes, hold_topics, clock, looks)

@@ -42,6 +42,7 @@ class LastLook:
         log: up to where each partition of the log was read; None: nowhere. This and what follows is as of an older
             look, where it was read back.
         selection: stands for the patterns by which the flow selected topics.
+        ids: those of the source's topics.
     """
 
     looked_ms: int = 0
@@ -53,6 +54,7 @@ class LastLook:
     ends: dict[Partition, int] = field(default_factory=dict)
     open: list[SourceTransaction] = field(default_factory=list)
     selection: str = ""
+    ids: dict[str, str] = field(default_factory=dict)
 
     def look_json(self) -> dict[str, Any]:
         """What is kept of each look."""
@@ -76,7 +78,7 @@ class LastLook:
         for at, end in self.ends.items():
             ends.setdefault(at.topic, {})[at.partition] = end
         open_ = [it.as_json() for it in self.open]
-        return {"log": self.log, "ends": ends, "open": open_, "selection": self.selection}
+        return {"log": self.log, "ends": ends, "open": open_, "selection": self.selection, "ids": self.ids}
 
     def take_head(self, body: Mapping[str, Any]) -> None:
         """Take what `head_json` gave. Raises KeyError, TypeError, ValueError, AttributeError."""
@@ -85,6 +87,7 @@ class LastLook:
         log = body["log"]
         self.log = None if log is None else {int(number): int(offset) for number, offset in log.items()}
         self.ends, self.open, self.selection = ends, open_, str(body["selection"])
+        self.ids = {str(topic): str(topic_id) for topic, topic_id in body["ids"].items()}
 
 
 class TransactionNotes:
@@ -95,6 +98,7 @@ class TransactionNotes:
         self.ended: dict[int, SourceTransaction] = {}
         self._pieces = 0
         self._records: dict[int, set[int]] = {}  # the numbers of transactions that aren't copied, by record
+        self._written: dict[int, int] = {}  # how many a record has
 
     @classmethod
     def read(cls, records: Mapping[bytes | None, bytes | None]) -> TransactionNotes:
@@ -117,7 +121,7 @@ class TransactionNotes:
                 else:
                     rows = {int(one): SourceTransaction.of_json(row) for one, row in body["transactions"]}
                     found.ended |= rows
-                    found._records[number] = set(rows)
+                    found._records[number], found._written[number] = set(rows), len(body["transactions"])
             except NewerFormat:
                 raise
             except (AttributeError, KeyError, TypeError, ValueError):  # NotOurs is one
@@ -150,8 +154,18 @@ class TransactionNotes:
         for at in range(0, len(numbers), ENDED_MAX):
             some = numbers[at : at + ENDED_MAX]
             self._records[some[0]] = set(some)
-            rows = [[number, ended[number].as_json()] for number in some]
-            yield _key("ended", some[0]), wrap(ENDED, {"transactions": rows}, must_understand=False)
+            yield self._record(some[0])
+
+    def write_anew(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the records of which something is gone, without that: it must not be taken for true again."""
+        for record, left in self._records.items():
+            if 0 < len(left) < self._written[record]:
+                yield self._record(record)
+
+    def _record(self, record: int) -> tuple[bytes, bytes]:
+        rows = [[number, self.ended[number].as_json()] for number in sorted(self._records[record])]
+        self._written[record] = len(rows)
+        return _key("ended", record), wrap(ENDED, {"transactions": rows}, must_understand=False)
 
     def write_gone(self, numbers: Iterable[int]) -> Iterator[tuple[bytes, None]]:
         """Yield the tombstones of records of which nothing is left when these are gone."""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.coupling.source_transactions import LoggedState, LoggedTransaction, RecordRange, SourceTransactions
+from replicator.coupling.source_transactions import (
+    LoggedState,
+    LoggedTransaction,
+    RecordRange,
+    SourceTransaction,
+    SourceTransactions,
+)
 from replicator.model.partition import Partition
 from replicator.state.transaction_notes import TransactionNotes
 
@@ -36,12 +42,22 @@ def test_the_commit_of_a_later_one_of_an_id_says_nothing_of_the_one_that_was_ope
     assert not seen.open
 
 
-def test_one_that_was_dropped_with_a_partition_has_no_first_offset_when_it_is_seen_again() -> None:
-    seen, ends = opened(), {A: 50, B: 3}
-    seen.look(ends, [], dict)
-    seen.look(ends, [logged(S.PREPARE_COMMIT, 5, 9)], lambda: ends)
+@pytest.mark.parametrize("made_anew", [True, False])
+def test_nothing_is_said_of_a_partition_that_isn_t_the_same_any_more_and_the_others_are_as_they_were(
+    made_anew: bool,
+) -> None:
+    c, three = Partition("c", 0), {**BOTH, "c": (0,)}
+    seen, kept = SourceTransactions(lambda topic: True), {A: 10, B: 10, c: 10}
+    begun = LoggedTransaction("id", 7, 1, S.ONGOING, three, 5, 5)
+    seen.look(kept, [], dict, ids={"c": "1"})
+    seen.look(kept, [begun], dict, ids={"c": "1"})
+    ends, ids = ({A: 50, B: 50, c: 80}, {"c": "2"}) if made_anew else ({A: 50, B: 50, c: 3}, {"c": "1"})
+    seen.look(ends, [], dict, ids=ids)
+    (opened_then,) = seen.still_open().values()
+    seen.go_on(seen.ends, seen.ids, [SourceTransaction.of_json(opened_then.as_json())], {}, 0)
+    seen.look(ends, [begun._replace(state=S.PREPARE_COMMIT, updated_ms=9)], lambda: ends, ids=ids)
     (it,) = seen.ended.values()
-    assert it.parts == {A: RecordRange(None, 50), B: RecordRange(None, 3)}
+    assert it.parts == {A: RecordRange(10, 50), B: RecordRange(10, 50)}
 
 
 def test_where_a_partition_ended_is_known_from_the_next_look_on_and_noted_anew() -> None:

@@ -30,7 +30,7 @@ SEEDS_EACH, SEEDS = 200, budget(600, 100_000)
 
 
 def selects(topic: str) -> bool:
-    return topic == "t"
+    return topic in ("t", "u")
 
 
 class Watcher:
@@ -42,28 +42,51 @@ class Watcher:
         self.read = self.since = self.looked = len(history.log)
         self.kept = dict[bytes | None, bytes | None]()
         self.notes = TransactionNotes()
-        self.seen.look(dict(history.ends), [], dict)
+        self.seen.look(dict(history.ends), [], dict, ids=dict(history.topic_ids))
         self.keep({}, [], head=True)
 
     def keep(self, new: dict[int, SourceTransaction], gone: list[int], *, head: bool) -> None:
         still_open, open_ = list(self.seen.still_open().values()), list(self.seen.open.values())
-        last = LastLook(1, 1, "", 0, still_open, {0: self.read}, dict(self.seen.ends), open_)
-        looked = self.notes.write_last(last, head=head)
-        self.kept |= dict([*self.notes.write_ended(new), *self.notes.write_gone(gone), *looked])
+        last = LastLook(1, 1, "", 0, still_open, {0: self.read}, dict(self.seen.ends), open_, "", dict(self.seen.ids))
+        looked = self.notes.write_last(last, head=head or self.seen.lost)
+        self.kept |= dict([*self.notes.write_ended(new), *self.notes.write_gone(gone)])
+        self.kept |= dict([*(self.notes.write_anew() if self.seen.lost else ()), *looked])
 
     def look(self) -> None:
         history, draw = self.history, self.draw
+        ids = dict(history.topic_ids)
+        history.steps(1)
         ends = dict(history.ends)
-        history.steps(draw.choice([0, 4, 15]))
+        cleaned = draw.random() < 0.1
+        history.steps(60 if cleaned else draw.choice([0, 4, 15]))
         end, to_end = len(history.log), draw.random() < 0.9
         upto = end if to_end else draw.randint(self.read, end)
         records, self.read, self.looked = history.log[self.read : upto], upto, max(self.looked, upto)
+        if cleaned:
+            records = self.cleaned(records)
+        self.doubt(ids, ends)
         history.steps(4)
         before = set(self.seen.ended)
-        self.seen.look(ends, records, lambda: dict(history.ends), to_end=to_end)
-        gone = self.seen.drop(dict(history.positions)) if draw.random() < 0.7 else []
+        self.seen.look(ends, records, lambda: dict(history.ends), ids=ids, to_end=to_end)
+        positions = {at: it for at, it in history.positions.items() if ids[at.topic] == history.topic_ids[at.topic]}
+        gone = self.seen.drop(positions) if draw.random() < 0.7 else []
         new = {number: it for number, it in self.seen.ended.items() if number not in before}
-        self.keep(new, gone, head=draw.random() < 0.4)
+        self.keep(new, [*gone, *(before - self.seen.ended.keys())], head=draw.random() < 0.4)
+
+    def cleaned(self, records: list[LoggedTransaction]) -> list[LoggedTransaction]:
+        """What is left of the log where only the last record of each id is."""
+        last = {it.transactional_id: it for it in records}
+        read_of = {(it.transactional_id, it.start_ms) for it in records}
+        for it in self.history.all:
+            it.unread |= (it.transactional_id, it.start_ms) in read_of
+        return list(last.values())
+
+    def doubt(self, ids: dict[str, str], ends: dict[Partition, int]) -> None:
+        """Of what had written to a topic when it is seen to be another one, it isn't known when it had."""
+        anew = {topic for topic, topic_id in ids.items() if self.seen.ids.get(topic, topic_id) != topic_id}
+        back = {at for at, end in ends.items() if end < self.seen.ends.get(at, 0)}
+        for it in self.history.all:
+            it.doubtful |= {at for at in it.partitions if at.topic in anew or at in back}
 
     def restart(self) -> None:
         """Another process goes on from what is kept."""
@@ -72,7 +95,7 @@ class Watcher:
         assert last.log is not None
         self.read = last.log[0]
         self.seen = SourceTransactions(selects)
-        self.seen.go_on(last.ends, last.open, self.notes.ended, last.left_out)
+        self.seen.go_on(last.ends, last.ids, last.open, self.notes.ended, last.left_out)
 
     def cut(self) -> None:
         """Some of the log is lost."""
@@ -90,24 +113,37 @@ class Watcher:
         assert len({(it.transactional_id, it.start_ms) for it in named}) == len(named)
         return {(it.transactional_id, it.start_ms): it for it in named}
 
-    def must_be_named(self, it: TrueTransaction) -> bool:
-        """Whether it began after the watcher did, and the last look has read that it was about to be committed."""
-        mine = [
+    def records_of(self, it: TrueTransaction) -> list[int]:
+        return [
             number
             for number, one in enumerate(self.history.log)
             if (one.transactional_id, one.start_ms) == (it.transactional_id, it.start_ms)
         ]
+
+    def first_record(self, it: TrueTransaction) -> int:
+        return self.records_of(it)[0]
+
+    def must_be_named(self, it: TrueTransaction) -> bool:
+        """Whether it began after the watcher did, and the last look has read that it was about to be committed."""
+        mine = self.records_of(it)
+        if it.unread:
+            return False
         states = {self.history.log[number].state for number in mine if number < self.looked}
         return mine[0] >= self.since and S.PREPARE_COMMIT in states
 
 
 def check(watcher: Watcher) -> int:
     history, found = watcher.history, watcher.found()
+    if watcher.seen.ids != history.topic_ids:
+        return 0  # the next look sees it
     certain, true = 0, {(it.transactional_id, it.start_ms): it for it in history.all}
     for key, it in found.items():
         truth = true[key]
+        if truth.lost and watcher.first_record(truth) < watcher.since:
+            continue  # its topic may have been made anew before anybody looked
         assert it.epoch == truth.epoch
         for part in it.parts:
+            assert part.at not in truth.lost
             records, copied = truth.records[part.at], truth.copied(part.at, history.positions[part.at])
             assert part.bounds.first is None or all(part.bounds.first <= offset for offset in records)
             assert part.bounds.end is None or all(offset < part.bounds.end for offset in records)
@@ -117,7 +153,7 @@ def check(watcher: Watcher) -> int:
             assert truth.torn(history.positions), "none is invented"
             assert truth.committed
     for key, truth in true.items():
-        if truth.torn(history.positions) and watcher.must_be_named(truth):
+        if truth.torn(history.positions, doubtful=False) and watcher.must_be_named(truth):
             assert key in found, "none is missed"
     return certain
 

@@ -14,7 +14,9 @@ S = LoggedState
 
 @dataclass
 class TrueTransaction:
-    """One transaction: where its records stand, and how it ends."""
+    """One transaction: where its records stand, and how it ends. `lost`: its partitions whose topic was made anew
+    since; `doubtful`: those of which a look couldn't know that they weren't; `unread`: some of its log is compacted.
+    """
 
     number: int
     transactional_id: str
@@ -24,6 +26,9 @@ class TrueTransaction:
     records: dict[Partition, list[int]] = field(default_factory=dict)
     state: LoggedState = S.ONGOING
     unmarked: list[Partition] = field(default_factory=list)
+    lost: set[Partition] = field(default_factory=set)
+    doubtful: set[Partition] = field(default_factory=set)
+    unread: bool = False
 
     @property
     def committed(self) -> bool:
@@ -34,9 +39,10 @@ class TrueTransaction:
         below = {offset < position for offset in self.records[at]}
         return None if len(below) > 1 else below == {True}
 
-    def torn(self, positions: dict[Partition, int]) -> bool:
-        """Whether it is committed, and some of it is copied and some isn't."""
-        copied = {self.copied(at, positions[at]) for at in self.partitions}
+    def torn(self, positions: dict[Partition, int], *, doubtful: bool = True) -> bool:
+        """Whether it is committed, and some of it is copied and some isn't. `doubtful`: these count, too."""
+        left_out = self.lost if doubtful else self.lost | self.doubtful
+        copied = {self.copied(at, positions[at]) for at in self.partitions if at not in left_out}
         return self.committed and len(copied) > 1 and True in copied and False in copied
 
 
@@ -45,7 +51,8 @@ class History:
 
     def __init__(self, draw: Random) -> None:
         self.draw, self.now_ms = draw, 1_000
-        self.ats = [Partition("t", number) for number in range(draw.randint(2, 4))]
+        self.ats = [Partition(draw.choice("tu"), number) for number in range(draw.randint(2, 4))]
+        self.topic_ids = {"t": "t-0", "u": "u-0"}
         self.ends = dict.fromkeys(self.ats, 0)
         self.positions = dict.fromkeys(self.ats, 0)
         self.slow = draw.choice([None, *self.ats])
@@ -64,7 +71,9 @@ class History:
         name = self.draw.choice(self.ids)
         it = self.open.get(name)
         kind = self.draw.random()
-        if kind < 0.25:
+        if kind < 0.003:
+            self._make_anew(self.draw.choice("tu"))
+        elif kind < 0.25:
             self._copy()
         elif it is None:
             self.now_ms += 1  # an id begins one at a time
@@ -73,6 +82,17 @@ class History:
             self._go_on(it)
         else:
             self._mark(it)
+
+    def _make_anew(self, topic: str) -> None:
+        """Delete a topic and make one of the same name; who copies it begins anew."""
+        self.topic_ids[topic] += "+"
+        for at in (at for at in self.ats if at.topic == topic):
+            self.ends[at] = self.draw.choice([0, 0, self.ends[at] + 3])
+            self.positions[at] = self.draw.randint(0, self.ends[at])
+            for it in self.all:
+                if at in it.partitions:
+                    it.lost.add(at)
+                    it.records[at] = []
 
     def _begin(self, name: str) -> None:
         self._epochs[name] += 1
@@ -93,7 +113,8 @@ class History:
                 self._write(it, at)
 
     def _write(self, it: TrueTransaction, at: Partition) -> None:
-        it.records[at].append(self.ends[at])
+        if at not in it.lost:
+            it.records[at].append(self.ends[at])
         self.ends[at] += 1
 
     def _go_on(self, it: TrueTransaction) -> None:
@@ -124,7 +145,8 @@ class History:
 
     def _logged(self, it: TrueTransaction) -> None:
         complete = it.state in (S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
-        partitions = {} if complete else {"t": tuple(at.partition for at in it.partitions), "__consumer_offsets": (3,)}
+        by_topic = {name: tuple(at.partition for at in it.partitions if at.topic == name) for name in "tu"}
+        partitions = {} if complete else {**by_topic, "__consumer_offsets": (3,)}
         self.log.append(
             LoggedTransaction(
                 it.transactional_id, 7, it.epoch, it.state, partitions, it.start_ms, self.now_ms

@@ -83,8 +83,11 @@ def test_of_a_transaction_nothing_is_copied_where_its_partition_never_was() -> N
     notes = TransactionNotes()
     parts = {there: RecordRange(5, 9), never: RecordRange(None, 4)}
     notes.ended[0] = SourceTransaction("id", 7, 1, 5, committed=True, parts=parts)
-    (found,), _ = half_copied_transactions(notes, rows)
+    (found,), _ = half_copied_transactions(notes, rows, {})
     assert found.certain
+    notes.last.ids["a"] = "another"
+    (found,), _ = half_copied_transactions(notes, rows, {COPIES[FIRST]: position(9)})
+    assert not found.certain, "it was copied up to there in the topic that was there before"
 
 
 def test_it_is_complete_only_where_each_end_is_known_and_reached() -> None:

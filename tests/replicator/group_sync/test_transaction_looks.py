@@ -12,6 +12,9 @@ from structlog.testing import capture_logs
 from replicator.coupling.source_transactions import LoggedState, LoggedTransaction, RecordRange
 from replicator.group_sync.sync import GroupSync
 from replicator.group_sync.transaction_looks import LOOK_S, Noted, TransactionLooks
+from replicator.groups.ownership import GroupOffset
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Evidence
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.transaction_notes import TransactionNotes
@@ -44,12 +47,20 @@ class FakeLog:
         return LogPart(self.records[first:], to_end=True)
 
 
+def copied_to(offset: int, topic_id: str) -> GroupOffset:
+    evidence = Evidence(
+        generation=1, owner="me", source_topic="a", source_cluster="c", source_topic_id=topic_id, target_topic_id="t"
+    )
+    return GroupOffset(offset, checkpoint.encode(evidence))
+
+
 class Looking:
     """A flow of two partitions, a transaction in both of them, and what is noted."""
 
     def __init__(self) -> None:
         self.rig, self.log = Rig(), FakeLog()
         self.ends, self.positions = {A: 10, B: 20}, {A: 10, B: 20}
+        self.id = self.copied_of = "one"
         self.no_ends_after = False
         self._asked = 0
         self.kept = dict[bytes | None, bytes | None]()
@@ -57,7 +68,7 @@ class Looking:
 
     def started(self) -> TransactionLooks:
         log = structlog.stdlib.get_logger()
-        looks = TransactionLooks(self.rig.flow, self.log, self._ends, self._positions, self.rig.clock, log)
+        looks = TransactionLooks(self.rig.flow, self.log, self._ends, self._positions, self._ids, self.rig.clock, log)
         looks.begin(TransactionNotes.read(self.kept))
         return looks
 
@@ -67,8 +78,11 @@ class Looking:
             raise Unreachable("the source is away")
         return {at: self.ends[at] for at in ats}
 
-    def _positions(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
-        return self.positions
+    def _positions(self, ats: Collection[Partition]) -> Mapping[Partition, GroupOffset]:
+        return {at: copied_to(offset, self.copied_of) for at, offset in self.positions.items()}
+
+    def _ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        return dict.fromkeys(topics, self.id)
 
     def look(self) -> Noted:
         self._asked = 0
@@ -171,3 +185,32 @@ def test_what_can_t_be_noted_is_found_again_by_whoever_begins_anew() -> None:
     sync.look()
     noted = TransactionNotes.read(dict(rig.topic.records)).ended
     assert len(noted) == 1
+
+
+def test_what_was_noted_of_a_topic_that_was_made_anew_is_let_go_of_for_good() -> None:
+    it = Looking()
+    it.look()
+    it.write()
+    it.write(8)
+    it.look()
+    it.positions = {A: 12, B: 22}
+    it.look()
+    assert len(it.noted()) == 2, "one record has both, and only the first is copied"
+    it.id = "another"
+    it.look()
+    assert it.noted() == []
+    it.looks = it.started()
+    it.look()
+    assert it.noted() == []
+
+
+def test_a_position_in_the_topic_that_was_there_before_does_not_tell_what_is_copied() -> None:
+    it = Looking()
+    it.look()
+    it.write()
+    it.copied_of, it.positions = "the one before", {A: 500, B: 500}
+    it.look()
+    assert len(it.noted()) == 1
+    it.copied_of = it.id
+    it.look()
+    assert it.noted() == []
