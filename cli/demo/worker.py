@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.demo.model import DemoFailed
-from cli.demo.processes import Child
+from cli.demo.processes import START_S_MAX, Child
+
+LOOK_S = 0.05
 
 
 class Worker:
@@ -24,11 +26,12 @@ class Worker:
         self.copied = 0  # records of all transactions that it says are committed
         self.recoveries_s: list[float] = []  # from a SIGKILL to the first commit with records after it
         self.committing_since: float | None = None  # by the monotonic clock; None until its first commit
-        self.has_position = False  # before it has one, a SIGTERM may meet a Python that is still starting
+        self.has_position = False
+        self._has_begun = False  # before that, a SIGTERM may meet a Python that is still starting
 
     def start(self, point: str = "") -> None:
         """A new process; `point` is the failpoint at which it kills itself."""
-        self.committing_since, self.has_position = None, False
+        self.committing_since, self.has_position, self._has_begun = None, False, False
         arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json", "--log-level", "debug"]
         arguments += ["--flow", self._flow] if self._flow else []
         self._child = Child(arguments, self._log, {"EOS_FAILPOINTS": point})
@@ -48,6 +51,7 @@ class Worker:
         self._read_bytes += len(whole)
         for line in whole.splitlines():
             event = logged(line)
+            self._has_begun = self._has_begun or event.get("event") == "started"
             self.has_position = self.has_position or event.get("event") == "lane_started"
             records = int(event["records"]) if event.get("event") == "committed" else 0
             self.copied += records
@@ -86,7 +90,12 @@ class Worker:
         return self.child.failed(f"ended by itself with {self.child.process.wait()}")
 
     def stop(self) -> None:
-        """SIGTERM: it finishes its transaction. Raises DemoFailed unless it ends with 0."""
+        """SIGTERM, once it has begun: it finishes its transaction. Raises DemoFailed unless it ends with 0."""
+        deadline_s = time.monotonic() + START_S_MAX
+        self.read_log()
+        while not self._has_begun and self.child.running() and time.monotonic() < deadline_s:
+            time.sleep(LOOK_S)  # its log is all that tells
+            self.read_log()
         code = self.child.stop()
         self.read_log()
         if code != 0:

@@ -217,7 +217,9 @@ def test_hooks_of_a_failover_are_never_stored_nor_taken_from_what_is() -> None:
 
 
 HTTP = "http://127.0.0.1:1"
-REGISTRIES = f"schema_registry: {{{{source: {HTTP}, target: {{{{url: {HTTP}, username: u, password: {{}}}}}}, {{}}}}}}"
+REGISTRIES = (
+    f"schema_registry: {{{{source: {HTTP}, target: {{{{url: {HTTP}/other, username: u, password: {{}}}}}}, {{}}}}}}"
+)
 
 
 def test_how_registries_are_reached_is_never_stored_nor_taken_from_what_is() -> None:
