@@ -11,8 +11,8 @@ from cli.demo.worker import Worker
 pytestmark = pytest.mark.tier("default")
 FLOW = """\
 clusters:
-  here: {bootstrap.servers: "127.0.0.1:1"}
-  there: {bootstrap.servers: "127.0.0.1:2"}
+  here: {properties: {bootstrap.servers: "127.0.0.1:1"}}
+  there: {properties: {bootstrap.servers: "127.0.0.1:2"}}
 flows:
   f: {source: here, target: there, topics: [t]}
 """
