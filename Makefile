@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers compiled lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-versions compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -65,6 +65,7 @@ LONG = env EOS_TEST_BUDGET=long $(PYTEST) $(PARALLEL) --timeout 7200 --record-in
 test-long: $(STAMP) lint
 	$(LONG) "searches and embedded broker" -n 2 -m "not kafka"
 	$(MAKE) test-long-kafka
+	$(MAKE) test-versions MINUTES=600
 
 # The seeds of long searches for so many MINUTES each: the embedded broker's simulation, the offset map, and reconcile without
 # Spark and with it. A run goes on where the last one ended, unless what it tests has changed; tests/long_results.json says what came out, and
@@ -104,6 +105,11 @@ test-seeds-of-workers: $(STAMP)
 # Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
 test-long-kafka: $(STAMP)
 	EOS_KAFKA_IMAGE=apache/kafka:$(KAFKA) $(LONG) "Kafka $(KAFKA)" -n 2 -m kafka integration_tests
+
+# In the same way: contract tests and kills on pairs of Kafka's versions and transaction protocols, of which Docker has the images
+# (integration_tests/harness/versions.py). tests/version_results.json and docs/operate/kafka-versions.md say what came out.
+test-versions: $(STAMP)
+	$(BIN)/python -m tests.running.kafka_versions --minutes $(MINUTES)
 
 lint: $(STAMP)
 	began=$$(date +%s); $(BIN)/ruff check .; $(BIN)/ruff format --check .; $(BIN)/mypy; $(BIN)/lint-imports; \

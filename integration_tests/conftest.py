@@ -15,12 +15,14 @@ from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.clients import warm_up
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.embedded import EmbeddedBroker
-from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
+from integration_tests.harness.kafka_container import IMAGE, KafkaContainer, need_kafka
 from integration_tests.harness.kafka_tools import KafkaTools
 from integration_tests.harness.proxy import Proxy
 from integration_tests.harness.secured import Secured, secured_broker
+from integration_tests.harness.versions import SIDES, image, target_transactions
 
 MakeCopying = Callable[..., Copying]
+IMAGES = {side: image(side, IMAGE) for side in SIDES}
 BOTH = [pytest.param("embedded"), pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
@@ -37,7 +39,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     """Which broker this test runs on. Without Docker real Kafka is skipped; EOS_REQUIRE_KAFKA=1 makes that fail."""
     chosen: Kind = request.param
     if chosen == "kafka":
-        need_kafka()
+        need_kafka(*IMAGES.values())
     return chosen
 
 
@@ -46,7 +48,8 @@ def brokers(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
     """Both brokers of the session, started side by side."""
     handles: list[BrokerHandle]
     if kind == "kafka":
-        handles = [KafkaContainer(), KafkaContainer()]
+        source = KafkaContainer(image=IMAGES["source"])
+        handles = [source, KafkaContainer(image=IMAGES["target"], transactions=target_transactions())]
     else:
         root = tmp_path_factory.mktemp("brokers")
         handles = [EmbeddedBroker(root / "source"), EmbeddedBroker(root / "target")]

@@ -35,7 +35,8 @@ CONTROLLER_ID, BROKER_ID = 100, 1
 DATA = "/tmp/eos-data"
 START = f"""
 if [ -e {DATA}/meta.properties ]; then
-  LOGGING=-Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml
+  LOGGING="-Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml"
+  LOGGING="$LOGGING -Dlog4j.configuration=file:/opt/kafka/config/log4j.properties"  # Kafka 3
   exec java "-Xmx$KAFKA_HEAP" $LOGGING -cp '/opt/kafka/libs/*' kafka.Kafka /opt/kafka/config/server.properties
 fi
 exec /etc/kafka/docker/run
@@ -85,24 +86,27 @@ def _cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
 
 
-def docker_problem() -> str | None:
-    """Why containers of `IMAGE` can't be run here; None if they can."""
+def docker_problem(*images: str) -> str | None:
+    """Why containers of these images, or of `IMAGE`, can't be run here; None if they can."""
     import docker
     from docker.errors import DockerException, ImageNotFound
 
+    needed = IMAGE
     try:
         client = docker.from_env(timeout=10)
-        client.images.get(IMAGE)
+        for needed in images or (IMAGE,):
+            client.images.get(needed)
     except ImageNotFound:
-        return f"Docker has no image {IMAGE}"
+        return f"Docker has no image {needed}"
     except DockerException as error:
         return f"Docker isn't there: {error}"
     return None
 
 
-def need_kafka() -> None:
-    """Skip the test where containers of `IMAGE` can't be run; EOS_REQUIRE_KAFKA=1 makes it fail instead."""
-    problem = docker_problem()
+def need_kafka(*images: str) -> None:
+    """Skip the test where containers of these images, or of `IMAGE`, can't be run; EOS_REQUIRE_KAFKA=1 makes it fail
+    instead."""
+    problem = docker_problem(*images)
     if problem is not None:
         if os.environ.get("EOS_REQUIRE_KAFKA") == "1":
             pytest.fail(f"EOS_REQUIRE_KAFKA=1, but {problem}")
@@ -114,15 +118,17 @@ class KafkaContainer:
 
     kind: Kind = "kafka"
 
-    def __init__(self, heap_mib: int = 320) -> None:
+    def __init__(self, heap_mib: int = 320, image: str = IMAGE, transactions: int | None = None) -> None:
+        """`transactions`: the transaction protocol that it offers (KIP-890); None: the newest that it can."""
         testcontainers_config.ryuk_disabled = True  # one image is enough; fixtures remove their containers
         port, controller_port = free_port(), free_port()
         self.bootstrap, self._controller_address = f"127.0.0.1:{port}", f"127.0.0.1:{controller_port}"
         common = SETTINGS | {"CLUSTER_ID": _cluster_id()}
-        self._controller = DockerContainer(IMAGE).with_envs(**common, **CONTROLLER)
+        self._transactions = transactions
+        self._controller = DockerContainer(image).with_envs(**common, **CONTROLLER)
         self._controller.with_bind_ports(f"{CLIENT_PORT}/tcp", port)
         self._controller.with_bind_ports(f"{CONTROLLER_PORT}/tcp", controller_port)
-        self._container = DockerContainer(IMAGE).with_envs(
+        self._container = DockerContainer(image).with_envs(
             **common,
             **BROKER,
             KAFKA_ADVERTISED_LISTENERS=f"PLAINTEXT://{self.bootstrap},BROKER://localhost:9094",
@@ -139,6 +145,8 @@ class KafkaContainer:
         """See `BrokerHandle`."""
         self.begin()
         self.wait()
+        if self._transactions is not None:
+            raw.offer_transactions(self.bootstrap, self._transactions)
 
     def begin(self) -> None:
         """Start without waiting, so that several can come up at the same time."""

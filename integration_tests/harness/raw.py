@@ -18,6 +18,7 @@ from kio.static.constants import EntityType
 from embedded_broker.wire import schema
 
 PRODUCE, VERSION, UNREGISTER_BROKER = 0, 7, 64
+TRANSACTIONS, SAFE_DOWNGRADE = "transaction.version", 2
 TIMEOUT_S = 60.0
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -70,6 +71,19 @@ def unregister_broker(controller: str, broker_id: int) -> None:
     module: Any = load_payload_module(UNREGISTER_BROKER, 0, EntityType.request)
     reply: Any = _roundtrip(controller, module.UnregisterBrokerRequest(broker_id=broker_id))
     assert reply.error_code == 0, f"broker {broker_id}: {reply.error_code}: {reply.error_message}"
+
+
+def offer_transactions(bootstrap: str, protocol: int) -> None:
+    """Have a cluster offer this transaction protocol, and not the newer one that it may have been made with."""
+    told: Any = call(bootstrap, "api_versions", 3, client_software_name="eos-tests", client_software_version="1")
+    offered = {each.name: each.max_version_level for each in told.finalized_features}.get(TRANSACTIONS, 0)
+    if max(offered, 1) == protocol:  # levels 0 and 1 are the first protocol
+        return
+    assert offered > protocol, f"it offers protocol {max(offered, 1)}, not {protocol}"
+    lower = {"feature": TRANSACTIONS, "max_version_level": protocol, "upgrade_type": SAFE_DOWNGRADE}
+    reply: Any = call(bootstrap, "update_features", 1, feature_updates=[lower], validate_only=False)
+    refused = [each for each in (reply, *reply.results) if each.error_code != 0]
+    assert not refused, refused
 
 
 def call(bootstrap: str, name: str, version: int, **fields: Any) -> Any:

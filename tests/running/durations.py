@@ -33,7 +33,13 @@ SINGLE_S_MIN = 0.5
 UNKNOWN_S = {"tests": 0.03, "integration_tests": 5.0}
 """What a test that was never recorded counts for, by where it stands."""
 PACKAGES = ("aiokafka", "confluent-kafka", "hypothesis", "kafka-python", "kio", "pyspark", "pytest")
-WRITTEN = ("tests/durations.json", "tests/long_results.json", "CONTRIBUTING.md")
+WRITTEN = (
+    "tests/durations.json",
+    "tests/long_results.json",
+    "tests/version_results.json",
+    "docs/operate/kafka-versions.md",
+    "CONTRIBUTING.md",
+)
 PREPARED = ("environment", "lint")
 """What comes before the tests: the Makefile leaves the seconds that each took in a file of the environment."""
 
@@ -199,6 +205,8 @@ def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     if "EOS_KAFKA_IMAGE" in os.environ:
         found["kafka"] = os.environ["EOS_KAFKA_IMAGE"]
+    chosen = ("EOS_SOURCE_KAFKA", "EOS_TARGET_KAFKA", "EOS_TARGET_TRANSACTIONS")
+    found |= {name.removeprefix("EOS_").lower(): os.environ[name] for name in chosen if name in os.environ}
     for package in PACKAGES:
         try:
             found[package] = version(package)
