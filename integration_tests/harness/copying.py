@@ -68,10 +68,16 @@ class Copying:
         """The group without members that holds the flow's positions."""
         return f"eos-replicate.{self.name}"
 
-    def run(self, failpoints: str = "", *options: str, environment: Mapping[str, str] | None = None) -> Replicator:
-        """Start a process of the flow, with more options of the command and variables of its environment; `close` ends
-        it whatever happens."""
-        started = Replicator(self.file, failpoints, environment, options)
+    def run(
+        self,
+        failpoints: str = "",
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        tree: Path | None = None,
+    ) -> Replicator:
+        """Start a process of the flow, with more options of the command and variables of its environment, or of another
+        version of the program (`tree`); `close` ends it whatever happens."""
+        started = Replicator(self.file, failpoints, environment, options, tree)
         self._processes.append(started)
         return started
 

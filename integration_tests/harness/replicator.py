@@ -111,6 +111,11 @@ def _without_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _knows_standalone(tree: Path | None) -> bool:
+    """Whether a version of the program can be told to run alone: before that, it always did."""
+    return tree is None or "--standalone" in (tree / "cli" / "commands" / "run.py").read_text()
+
+
 def _blocks(status: Path, number: Signals) -> bool:
     """Whether a thread blocks a signal, by its file under /proc."""
     blocked = next(line for line in status.read_text().splitlines() if line.startswith("SigBlk:"))
@@ -126,15 +131,17 @@ class Replicator:
         failpoints: str = "",
         environment: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
+        tree: Path | None = None,
     ) -> None:
+        """`tree`: the directory with another version of the program (`older`)."""
         command = [sys.executable, "-m", "cli.main", "run", "-c", str(config.path)]
         command += ["--log-format", "json", "--log-level", "debug", *options]
-        if "--shared" not in options:  # most tests are about what a lone process does
+        if "--shared" not in options and _knows_standalone(tree):  # most tests are about what a lone process does
             command.append("--standalone")
         clean = {name: value for name, value in users_packages().items() if name != FAILPOINTS}
         told = {FAILPOINTS: failpoints} if failpoints else {}
         self._process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env={**clean, **told, **(environment or {})}
+            command, stderr=subprocess.PIPE, text=True, env={**clean, **told, **(environment or {})}, cwd=tree
         )
         self._arrived = threading.Condition()
         self._events: list[Event] = []
