@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-versions compiled lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-versions test-compat compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -110,6 +110,10 @@ test-long-kafka: $(STAMP)
 # (integration_tests/harness/versions.py). tests/version_results.json and docs/operate/kafka-versions.md say what came out.
 test-versions: $(STAMP)
 	$(BIN)/python -m tests.running.kafka_versions --minutes $(MINUTES)
+
+# In the same way: each client on the embedded broker. tests/compat_results.json and docs/compat.md say what came out.
+test-compat: $(STAMP)
+	$(BIN)/python -m tests.running.compat_page --minutes $(MINUTES)
 
 lint: $(STAMP)
 	began=$$(date +%s); $(BIN)/ruff check .; $(BIN)/ruff format --check .; $(BIN)/mypy; $(BIN)/lint-imports; \

@@ -38,6 +38,8 @@ WRITTEN = (
     "tests/long_results.json",
     "tests/version_results.json",
     "docs/operate/kafka-versions.md",
+    "tests/compat_results.json",
+    "docs/compat.md",
     "CONTRIBUTING.md",
 )
 PREPARED = ("environment", "lint")
