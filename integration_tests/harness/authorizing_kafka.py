@@ -26,6 +26,7 @@ from integration_tests.harness import acls
 from integration_tests.harness.broker import free_port
 from integration_tests.harness.kafka_container import IMAGE, need_kafka
 from integration_tests.harness.processes import wait_until
+from integration_tests.harness.versions import image
 from replicator.config import Config, Flow, load
 from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
@@ -109,7 +110,7 @@ def running() -> Iterator[Kafka]:
     variables = [part for key, value in settings(*ports).items() for part in ("-e", f"{key}={value}")]
     mapped = [part for port in ports[:2] for part in ("-p", f"127.0.0.1:{port}:{port}")]
     subprocess.run(
-        ["docker", "run", "-d", "--rm", "--name", name, *mapped, *variables, IMAGE],
+        ["docker", "run", "-d", "--rm", "--name", name, *mapped, *variables, image("target", IMAGE)],
         check=True,
         capture_output=True,
     )

@@ -34,6 +34,7 @@ from testcontainers.core.container import DockerContainer
 from integration_tests.harness import acls
 from integration_tests.harness.broker import Kind, free_port
 from integration_tests.harness.kafka_container import IMAGE, QUICK_START
+from integration_tests.harness.versions import image
 from tests.embedded_broker.security.certificates import Authority, Pair
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
@@ -130,7 +131,9 @@ class Secured:
         (self.directory / "server.properties").write_text(self._properties())
         for path in (self.directory, *self.directory.iterdir()):
             path.chmod(0o755)
-        self._container = DockerContainer(IMAGE).with_envs(KAFKA_HEAP="320m", JAVA_TOOL_OPTIONS=QUICK_START)
+        self._container = DockerContainer(image("target", IMAGE)).with_envs(
+            KAFKA_HEAP="320m", JAVA_TOOL_OPTIONS=QUICK_START
+        )
         self._container.with_volume_mapping(str(self.directory), "/secrets", "ro")
         self._container.with_volume_mapping(
             str(self.directory / "server.properties"), "/mnt/shared/config/server.properties"

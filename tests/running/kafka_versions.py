@@ -1,8 +1,9 @@
 """`make test-versions`: contract and exactly-once tests on each pair of Kafka's versions, and the page that says so.
 
-`python -m tests.running.kafka_versions --minutes 30` goes on where the last run ended, one pair after the other, and
-writes `tests/version_results.json` and the table of `docs/operate/kafka-versions.md`. Without `--minutes` it writes
-the table alone. What was recorded with other code is run again.
+`python -m tests.running.kafka_versions --minutes 30` goes on where the last run ended, one pair after the other (with
+`--each 5` no longer than that with each), and writes `tests/version_results.json` and the table of
+`docs/operate/kafka-versions.md`. Without `--minutes` it writes the table alone. What was recorded with other code is
+run again.
 """
 
 from __future__ import annotations
@@ -95,18 +96,19 @@ def written(text: str, parts: Mapping[str, Any]) -> str:
 
 @click.command()
 @click.option("--minutes", type=float, default=0.0, help="Run tests for about so long.")
+@click.option("--each", type=float, default=float("inf"), help="Run those of one pair for about so long.")
 @click.option("--only", multiple=True, help="Only pairs whose name has this; may be given again.")
-def main(minutes: float, only: tuple[str, ...]) -> None:
+def main(minutes: float, each: float, only: tuple[str, ...]) -> None:
     """Run what is left of the pairs' tests, and write the page."""
     end_s, failed = time.monotonic() + 60 * minutes, []
     for pair in PAIRS:
         left = (end_s - time.monotonic()) / 60
         if left < WHOLE_MINUTES_MIN:
             break
-        if (only and not any(each in pair.name for each in only)) or done(durations.load(FILE).get(pair.name, {})):
+        if (only and not any(part in pair.name for part in only)) or done(durations.load(FILE).get(pair.name, {})):
             continue
         click.echo(f"--- {pair.name}")
-        if run(pair, left):
+        if run(pair, min(left, each)):
             failed.append(pair.name)
     PAGE.write_text(written(PAGE.read_text(), durations.load(FILE)))
     if failed:
