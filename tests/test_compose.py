@@ -15,6 +15,7 @@ from cli import main
 from replicator import config
 from tests.running.tiers import ROOT
 
+pytestmark = pytest.mark.tier("default")
 HERE = ROOT / "configs" / "compose"
 COMPOSE: dict[str, Any] = yaml.safe_load((HERE / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]

@@ -10,6 +10,7 @@ from benchmarks import sizing
 from benchmarks.sizing import Coefficients, Demand, estimate
 from benchmarks.sizing_measure import Run, fit
 
+pytestmark = pytest.mark.tier("default")
 KNOWN = Coefficients(
     cores_idle=0.02,
     core_s_per_million_records=5.0,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import copy
 import re
 
+import pytest
+
 from embedded_broker.api.registry import load_all
 from tests.running import compat_page, durations
 from tests.running.tiers import ROOT
+
+pytestmark = pytest.mark.tier("default")
 
 
 def test_the_page_says_what_was_seen() -> None:

@@ -11,6 +11,7 @@ from integration_tests.harness.versions import PAIRS, RELEASES, VersionPair, ima
 from tests.running import durations, kafka_versions
 from tests.running.tiers import ROOT
 
+pytestmark = pytest.mark.tier("default")
 RECORDED = durations.load(kafka_versions.FILE)
 
 
