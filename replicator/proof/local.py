@@ -29,7 +29,7 @@ from replicator.proof.outcome import ClusterFacts, Outcome, PartitionOutcome
 from replicator.proof.pair_comparison import compare_pair
 from replicator.proof.pair_report import pair_report
 from replicator.proof.pairs import Pair
-from replicator.proof.partition_side import PartitionSide
+from replicator.proof.partition_side import both_sides
 from replicator.proof.snapshot import Snapshot
 
 
@@ -120,13 +120,10 @@ def _partition(
     values: bool,
     for_repair: bool,
 ) -> tuple[PartitionOutcome, Reported, RepairChoice]:
-    with (
-        PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
-        PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
-    ):
-        one = compare_pair(pair, taken, stable, (source, target), told.passed, for_repair=for_repair)
-        outcome, said = pair_report(pair, taken, one, (source, target), values=values)
-        block = last_block(pair, target) if pair.count is not None else None
+    with both_sides(flow, pair) as sides:
+        one = compare_pair(pair, taken, stable, sides, told.passed, for_repair=for_repair)
+        outcome, said = pair_report(pair, taken, one, sides, values=values)
+        block = last_block(pair, sides[1]) if pair.count is not None else None
     if block is not None and block.verdict != "equal":
         outcome = replace(outcome, notes=(*outcome.notes, block.said()))
     return outcome, said, one.choice() if for_repair and one.mapped is not None else RepairChoice()

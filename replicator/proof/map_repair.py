@@ -27,7 +27,7 @@ from replicator.proof.map_place import MapPlace, place_of_map, stable_offsets
 from replicator.proof.map_reader import read_sections
 from replicator.proof.pair_comparison import compare_pair
 from replicator.proof.pairs import Pair
-from replicator.proof.partition_side import PartitionSide
+from replicator.proof.partition_side import both_sides
 
 OnRead = Callable[[str, int, int], object]
 """Told how many offsets of both sides were read, of how many."""
@@ -71,11 +71,8 @@ class MapRepair:
             done += offsets
             on_read("clusters", done, of)
 
-        with (
-            PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
-            PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
-        ):
-            return compare_pair(pair, ready.taken, ready.stable, (source, target), passed, for_repair=True).choice()
+        with both_sides(flow, pair) as sides:
+            return compare_pair(pair, ready.taken, ready.stable, sides, passed, for_repair=True).choice()
 
     def _read(self, partitions: Collection[Partition]) -> dict[Partition, _Ready | Incident]:
         flow, topics = self._flow, {at.topic for at in partitions}

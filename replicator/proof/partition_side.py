@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
 from kafka_records.batch import CorruptBatch
@@ -12,6 +12,7 @@ from kafka_records.records import Record, body_of, decode, offset_deltas
 from replicator.config import Cluster, Flow
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.verdicts import ComparedRecord
+from replicator.proof.pairs import Pair
 from replicator.proof.record_digests import compared_records
 from replicator.wire.committed_log import CommittedLog, Passed, corrupt
 from replicator.wire.holes import Unknown, find_holes
@@ -101,6 +102,16 @@ class PartitionSide(AbstractContextManager["PartitionSide"]):
             found = find_holes(self.at, self._log, [(at * WINDOW, (at + 1) * WINDOW)])[0]
             self._empty[at] = found.holes, found.unknown
         return self._empty[at]
+
+
+@contextmanager
+def both_sides(flow: Flow, pair: Pair) -> Iterator[tuple[PartitionSide, PartitionSide]]:
+    """Open the source and the target of a pair."""
+    with (
+        PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
+        PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
+    ):
+        yield source, target
 
 
 def committed_spans(batch: FetchedBatch) -> Iterator[Span]:

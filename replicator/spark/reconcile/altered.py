@@ -12,7 +12,7 @@ from replicator.proof import verdicts
 from replicator.proof.altered_fields import AlteredFields
 from replicator.proof.outcome import PartitionOutcome
 from replicator.proof.pairs import Pair
-from replicator.proof.partition_side import PartitionSide
+from replicator.proof.partition_side import both_sides
 
 OF_PARTITION, OF_ALL = 3, 30
 """Altered records that are shown: of each partition, and together."""
@@ -40,10 +40,7 @@ def with_fields(
 
 
 def _shown(flow: Flow, pair: Pair, outcome: PartitionOutcome, wanted: Mapping[int, int]) -> PartitionOutcome:
-    with (
-        PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
-        PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
-    ):
+    with both_sides(flow, pair) as (source, target):
         here = {record.offset: record for record in source.records(sorted(wanted))}
         there = {record.offset: record for record in target.records(sorted(wanted.values()))}
     both = {at: (here[at], there[place]) for at, place in wanted.items() if at in here and place in there}

@@ -28,7 +28,7 @@ from replicator.proof.pair_comparison import PairComparison, compare_rows
 from replicator.proof.pair_report import pair_report
 from replicator.proof.pair_rows import PairRows
 from replicator.proof.pairs import Pair
-from replicator.proof.partition_side import PartitionSide
+from replicator.proof.partition_side import PartitionSide, both_sides
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.by_map.task_map import MapFacts, map_of
 from replicator.spark.reconcile.opened_chunks import FOUND
@@ -132,14 +132,11 @@ def _judged_whole(facts: MapFacts, at: Partition, *, values: bool, for_repair: b
     known = map_of(facts, at)
     pair, flow, mapped = known.pair, facts.flow, known.mapped
     assert mapped is not None, f"{at} has a map"
-    with (
-        PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
-        PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
-    ):
+    with both_sides(flow, pair) as sides:
         coverage = Coverage(pair, mapped)
-        rows = PairRows(pair, source, target, coverage, lambda offsets: None)
+        rows = PairRows(pair, *sides, coverage, lambda offsets: None)
         one = compare_rows(pair, mapped, rows, coverage, for_repair=for_repair)
-        outcome, said = pair_report(pair, known.taken, one, (source, target), values=values)
+        outcome, said = pair_report(pair, known.taken, one, sides, values=values)
     opened = coverage.source_records + coverage.target_records
     return _result(one, replace(outcome, opened=opened), said.records, for_repair=for_repair)
 
@@ -157,19 +154,16 @@ def _judged(
     known = map_of(facts, at)
     pair, flow, mapped = known.pair, facts.flow, known.mapped
     assert mapped is not None, f"{at} has a map"
-    with (
-        PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
-        PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
-    ):
+    with both_sides(flow, pair) as sides:
         coverage = counts.coverage(pair)
-        rows = OpenedRows(pair, (source, target), coverage)
+        rows = OpenedRows(pair, sides, coverage)
         equal = counts.placed
         for of_source, is_known, has_place, record in _records(table):
             (rows.known if is_known else rows.opened)[not of_source].append(record)
             equal -= of_source and has_place and not is_known
         one = compare_rows(pair, mapped, rows, coverage, for_repair=for_repair)
         one.found.counts[MapVerdict.SAME] += equal
-        outcome, said = pair_report(pair, known.taken, one, (source, target), values=values)
+        outcome, said = pair_report(pair, known.taken, one, sides, values=values)
     return _result(one, replace(outcome, opened=counts.opened), said.records, for_repair=for_repair)
 
 
