@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from replicator.config.patterns import matches
+from replicator.config.patterns import matches, name_or_pattern
 from replicator.config.units import MILLISECONDS
 from replicator.model import names
 
@@ -16,18 +17,6 @@ HOLD_AUTO = "auto"
 HOLD_SCHEMA = {"anyOf": [{"const": HOLD_AUTO}, {"type": "array", "items": {"type": "string"}}]}
 GROUP_BYTES_MAX = 255
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-
-
-def _group_pattern(item: str) -> str:
-    """A pattern must compile, a name must be one."""
-    if not item:
-        raise ValueError("expected the name of a group, or a regular expression that starts with ^")
-    if item.startswith("^"):
-        try:
-            re.compile(item)
-        except re.error as error:
-            raise ValueError(f"{item!r} is not a regular expression: {error}") from None
-    return item
 
 
 def _rename(value: str) -> str:
@@ -47,7 +36,7 @@ def _hold_with(value: Any) -> Any:
     return None if value == HOLD_AUTO else value
 
 
-GroupPattern = Annotated[str, AfterValidator(_group_pattern)]
+GroupPattern = Annotated[str, AfterValidator(partial(name_or_pattern, of="group"))]
 
 
 class GroupSettings(BaseModel):

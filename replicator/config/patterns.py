@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -21,6 +23,23 @@ def matches(patterns: Iterable[str], name: str) -> bool:
         elif pattern == name:
             return True
     return False
+
+
+def check_pattern(item: str) -> None:
+    """Raise ValueError for a regular expression, which starts with ^, that doesn't compile."""
+    if item.startswith("^"):
+        try:
+            re.compile(item)
+        except re.error as error:
+            raise ValueError(f"{item!r} is not a regular expression: {error}") from None
+
+
+def name_or_pattern(item: str, of: str) -> str:
+    """Return an item that names something, or is a pattern that compiles. Raises ValueError. `of`: what is named."""
+    if not item:
+        raise ValueError(f"expected the name of a {of}, or a regular expression that starts with ^")
+    check_pattern(item)
+    return item
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import re
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_serializer
 
-from replicator.config.patterns import matches
+from replicator.config.patterns import TOPIC_NAME, matches, name_or_pattern
 from replicator.config.units import MILLISECONDS
 
 _HIDDEN = "[hidden]"
 SECRETS = ("password", "token", "key_password")
 FILES = ("ca_file", "certificate_file", "key_file")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 API: Literal["api"] = "api"
 TOPIC: Literal["topic"] = "topic"
 
 
-def _subject_pattern(item: str) -> str:
-    """A pattern must compile, a name must be one."""
-    if not item:
-        raise ValueError("expected the name of a subject, or a regular expression that starts with ^")
-    if item.startswith("^"):
-        try:
-            re.compile(item)
-        except re.error as error:
-            raise ValueError(f"{item!r} is not a regular expression: {error}") from None
-    return item
-
-
 def _topic(item: str) -> str:
-    if not _TOPIC.fullmatch(item) or item in (".", "..") or item.startswith("__"):
+    if not TOPIC_NAME.fullmatch(item) or item in (".", "..") or item.startswith("__"):
         raise ValueError(f"{item!r} is not the name of a topic that can be copied")
     return item
 
@@ -41,7 +28,7 @@ def _access(value: Any) -> Any:
     return {"url": value} if isinstance(value, str) else value
 
 
-SubjectPattern = Annotated[str, AfterValidator(_subject_pattern)]
+SubjectPattern = Annotated[str, AfterValidator(partial(name_or_pattern, of="subject"))]
 
 
 class RegistryAccess(BaseModel):

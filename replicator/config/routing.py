@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from replicator.config.models import Cluster, Config, Flow
 from replicator.config.patterns import filled, matches
@@ -19,7 +20,7 @@ from replicator.model.names import HEARTBEATS_PREFIX, INTERNAL_PREFIX, heartbeat
 
 TOPIC_BYTES_MAX = 249
 _SAMPLES = ("orders", "a", "payments.eu", "x-1")
-_MARK = "\0"  # in no topic's name
+_MARK = "\0"  # in no topic's name, and in no group's
 _COPIES_MAX = 1_000
 """Copies of copies of one topic that are looked at: more come from flows that feed one another in all ways."""
 
@@ -62,15 +63,24 @@ def source_topic(flow: Flow, target: str) -> str | None:
     for topic in (heartbeats_topic(flow.name), *flow.schema_registry.topics):
         if target_topic(flow, topic) == target:
             return topic
-    before, mark, behind = target_topic(flow, _MARK).partition(_MARK)
-    name = target[len(before) : len(target) - len(behind)] if mark else ""
-    return name if name and target_topic(flow, name) == target else None
+    return _before_rename(partial(target_topic, flow), target)
 
 
 def target_group(flow: Flow, group: str) -> str:
     """Name at the target of a consumer group."""
     values = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name, "group": group}
     return filled(flow.groups.rename, values)
+
+
+def source_group(flow: Flow, target: str) -> str | None:
+    """Name at the source of a group of the target; None where the flow gives no group this name."""
+    return _before_rename(partial(target_group, flow), target)
+
+
+def _before_rename(renamed: Callable[[str], str], target: str) -> str | None:
+    before, mark, behind = renamed(_MARK).partition(_MARK)
+    name = target[len(before) : len(target) - len(behind)] if mark else ""
+    return name if name and renamed(name) == target else None
 
 
 def literals(flow: Flow) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator
 
 from replicator.config.models import LANES_AUTO, LANES_MAX, FlowSettings, Frozen, MetricsSection, SparkSection, Start
+from replicator.config.patterns import TOPIC_NAME, check_pattern
 from replicator.config.source import but
 from replicator.model.names import HEARTBEATS_PREFIX
 
-TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 FLOW_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
 CLUSTER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 PLACEHOLDERS = ("source", "target", "flow", "topic")
@@ -50,11 +50,8 @@ def lanes_from(value: Any) -> Any:
 
 def pattern_checked(item: str) -> str:
     """A literal must be a topic name that may be selected, a pattern must compile."""
+    check_pattern(item)
     if item.startswith("^"):
-        try:
-            re.compile(item)
-        except re.error as error:
-            raise ValueError(f"{item!r} is not a regular expression: {error}") from None
         return item
     if not TOPIC_NAME.fullmatch(item) or item in (".", ".."):
         raise ValueError(f"{item!r} is not a topic name; a regular expression starts with ^")

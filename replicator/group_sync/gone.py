@@ -39,7 +39,6 @@ AGAIN_S = 60.0
 """Between two looks at a group that has gone and isn't deleted."""
 DELETE_S = 5.0
 _GONE, _UNKNOWN = int(E.group_id_not_found), int(E.unknown_server_error)
-_MARK = "\0"  # in no group's name
 _REFUSED = frozenset(
     map(
         int,
@@ -65,13 +64,6 @@ class GoneGroup(NamedTuple):
     group: str
     target_group: str
     kept: str = ""
-
-
-def source_group(flow: Flow, target: str) -> str | None:
-    """The name at the source of a group of the target; None where the flow gives no group this name. Pure."""
-    before, mark, behind = routing.target_group(flow, _MARK).partition(_MARK)
-    name = target[len(before) : len(target) - len(behind)] if mark else ""
-    return name if name and routing.target_group(flow, name) == target else None
 
 
 class GoneGroups:
@@ -101,7 +93,7 @@ class GoneGroups:
             by_group[target].append(topic)
         gone = dict[str, str]()
         for target in by_group:
-            name = source_group(self._flow, target)
+            name = routing.source_group(self._flow, target)
             if name is not None and name not in followed and self._flow.groups.selects(name):
                 gone[target] = name
         self._topics = {target: by_group[target] for target in gone}

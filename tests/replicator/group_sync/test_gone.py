@@ -9,7 +9,8 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode as E
 
-from replicator.group_sync.gone import AGAIN_S, GoneGroup, source_group
+from replicator.config.routing import source_group
+from replicator.group_sync.gone import AGAIN_S, GoneGroup
 from replicator.groups.ownership import LATE_MS, GroupOffset
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
