@@ -305,3 +305,42 @@ def test_a_source_whose_log_was_cut_is_copied_on_from_there(
     two.assert_second_goes_on()
     two.assert_stops(worker, 0)
     assert asked(two.flow, "reconcile", "--local")[1]["verdict"] == "agrees"
+
+
+@pytest.mark.tier("long")
+def test_a_damaged_batch_of_the_copy_is_compared_once_it_is_sound(
+    make_copying: MakeCopying, target: BrokerHandle
+) -> None:
+    """batch_corrupt: another replica leads, and reconcile again. Here the damaged byte is mended."""
+    if not isinstance(target, KafkaContainer):
+        pytest.skip("the embedded broker doesn't serve a batch that it finds damaged")
+    two = TwoTopics(make_copying(partitions=1))
+    two.assert_stops(two.running(10), 0)
+    copy = two.copy_of(two.first)
+    id_ = clients.topic_id(two.target, copy)
+    target.flip_byte(copy, id_, 0, b"old 7")
+    for command in (["reconcile", "--local"], ["verify"]):
+        code, found, said = asked(two.flow, *command)
+        assert (code, "batch_corrupt" in said or "batch_corrupt" in str(found)) == (4, True), said
+    target.flip_byte(copy, id_, 0, b"old 7", mend=True)
+    for command in (["reconcile", "--local"], ["verify"]):
+        code, found, said = asked(two.flow, *command)
+        assert code == 0, said
+
+
+@pytest.mark.tier("long")
+def test_a_partition_that_only_the_target_has_is_named_and_holds_up_nothing(make_copying: MakeCopying) -> None:
+    """target_partition_unknown: who wrote there stops; the flow never writes there."""
+    two = TwoTopics(make_copying(partitions=1))
+    worker = two.running(10)
+    clients.grow_topic(two.target, two.copy_of(two.first), 2)
+    clients.put(clients.producer(two.target), two.copy_of(two.first), b"foreign", partition=1)
+    two.put(two.first, [b"behind"])
+    two.wait_copied(two.first, b"behind")
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)
+    code, found, said = asked(two.flow, "reconcile", "--local")
+    (unknown,) = found["not_compared"]
+    assert (code, unknown["name"], unknown["partition"]) == (4, "target_partition_unknown", 1), said
+    assert unknown["detail"].endswith("has offsets 0 to 1, and the source topic has no such partition")
+    assert [(row["agrees"], row["source_records"]) for row in found["partitions"]] == [(True, 11), (True, 11)], found

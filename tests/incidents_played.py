@@ -7,6 +7,8 @@ PLAYED_IN = "integration_tests/test_incidents_played.py"
 CAUSES = "integration_tests/test_causes_removed.py"
 REBUILD = "integration_tests/test_rebuild_control.py"
 PROOF = "integration_tests/proof/test_repair.py"
+REPAIR = "integration_tests/exactly_once/test_repair.py"
+ON_SPARK = "integration_tests/spark/test_refusals_played.py"
 
 PLAYED: dict[str, str] = {
     "source_records_gone": f"{RESOLVE}"
@@ -51,22 +53,20 @@ PLAYED: dict[str, str] = {
     "::test_a_topic_that_appears_in_two_flows_is_copied_by_the_first_only",
     "target_topic_name_invalid": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
     "refused_by_cluster": f"{CAUSES}::test_topics_go_on_once_they_or_the_flow_file_were_corrected",
+    "newer_format": "integration_tests/exactly_once/test_upgrade.py"
+    "::test_what_can_not_go_back_is_refused_before_anything_is_written",
+    "map_lost": "integration_tests/exactly_once/test_offset_map.py"
+    "::test_a_map_topic_that_is_gone_holds_up_nothing_and_the_map_begins_anew",
+    "map_transaction_open": f"{PROOF}::test_what_can_not_be_told_is_refused_by_name",
+    "target_partition_unknown": f"{PLAYED_IN}::test_a_partition_that_only_the_target_has_is_named_and_holds_up_nothing",
+    "too_many_differences": f"{ON_SPARK}::test_more_differences_than_one_process_takes_are_compared_by_spark",
+    "repair_outdated": f"{REPAIR}::test_a_target_that_lost_its_end_is_made_whole_and_the_flow_goes_on",
+    "repair_record_gone": f"{REPAIR}::test_what_was_found_must_still_be_so",
+    "repair_too_large": f"{ON_SPARK}::test_more_ranges_than_one_repair_takes_are_copied_by_another_flow",
+    "topic_gone": "integration_tests/spark/test_reconcile.py::test_what_goes_while_it_is_read_is_bounded_or_named",
+    "timestamp_out_of_range": f"{ON_SPARK}"
+    "::test_a_time_that_spark_can_not_read_leaves_the_records_before_it_to_be_compared",
+    "batch_corrupt": f"{PLAYED_IN}::test_a_damaged_batch_of_the_copy_is_compared_once_it_is_sound",
     "nothing_to_reconcile": f"{CAUSES}::test_configs_of_the_flows_own_topics_are_corrected",
 }
 """By kind: file and function."""
-
-_NO_FLOW = "It stops no flow: a command says it and ends, and its row names the next one to type"
-NOT_PLAYED: dict[str, str] = {
-    "newer_format": "There is no newer version that could be run",
-    "map_lost": "It stops nothing, and nothing has to be done",
-    "map_transaction_open": "It stops no copying: a repair is refused until the transaction has ended",
-    "target_partition_unknown": _NO_FLOW,
-    "too_many_differences": _NO_FLOW,
-    "repair_outdated": _NO_FLOW,
-    "repair_record_gone": _NO_FLOW,
-    "repair_too_large": _NO_FLOW,
-    "topic_gone": _NO_FLOW,
-    "timestamp_out_of_range": _NO_FLOW,
-    "batch_corrupt": _NO_FLOW,
-}
-"""By kind: why not."""

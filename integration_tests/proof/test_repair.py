@@ -314,3 +314,5 @@ def test_what_can_not_be_told_is_refused_by_name(
     assert (done.returncode, "map_transaction_open" in done.stderr) == (4, True), done.stderr
     assert read(flow) == before
     assert compared(flow).outcome.differs
+    flow.file.write(limits={"request_timeout_ms": 10_000})
+    assert_repaired(flow)

@@ -125,7 +125,7 @@ def _taken(
         *_only_on_target(flow, clusters, sources, targets),
     ]
     unclear += _absent(flow, absent, topics, unclear)
-    far = _beyond_time(clusters, copied, time_ms_max) if time_ms_max is not None else {}
+    far = _beyond_time(clusters, copied, window, time_ms_max)
     copied = {at: to for at, to in copied.items() if at not in far}
     readables = {to: readable(at, _known(positions[to])) for at, to in copied.items()}
     _await_applied(clusters, {to: position.evidence.next_target_offset for to, position in readables.items()})
@@ -203,10 +203,13 @@ def _waiting(clusters: ControlPlane, ats: Collection[Partition]) -> tuple[Waitin
 
 
 def _beyond_time(
-    clusters: ControlPlane, copied: Mapping[Partition, Partition], time_ms_max: int
+    clusters: ControlPlane, copied: Mapping[Partition, Partition], window: Window, time_ms_max: int | None
 ) -> dict[Partition, Incident]:
-    """Partitions with a timestamp that whoever compares can't read."""
+    """Partitions with a timestamp that whoever compares can't read. A window that ends before such times leaves their
+    records out: it ends at the first record of that time or a later one."""
     found: dict[Partition, Incident] = {}
+    if time_ms_max is None or (window.to_ms is not None and window.to_ms <= time_ms_max):
+        return found
     for cluster, ats in ((clusters.source, {at: at for at in copied}), (clusters.target, copied)):
         latest = cluster.latest_records(ats.values())
         for source, at in ats.items():
