@@ -22,6 +22,10 @@ _REPLICA_NOT_AVAILABLE = 9  # a leader answers nevertheless
 _LISTENER_NOT_FOUND = 72  # the leader lives, and can't be reached on this listener now
 _LEADERLESS = (5, _REPLICA_NOT_AVAILABLE, _LISTENER_NOT_FOUND)
 
+_Told = tuple[int | None, int, int]
+_LEFT_OUT: _Told = (None, 0, 0)
+"""Error, offset, timestamp of a partition that a leader's answer doesn't have."""
+
 
 class OffsetSearch:
     """Of one question about many partitions."""
@@ -67,6 +71,14 @@ class OffsetSearch:
     def _leader(
         self, at: Partition, topic: TopicMetadata | None, brokers: Mapping[int, Address]
     ) -> tuple[Address, int] | ReplicatorError:
+        if topic is not None and not topic.error and at.partition in topic.leaders:
+            error, leader, epoch = topic.leaders[at.partition]
+            if leader in brokers and (not error or error in _LEADERLESS):
+                return brokers[leader], epoch
+        return self._not_led(at, topic)
+
+    def _not_led(self, at: Partition, topic: TopicMetadata | None) -> ReplicatorError:
+        """Why nobody is asked. Apart from what is said of all others: the words take longer than the look."""
         what, right = doing(at)
         if topic is None:
             return Retriable(f"cluster {self._cluster!r}: cannot {what}: its answer leaves out topic {at.topic!r}")
@@ -74,35 +86,32 @@ class OffsetSearch:
             return failures.classify_code(topic.error, self._cluster, what, right)
         if at.partition not in topic.leaders:
             return TopicMissing(f"cluster {self._cluster!r}: cannot {what}: there is no such partition")
-        error, leader, epoch = topic.leaders[at.partition]
+        error = topic.leaders[at.partition][0]
         if error and error not in _LEADERLESS:
             return failures.classify_code(error, self._cluster, what, right)
-        if leader not in brokers:
-            return no_leader(self._cluster, at)
-        return brokers[leader], epoch
+        return no_leader(self._cluster, at)
 
     def answered(self, asked: Collection[Partition], answers: Sequence[Sequence[Answer]]) -> None:
         """A broker has answered for `asked`; `answers` has one item for each `Wanted`."""
         self._asked.difference_update(asked)
-        listed = [
-            {Partition(topic, index): (code, offset, time) for topic, index, code, time, offset in one}
-            for one in answers
+        listed: list[dict[tuple[str, int], _Told]] = [
+            {(topic, index): (code, offset, time) for topic, index, code, time, offset in one} for one in answers
         ]
         for at in asked:
-            error = next((error for one in listed if (error := self._error(at, one.get(at))) is not None), None)
-            if error is not None:
-                self._failed(at, error)
-            else:
-                del self._open[at]
-                for found, one in zip(self._found, listed, strict=True):
-                    _, offset, time = one[at]
-                    found[at] = ListedOffset(offset, time)
+            told = [one.get(at, _LEFT_OUT) for one in listed]
+            failed = [code for code, _, _ in told if code != 0]
+            if failed:
+                self._failed(at, self._error(at, failed[0]))
+                continue
+            del self._open[at]
+            for found, (_, offset, time) in zip(self._found, told, strict=True):
+                found[at] = ListedOffset(offset, time)
 
-    def _error(self, at: Partition, answer: tuple[int, int, int] | None) -> ReplicatorError | None:
+    def _error(self, at: Partition, code: int | None) -> ReplicatorError:
         what, right = doing(at)
-        if answer is None:
+        if code is None:
             return Retriable(f"cluster {self._cluster!r}: cannot {what}: its leader's answer leaves it out")
-        return failures.classify_code(answer[0], self._cluster, what, right) if answer[0] else None
+        return failures.classify_code(code, self._cluster, what, right)
 
     def unanswered(self, asked: Collection[Partition], error: ReplicatorError) -> None:
         """The broker that was asked doesn't answer."""

@@ -1,0 +1,195 @@
+"""`status`, `top`, the status page and the metrics tell the same of a flow with partitions in every state."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.failing_over import command, failover
+from integration_tests.harness.observed import Observed
+from integration_tests.harness.processes import wait_until
+from integration_tests.harness.replicator import Replicator
+from integration_tests.test_incidents_played import LARGE
+from integration_tests.test_metrics import observed
+from replicator.model.partition import Partition
+from replicator.observe.view import Doing
+
+pytestmark = pytest.mark.tier("long")
+
+BEFORE, AFTER = 10, 5
+"""Records of each topic that are copied before anything happens, and that are written after that."""
+TOPICS = ("refused", "large", "lost", "again", "deleted", "held", "unseen", "over")
+
+
+class Told(NamedTuple):
+    """What one of them says of a partition. `kind`: the incident, or why it waits."""
+
+    kind: str
+    position: int | None
+    lag_records: int | None
+
+
+class Expected(NamedTuple):
+    """What happens to a partition: its number in the metrics, the incident or reason, and the state in `status`."""
+
+    doing: Doing
+    kind: str
+    state: str
+
+
+class Flow:
+    """A flow of twelve partitions."""
+
+    def __init__(self, copying: Copying) -> None:
+        self.copying, self.name = copying, copying.name
+        self.expected = {Partition(copying.topic, number): Expected(Doing.COPYING, "", "in_sync") for number in range(3)}
+        self._expect("refused", Doing.STOPPED, "record_refused", "stopped")
+        self._expect("large", Doing.STOPPED, "record_too_large", "stopped")
+        self._expect("lost", Doing.STOPPED, "source_records_gone", "records_lost")
+        self._expect("again", Doing.STOPPED, "source_topic_recreated", "source_recreated")
+        self._expect("deleted", Doing.WAITING, "source_topic_gone", "topic_missing")
+        self._expect("held", Doing.PAUSED, "paused", "paused")
+        self._expect("unseen", Doing.STOPPED, "target_topic_deleted", "target_deleted")
+        self._expect("over", Doing.FAILED_OVER, "failed_over", "failed_over")
+        self._expect("others", Doing.STOPPED, "target_not_empty", "stopped")
+
+    def topic(self, name: str) -> str:
+        """The source topic of that short name."""
+        return f"{self.name}.{name}"
+
+    def _expect(self, name: str, doing: Doing, kind: str, state: str) -> None:
+        self.expected[Partition(self.topic(name), 0)] = Expected(doing, kind, state)
+
+    def put(self, name: str, *values: bytes, key: bytes | None = b"key") -> None:
+        """Write to a source topic."""
+        clients.put(clients.producer(self.copying.source), self.topic(name), *values, key=key)
+
+    def copied(self) -> Replicator:
+        """A worker that has copied what was there at first, of which one topic is failed over then."""
+        copying = self.copying
+        for name in TOPICS:
+            clients.create_topic(copying.source, self.topic(name))
+            self.put(name, *(b"%d" % number for number in range(BEFORE)))
+        clients.create_topic(copying.target, f"{self.topic('refused')}.copy", 1, {"cleanup.policy": "compact"})
+        clients.create_topic(copying.target, f"{self.topic('large')}.copy", 1, {"max.message.bytes": "3000"})
+        clients.put(clients.producer(copying.source), copying.topic, b"only", partition=0)
+        worker = copying.running("", "--shared")
+        for name in TOPICS:
+            clients.wait_value(copying.target, f"{self.topic(name)}.copy", 0, b"%d" % (BEFORE - 1))
+        code, said = failover(copying, "--topics", self.topic("over"))
+        assert code in (0, 1), said
+        return worker
+
+    def damage(self) -> None:
+        """What happens while nobody copies."""
+        copying = self.copying
+        for name in ("lost", "over", "held"):
+            self.put(name, *[b"more"] * AFTER)
+        clients.delete_records(copying.source, self.topic("lost"), 0, BEFORE + 2)
+        clients.recreate_topic(copying.source, self.topic("again"))
+        clients.delete_topic(copying.source, self.topic("deleted"))
+        clients.delete_topic(copying.target, f"{self.topic('unseen')}.copy")
+        clients.create_topic(copying.source, self.topic("others"))
+        clients.create_topic(copying.target, f"{self.topic('others')}.copy")
+        clients.put(clients.producer(copying.target), f"{self.topic('others')}.copy", b"foreign")
+        self.put("others", b"first")
+        self.put("refused", b"no key", key=None)
+        self.put("large", LARGE)
+
+
+def metrics(asked: Observed, flow: Flow) -> dict[Partition, tuple[Doing, Told]]:
+    """What /metrics says."""
+    found: dict[Partition, dict[str, Any]] = {}
+    for (name, labels), value in asked.samples().items():
+        of = dict(labels)
+        if "partition" in of and of["flow"] == flow.name:
+            row = found.setdefault(Partition(of["topic"], int(of["partition"])), {})
+            row[name.removeprefix("eos_partition_")] = of.get("kind", value)
+    return {
+        at: (Doing(int(row["state"])), Told(row.get("cause", ""), row.get("position"), row.get("lag_records")))
+        for at, row in found.items()
+    }
+
+
+def status(flow: Flow) -> dict[Partition, tuple[str, Told]]:
+    """What `status` says."""
+    _, said = flow.copying.asked("status")
+    return {
+        Partition(row["source_topic"], row["partition"]): (
+            row["state"],
+            Told(row["incident"], row["position"], row["lag_records"]),
+        )
+        for row in said["partitions"]
+    }
+
+
+def page(asked: Observed) -> dict[str, list[str]]:
+    """State, cause and position of each partition that the page shows as not copied, without its markup."""
+    _, html = asked.get("/")
+    table = html[html.index("<caption>", html.index("Partitions that are not copied")) :]
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table[: table.index("</table>")], re.DOTALL)
+    cells = {name: re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL) for name, row in rows}
+    return {
+        re.sub(r"<.*?>", "", name): [re.sub(r"<.*?>", "", cell).strip() for cell in row] for name, row in cells.items()
+    }
+
+
+def test_they_tell_the_same_of_partitions_in_every_state(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=3, deleted_topics="report", limits={"discovery_interval_ms": 1_000})
+    flow = Flow(copying)
+    copying.file.write(topics=[f"^{flow.name}[.].*"])
+    asked = observed(copying)
+    worker = flow.copied()
+    command(copying, "pause", "--topics", flow.topic("held"))
+    assert worker.stop() == 0, worker.tail()
+    flow.damage()
+    worker = copying.running("", "--shared")
+    held_back = clients.transactional(copying.source, f"{flow.name}-open")
+    held_back.begin_transaction()
+    clients.put(held_back, copying.topic, b"not committed", partition=2)
+    doing = {at: it.doing for at, it in flow.expected.items()}
+
+    def differing() -> list[object]:
+        now = {at: row[0] for at, row in metrics(asked, flow).items()}
+        return [(at, doing.get(at), now.get(at)) for at in now.keys() | doing.keys() if doing.get(at) != now.get(at)]
+
+    wait_until(lambda: not differing(), "every state", lambda: str((differing(), metrics(asked, flow), status(flow))))
+    asked.wait(
+        "a transaction holds records back",
+        lambda it: it.value("eos_partition_held_back_records", flow=flow.name, topic=copying.topic, partition="2") == 1,
+    )
+
+    by_status, by_metrics = status(flow), metrics(asked, flow)
+    assert {at: row[0] for at, row in by_status.items()} == {at: it.state for at, it in flow.expected.items()}
+    told = {at: row[1] for at, row in by_metrics.items()}
+    assert {at: it.kind for at, it in told.items()} == {at: it.kind for at, it in flow.expected.items()}
+    for at, (_, said) in by_status.items():
+        assert said.position == told[at].position, at
+        if said.position is None:  # what there is to copy is known to `status` alone
+            assert told[at].lag_records is None, at
+        else:
+            assert said.lag_records == told[at].lag_records, at
+        if flow.expected[at].doing is Doing.STOPPED:
+            assert said.kind == told[at].kind, at
+
+    apart = {at for at, it in flow.expected.items() if it.doing is not Doing.COPYING}
+    _, top = copying.asked("top")
+    assert {
+        Partition(row["topic"], row["partition"]): (row["state"], row["kind"], row["position"])
+        for row in top["not_copied"]
+    } == {at: (doing[at].name.lower(), told[at].kind, told[at].position) for at in apart}
+    shown = page(asked)
+    assert {at: (row[1], row[2]) for at, row in shown.items()} == {
+        str(at): (told[at].kind, "none" if told[at].position is None else f"{told[at].position:.0f}") for at in apart
+    }
+    counted = {state.name.lower(): sum(it is state for it in doing.values()) for state in Doing}
+    assert top["partitions"] == {state: number for state, number in counted.items() if number}
+    for state, number in counted.items():
+        assert asked.value("eos_flow_partitions", flow=flow.name, state=state) == number
+    held_back.abort_transaction()
+    assert worker.stop() == 0, worker.tail()
