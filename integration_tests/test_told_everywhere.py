@@ -47,7 +47,9 @@ class Flow:
 
     def __init__(self, copying: Copying) -> None:
         self.copying, self.name = copying, copying.name
-        self.expected = {Partition(copying.topic, number): Expected(Doing.COPYING, "", "in_sync") for number in range(3)}
+        self.expected = {
+            Partition(copying.topic, number): Expected(Doing.COPYING, "", "in_sync") for number in range(3)
+        }
         self._expect("refused", Doing.STOPPED, "record_refused", "stopped")
         self._expect("large", Doing.STOPPED, "record_too_large", "stopped")
         self._expect("lost", Doing.STOPPED, "source_records_gone", "records_lost")

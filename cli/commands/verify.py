@@ -35,6 +35,7 @@ Examples:
   eos-replicate verify -c flows.yaml --flow orders --sample 1%
   eos-replicate verify -c flows.yaml --flow orders \\
       --since 2026-01-31T00:00:00Z --json
+  eos-replicate verify -c flows.yaml --flow orders --without-source
   eos-replicate verify -c flows.yaml --flow orders --out report \\
       --sign key.pem
 
@@ -78,6 +79,11 @@ _SIGNS = {"differs": "[red]≠ differs[/]", "unproven": "[yellow]? unproven[/]",
     help="Look for this share of the copies, drawn at random: 1% or 0.01. Chains and counts are followed whole.",
 )
 @click.option("--since", metavar="TIME", help="Look for copies committed at or after this time, with zone.")
+@click.option(
+    "--without-source",
+    is_flag=True,
+    help="Ask the target alone: the source is gone. What it had that was not copied is not known then.",
+)
 @click.option("--out", metavar="DIR", help="New directory for the result as verify.json.")
 @sign_option
 @json_option
@@ -88,6 +94,7 @@ def verify(
     partitions: tuple[int, ...],
     sample: str,
     since: str | None,
+    without_source: bool,
     out: str | None,
     key: Path | None,
     as_json: bool,
@@ -102,7 +109,7 @@ def verify(
     from cli.commands.reconcile_progress import LocalProgress
     from replicator import config
     from replicator.model.errors import Incident
-    from replicator.proof import map_place, snapshot
+    from replicator.proof import map_place, snapshot, target_snapshot
     from replicator.proof.report_directory import check_unused, complete
     from replicator.proof.verify import VerifyScope
     from replicator.proof.verify import verify as compare
@@ -114,9 +121,14 @@ def verify(
     if out is not None:
         check_unused(Path(out))
     with LocalProgress(Console(stderr=True), flow.name) as progress:
-        progress.step("asking both clusters")
-        patience = patience_ms(flow)
-        taken = snapshot.take(flow, split(topics), snapshot.Window(), connect_timeout_ms=patience, time_ms_max=None)
+        patience, chosen_topics = patience_ms(flow), split(topics)
+        if without_source:
+            progress.step("asking the target")
+            taken = target_snapshot.take(flow, chosen_topics, connect_timeout_ms=patience)
+        else:
+            progress.step("asking both clusters")
+            window = snapshot.Window()
+            taken = snapshot.take(flow, chosen_topics, window, connect_timeout_ms=patience, time_ms_max=None)
         found = compare(flow, chosen(taken, set(partitions)), scope, progress)
     found = replace(found, partitions=tuple(sorted(found.partitions, key=lambda it: it.source)))
     if out is not None:

@@ -41,12 +41,13 @@ def place_of_map(
     flow: Flow, *, connect_timeout_ms: int | None = None, clusters: ControlPlane | None = None
 ) -> MapPlace:
     """Find the flow's offset map, after its positions were read. Arguments as of `connected`.
+    The source isn't asked.
 
     Raises:
         Incident: map_lost: there is none; map_topic_unfit: it isn't one.
         Unreachable, NotAllowed, Retriable: see `ControlPlane`.
     """
-    with connected(flow, connect_timeout_ms, clusters) as clusters:
+    with connected(flow, connect_timeout_ms, clusters, source=False) as clusters:
         info = clusters.offsets_topic()
         if info is None:
             topic = names.offsets_topic(flow.name)
@@ -75,21 +76,33 @@ def place_of_map(
 
 @contextmanager
 def connected(
-    flow: Flow, connect_timeout_ms: int | None = None, clusters: ControlPlane | None = None
+    flow: Flow,
+    connect_timeout_ms: int | None = None,
+    clusters: ControlPlane | None = None,
+    *,
+    source: bool = True,
 ) -> Iterator[ControlPlane]:
     """Yield clusters that are connected.
 
     Args:
         connect_timeout_ms: how long to wait for each cluster; None: as the flow file says.
         clusters: these, which stay open, instead of connections of its own.
+        source: whether the source is needed, too.
     """
-    if clusters is not None:
-        clusters.connect()
+    if clusters is None:
+        with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as made:
+            _connect(made, source)
+            yield made
+    else:
+        _connect(clusters, source)
         yield clusters
-        return
-    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as made:
-        made.connect()
-        yield made
+
+
+def _connect(clusters: ControlPlane, source: bool) -> None:
+    if source:
+        clusters.connect()
+    else:
+        clusters.target.connect()
 
 
 def _index_of(clusters: ControlPlane) -> tuple[str, str] | None:
@@ -103,8 +116,7 @@ def _index_of(clusters: ControlPlane) -> tuple[str, str] | None:
 
 def stable_offsets(flow: Flow, ats: Sequence[Partition]) -> dict[Partition, int]:
     """Up to where sections count, see `offset_map.fold.reached`."""
-    with ControlPlane(flow) as clusters:
-        clusters.connect()
+    with connected(flow, source=False) as clusters:
         return stable_at(clusters, ats)
 
 

@@ -44,7 +44,7 @@ class Window:
 class Snapshot:
     """What to compare. `waiting` are source partitions that the flow has not begun to copy, `not_compared` says which
     others can't be compared, and why: the position is gone, or was written for another topic. `cluster_ids`: of the
-    source and of the target, as they say."""
+    source and of the target, as they say. `source_asked`: see `target_snapshot`."""
 
     pairs: tuple[Pair, ...]
     waiting: tuple[WaitingPair, ...]
@@ -52,6 +52,7 @@ class Snapshot:
     not_compared: tuple[Incident, ...] = ()
     window: Window = Window()
     cluster_ids: tuple[str, str] = ("", "")
+    source_asked: bool = True
 
 
 def take(
@@ -128,7 +129,7 @@ def _taken(
     far = _beyond_time(clusters, copied, window, time_ms_max)
     copied = {at: to for at, to in copied.items() if at not in far}
     readables = {to: readable(at, _known(positions[to])) for at, to in copied.items()}
-    _await_applied(clusters, {to: position.evidence.next_target_offset for to, position in readables.items()})
+    await_applied(clusters, {to: position.evidence.next_target_offset for to, position in readables.items()})
     bounds = {
         "source": (clusters.source.offsets(copied, end=False), clusters.source.offsets(copied, end=True)),
         "target": (starts, clusters.target.offsets(copied.values(), end=True, committed_only=True)),
@@ -292,8 +293,8 @@ def _known(found: Stored | None) -> Stored:
     return found
 
 
-def _await_applied(clusters: ControlPlane, ends: Mapping[Partition, int]) -> None:
-    """Until the target's committed ends reach what the positions cover: markers are applied one by one.
+def await_applied(clusters: ControlPlane, ends: Mapping[Partition, int]) -> None:
+    """Wait until the target's committed ends reach what the positions cover: markers are applied one by one.
 
     A log that ends below has lost records, and no wait brings them back.
     """

@@ -16,6 +16,10 @@ UNSEEN = (
     "Not looked at: the contents of copies before each position's last block, and source records that the map says "
     "nothing of, such as one that was skipped. eos-replicate reconcile --local reads both sides."
 )
+WITHOUT_SOURCE = (
+    "The source was not asked: what it has that was not copied is not known, nor is anything looked at on the target "
+    "behind the last copy of each partition."
+)
 SPANS_SHOWN = 20
 
 
@@ -100,7 +104,8 @@ class VerifiedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """All partitions. `sample`: which share of the copies was looked for; `since_ms`: only those since then."""
+    """All partitions. `sample`: which share of the copies was looked for; `since_ms`: only those since then.
+    `source_asked`: see `target_snapshot`."""
 
     flow: str
     snapshot_ms: int
@@ -110,6 +115,7 @@ class Verified:
     waiting: Sequence[Partition] = ()
     sample: float = 1.0
     since_ms: int | None = None
+    source_asked: bool = True
     notes: Sequence[str] = ()
 
     @property
@@ -155,6 +161,7 @@ class Verified:
             "flow": self.flow,
             "sample": self.sample,
             "since_ms": self.since_ms,
+            "source_asked": self.source_asked,
             "snapshot_ms": self.snapshot_ms,
             "finished_ms": self.finished_ms,
             "partitions": [_partition(it) for it in self.partitions],

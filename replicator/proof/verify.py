@@ -30,7 +30,7 @@ from replicator.proof.map_reader import read_sections
 from replicator.proof.pairs import Pair
 from replicator.proof.partition_side import NEAR, PartitionSide
 from replicator.proof.snapshot import Snapshot
-from replicator.proof.verified import Verified, VerifiedPartition
+from replicator.proof.verified import WITHOUT_SOURCE, Verified, VerifiedPartition
 
 COMPACTION_LOOKED_AT_MAX = 100_000
 """Empty places of a compacted partition that are looked at one by one; of more it isn't told what took them."""
@@ -79,7 +79,8 @@ def verify(flow: Flow, snapshot: Snapshot, scope: VerifyScope, told: ComparisonP
         waiting=tuple(item.source for item in snapshot.waiting if item.offsets[0] < item.offsets[1]),
         sample=scope.sample,
         since_ms=scope.since_ms,
-        notes=tuple(read.notes(place.topic)),
+        source_asked=snapshot.source_asked,
+        notes=(*read.notes(place.topic), *(() if snapshot.source_asked else (WITHOUT_SOURCE,))),
     )
 
 

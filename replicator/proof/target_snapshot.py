@@ -1,0 +1,121 @@
+"""What a flow has copied, from its claims and positions alone: `verify` of a flow whose source isn't asked.
+
+After a failover the source may be gone for good, and what was copied before can still be proven. A position says of
+which topic of which cluster it is, and up to where it was copied; what the source has besides nobody can say. Nothing
+behind a flow's last copies is looked at: whoever has gone over writes there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+
+from replicator.config import Flow, routing
+from replicator.flow.topics import ControlPlane
+from replicator.kafka import offset_reader
+from replicator.kafka.topic_questions import TopicInfo
+from replicator.model.checkpoint import Position, Stored
+from replicator.model.errors import ConfigError, Incident
+from replicator.model.partition import Partition
+from replicator.proof.pairs import Offsets, PairFacts, pairs_of, readable, without_position
+from replicator.proof.snapshot import Snapshot, await_applied
+from replicator.state.claims import Claims
+from replicator.state.generation import Generation
+from replicator.state.signed_gaps import adoptions, signed_gaps
+
+Bounds = Mapping[tuple[str, int], int]
+
+
+def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Snapshot:
+    """Ask the target alone. Nothing is changed.
+
+    Args:
+        topics: source topics; all that the flow has copied when empty.
+        connect_timeout_ms: how long to wait for the target.
+
+    Raises:
+        ConfigError: the flow has never copied one of `topics`.
+        Incident: there is nothing to look at.
+        Unreachable, NotAllowed, Retriable: see `ControlPlane`.
+    """
+    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
+        cluster_id = clusters.target.connect().cluster_id
+        control = clusters.state.control_if_any()
+        claims = clusters.state.claims_if_any() or Claims({}, ())
+        known = copied(flow, claims, control.open if control else None)
+        if others := sorted(set(topics) - {at.topic for at in known}):
+            raise ConfigError(f"flow {flow.name} has not copied topic {', '.join(others)}")
+        routes = {at: to for at, to in known.items() if not topics or at.topic in topics}
+        targets = clusters.target.topics({to.topic for to in routes.values()}, configs=True)
+        there = {to for to in routes.values() if to.topic in targets and to.partition < targets[to.topic].partitions}
+        positions = offset_reader.positions(flow, there)
+        starts, ends = (clusters.target.offsets(there, end=end) for end in (False, True))
+        gone = [
+            without_position(at, to, targets.get(to.topic), claims.claims.get(to), (starts.get(to, 0), ends.get(to, 0)))
+            for at, to in sorted(routes.items())
+            if positions.get(to) is None
+        ]
+        read, unreadable = _readable(routes, positions)
+        await_applied(clusters, {routes[at]: it.evidence.next_target_offset for at, it in read.items()})
+        stable = clusters.target.offsets([routes[at] for at in read], end=True, committed_only=True)
+    facts = [
+        _facts(routes[at], it, targets[routes[at].topic], claims, (starts[routes[at]], stable[routes[at]]))
+        for at, it in sorted(read.items())
+    ]
+    unclear = (*(incident for incident in gone if incident is not None), *unreadable)
+    if not facts:
+        why = f"flow {flow.name} has no position of a partition that it has copied"
+        raise next(iter(unclear), Incident("nothing_to_reconcile", why, advice="Run the flow first"))
+    pairs, not_compared = pairs_of(flow, facts)
+    taken_ms = time.time_ns() // 1_000_000
+    return Snapshot(pairs, (), taken_ms, (*not_compared, *unclear), cluster_ids=("", cluster_id), source_asked=False)
+
+
+def copied(flow: Flow, claims: Claims, opened: Generation | None) -> dict[Partition, Partition]:
+    """Source partitions that the flow has begun to copy, as claims and the open generation say, with their target
+    partitions. Pure."""
+    found = {
+        Partition(topic, number): Partition(routing.target_topic(flow, topic), number)
+        for topic, partitions in (opened.partitions if opened else {}).items()
+        if routing.selects(flow, topic)
+        for number in range(partitions)
+    }
+    claimed = {it.source: at for at, it in claims.claims.items() if routing.selects(flow, it.source.topic)}
+    return found | claimed
+
+
+def _readable(
+    routes: Mapping[Partition, Partition], positions: Mapping[Partition, Stored | None]
+) -> tuple[dict[Partition, Position], list[Incident]]:
+    found, wrong = dict[Partition, Position](), list[Incident]()
+    for at, to in sorted(routes.items()):
+        if (stored := positions.get(to)) is not None:
+            try:
+                found[at] = readable(at, stored)
+            except Incident as incident:
+                wrong.append(incident)
+    return found, wrong
+
+
+def _facts(to: Partition, position: Position, target: TopicInfo, claims: Claims, bounds: Offsets) -> PairFacts:
+    """What both clusters would say, had the source stood still at the position. `bounds`: of the target's log."""
+    evidence = position.evidence
+    at = Partition(evidence.source_topic, to.partition)
+    return PairFacts(
+        source=at,
+        target=to,
+        source_topic=TopicInfo(at.topic, evidence.source_topic_id, to.partition + 1),
+        target_topic=target,
+        source_cluster=evidence.source_cluster,
+        position=position,
+        claimed=claims.claims.get(to),
+        source_bounds=(min(evidence.log_start, position.offset), position.offset),
+        source_stable=position.offset,
+        target_bounds=bounds,
+        target_end_before=0,
+        repairs=tuple(repair for repair in claims.repairs if repair.target == to),
+        signed_gaps=tuple(
+            gap for gap in signed_gaps(claims.occurrences) if gap.copied_to(to) and gap.end <= position.offset
+        ),
+        adoptions=tuple(it for it in adoptions(claims.occurrences) if it.copied_to(to)),
+    )
