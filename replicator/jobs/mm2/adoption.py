@@ -178,7 +178,8 @@ class Mm2Adoption:
     ) -> tuple[dict[Partition, AdoptedPartition], list[Partition]]:
         found, empty, refused = dict[Partition, AdoptedPartition](), list[Partition](), list[NotDecided]()
         request = self._request
-        with closing(SidesReader(self._flow, clients.source, request.compare, trust=request.trust)) as reader:
+        asked = clients.source, clients.plane.target_logs
+        with closing(SidesReader(self._flow, *asked, request.compare, trust=request.trust)) as reader:
             for it in sides:
                 try:
                     adopted = reader.adopted(it, offsets.last.get(it.source))

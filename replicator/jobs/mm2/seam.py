@@ -66,11 +66,11 @@ class Seam:
 
 
 class NoSeam(ValueError):
-    """The end of the copy can't be told from the records; says why. `equal_records`: for they stand at several
-    offsets."""
+    """The end of the copy can't be told from the records; says why. `equal_records`: for they stand at several offsets.
+    `unknown`: for the source has no record like that at this target offset."""
 
-    def __init__(self, why: str, *, equal_records: bool = False) -> None:
-        self.equal_records = equal_records
+    def __init__(self, why: str, *, equal_records: bool = False, unknown: int | None = None) -> None:
+        self.equal_records, self.unknown = equal_records, unknown
         super().__init__(why)
 
 
@@ -141,9 +141,9 @@ def _refuse_foreign(target: Sequence[RecordDigest], foreign: RecordDigest, place
     """Raise NoSeam unless all before it may be gone from the source, too."""
     what = f"the source has no record like that at target offset {foreign.offset}"
     if foreign is target[-1]:
-        raise NoSeam(f"{what}, which is the last one")
+        raise NoSeam(f"{what}, which is the last one", unknown=foreign.offset)
     if any(record.digest in places for record in target if record.offset < foreign.offset):
-        raise NoSeam(f"{what}, which stands among copies")
+        raise NoSeam(f"{what}, which stands among copies", unknown=foreign.offset)
 
 
 def _doubled(runs: Sequence[CopiedRange]) -> tuple[Span, ...]:

@@ -2,13 +2,15 @@
 
 Invariants
 - What is compared is committed and doesn't grow: the target has no open transaction, and ends where it ended before.
+- The records that are compared are the last ones, and as many before them as it takes: what we would copy next doesn't
+  stand on the target, however far back a replicator began again.
 - Kafka Connect's offset is believed by itself only where somebody says so, and the records can't contradict it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from replicator.config import Flow
@@ -21,8 +23,8 @@ from replicator.planes.contract import WholeRecord
 from replicator.planes.records.record_reader import LogReader
 from replicator.state.decisions import NotDecided, Objection
 
-SOURCE_RECORDS_MAX = 2_000_000
-"""Of a source partition that are looked through for the records of the target."""
+RECORDS_MAX = 2_000_000
+"""Of a partition that are looked through to compare both sides."""
 AT_ONCE = 50_000
 BEHIND_OFFSETS = 100_000
 """Read behind the last source record that was recognized: an equal one there would leave the end open."""
@@ -52,11 +54,14 @@ class AdoptedPartition:
 class SidesReader:
     """Reads records of both clusters of a flow. Used by one thread."""
 
-    def __init__(self, flow: Flow, questions: ClusterQuestions, compare: int, *, trust: bool) -> None:
-        """`questions`: to the source. `compare`: records of each target partition, from its end on, that are looked at;
-        `trust`: take Connect's offset where records can't tell."""
+    def __init__(
+        self, flow: Flow, source: ClusterQuestions, target: ClusterQuestions, compare: int, *, trust: bool
+    ) -> None:
+        """`compare`: records of each target partition, from its end on, that are looked at; `trust`: take Connect's
+        offset where records can't tell."""
         never = threading.Event()
-        self._questions, self._compare, self._trust = questions, compare, trust
+        self._compare, self._trust = compare, trust
+        self._ask_source, self._ask_target = source, target
         self._source, self._target = LogReader(flow, flow.source, never), LogReader(flow, flow.target, never)
 
     def close(self) -> None:
@@ -98,9 +103,14 @@ class SidesReader:
 
     def _compared(self, sides: ComparedSides, copies: list[RecordDigest], last: int | None) -> AdoptedPartition | None:
         at, log = sides.source, sides.source_log
-        source = self._window(sides, copies, last)
         try:
-            seam = find_seam(source, copies)
+            while True:
+                seam, source = self._seam(sides, copies, last)
+                following = [record for record in source if record.offset >= seam.end]
+                earlier = self._copy_before(sides, copies[0].offset, following)
+                if earlier is None:
+                    break
+                copies = self._tail_from(sides, earlier)
         except NoSeam as error:
             gone = last is not None and log.start > last
             if self._trust and last is not None and (error.equal_records or gone):
@@ -113,8 +123,52 @@ class SidesReader:
             seam=seam,
             source_record=self._source.record(at, seam.end - 1),
             target_record=(copies[-1].offset, self._target.record(sides.target, copies[-1].offset)),
-            next_offset=next((record.offset for record in source if record.offset >= seam.end), -1),
+            next_offset=following[0].offset if following else -1,
         )
+
+    def _seam(
+        self, sides: ComparedSides, copies: Sequence[RecordDigest], last: int | None
+    ) -> tuple[Seam, list[RecordDigest]]:
+        """Where the copy ends, and the source's records that told it: those from about the time of the first of
+        `copies` on, and where that isn't enough from about the time of one that was copied again. Raises NoSeam.
+        """
+        first = self._from_time(sides, copies[0].offset)
+        if last is not None:
+            first = min(first, last)
+        while True:
+            source = self._window(sides, copies, first)
+            try:
+                return find_seam(source, copies), source
+            except NoSeam as error:
+                earlier = first if error.unknown is None else self._from_time(sides, error.unknown)
+                if earlier >= first - 2 * self._compare:
+                    raise
+                first = earlier
+
+    def _copy_before(self, sides: ComparedSides, end: int, following: Sequence[RecordDigest]) -> int | None:
+        """The target offset, before `end`, of a copy of a source record that we would copy (`following`): then all that
+        was compared was copied again, from before that record on. None: there is no such copy.
+
+        Copies have the time of what they are copied from.
+        """
+        if not following:
+            return None
+        record = self._source.record(sides.source, following[0].offset)
+        first = sides.target_log.start
+        if record is not None and record.timestamp_ms >= 0:
+            found = raised(self._ask_target.offsets_at([sides.target], record.timestamp_ms)[sides.target])
+            first = end if found < 0 else max(first, found)
+        wanted = {it.digest for it in following if it.digest}
+        copies = self._read(self._target, sides.target, (first, end)) if first < end else ()
+        return next((copy.offset for copy in copies if copy.digest in wanted), None)
+
+    def _tail_from(self, sides: ComparedSides, earlier: int) -> list[RecordDigest]:
+        """The target's records from some before `earlier` on."""
+        log = sides.target_log
+        first = max(log.start, earlier - self._compare)
+        if log.stable - first > RECORDS_MAX:
+            raise _refused(sides.source, f"more than {RECORDS_MAX:,} records would have to be looked through")
+        return list(self._read(self._target, sides.target, (first, log.stable)))
 
     def _trusted(self, sides: ComparedSides, last: int | None) -> AdoptedPartition:
         if last is None:
@@ -136,18 +190,15 @@ class SidesReader:
                 return found[-self._compare :]
             offsets *= 8
 
-    def _window(self, sides: ComparedSides, copies: list[RecordDigest], last: int | None) -> list[RecordDigest]:
-        """The source's records from about the first of `copies` on, to well behind the last one that is among them."""
+    def _window(self, sides: ComparedSides, copies: Sequence[RecordDigest], first: int) -> list[RecordDigest]:
+        """The source's records from some before `first` on, to well behind the last one that is among `copies`."""
         at, log = sides.source, sides.source_log
-        first = self._from_time(sides, copies[0].offset)
-        if last is not None:
-            first = min(first, last)
         reached = max(log.start, first - 2 * self._compare)
         wanted, found = {copy.digest for copy in copies}, list[RecordDigest]()
         recognized: int | None = None
         while reached < log.stable and (recognized is None or reached < recognized + BEHIND_OFFSETS):
-            if len(found) > SOURCE_RECORDS_MAX:
-                raise _refused(at, f"more than {SOURCE_RECORDS_MAX:,} records would have to be looked through")
+            if len(found) > RECORDS_MAX:
+                raise _refused(at, f"more than {RECORDS_MAX:,} records would have to be looked through")
             end = min(log.stable, reached + AT_ONCE)
             some = list(self._read(self._source, at, (reached, end)))
             found += some
@@ -160,7 +211,7 @@ class SidesReader:
         record = self._target.record(sides.target, copy)
         if record is None or record.timestamp_ms < 0:
             return sides.source_log.start
-        found = raised(self._questions.offsets_at([sides.source], record.timestamp_ms)[sides.source])
+        found = raised(self._ask_source.offsets_at([sides.source], record.timestamp_ms)[sides.source])
         return sides.source_log.stable if found < 0 else found
 
     def _read(self, reader: LogReader, at: Partition, span: Span) -> Iterator[RecordDigest]:

@@ -1,0 +1,107 @@
+"""Where our copy goes on, however far back another replicator began again, and however few records are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replicator.config import Flow
+from replicator.jobs.mm2 import sides as module
+from replicator.jobs.mm2.sides import AdoptedPartition, SidesReader
+from replicator.jobs.position_change import ComparedSides
+from replicator.model.partition import LogEnds, Partition, Span
+from replicator.planes.contract import RecordIdentity, WholeRecord
+from replicator.state.decisions import NotDecided
+
+pytestmark = pytest.mark.tier("default")
+
+AT, TO = Partition("t", 0), Partition("a.t", 0)
+GAP = 3
+"""Each record's offset is so many more than the one before it."""
+
+
+class Log:
+    """One side, as a reader and as its cluster: records by their number at the source, and the time of each number."""
+
+    def __init__(self, numbers: Sequence[int], times: Sequence[int], *, compacted: bool = False) -> None:
+        self.records = {GAP * place: number for place, number in enumerate(numbers)}
+        self.times, self.is_compacted, self.read = times, compacted, 0
+
+    @property
+    def ends(self) -> LogEnds:
+        end = GAP * len(self.records)
+        return LogEnds(start=0, stable=end, end=end, topic_id="id")
+
+    def identities(self, _at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
+        ((first, end),) = spans
+        found = [(at, number) for at, number in self.records.items() if first <= at < end]
+        self.read += len(found)
+        yield [RecordIdentity(at, b"%d" % number, None, 1) for at, number in found]
+
+    def record(self, _at: Partition, offset: int) -> WholeRecord | None:
+        number = self.records.get(offset)
+        return None if number is None else WholeRecord(None, b"", self.times[number], ())
+
+    def offsets_at(self, partitions: Sequence[Partition], timestamp_ms: int) -> dict[Partition, int]:
+        found = (at for at, number in self.records.items() if self.times[number] >= timestamp_ms)
+        return dict.fromkeys(partitions, next(found, -1))
+
+    def compacted(self, _topic: str) -> bool:
+        return self.is_compacted
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def adopted(source: Log, target: Log, compare: int) -> AdoptedPartition | None:
+    """What is said of one partition without Kafka Connect's offsets."""
+
+    class Clusters:
+        source, target = "source", "target"
+
+    logs = {"source": source, "target": target}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LogReader", lambda _flow, cluster, _asked: logs[cluster])
+        reader = SidesReader(cast(Flow, Clusters), cast(Any, source), cast(Any, target), compare, trust=False)
+        return reader.adopted(ComparedSides(AT, TO, source.ends, target.ends), None)
+
+
+@given(
+    records=st.integers(1, 40),
+    restarts=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=6),
+    compare=st.integers(1, 5),
+    jitter=st.one_of(st.none(), st.randoms(use_true_random=False)),
+)
+def test_nothing_that_was_copied_is_copied_again(
+    records: int, restarts: list[tuple[int, int]], compare: int, jitter: Any
+) -> None:
+    """Each restart begins at or before the furthest record that was copied. Timestamps in no order at all may make it
+    impossible to tell; they never make it wrong."""
+    copied: list[int] = []
+    reached = 0
+    for back, length in restarts:
+        first = max(0, reached - back)
+        copied += range(first, min(records, first + length))
+        reached = max([reached, *(number + 1 for number in copied)])
+    times = [10 * number if jitter is None else jitter.randrange(10 * records) for number in range(records)]
+    try:
+        found = adopted(Log(range(records), times), Log(copied, times), compare)
+    except NotDecided:
+        assert jitter is not None
+        return
+    assert found is not None
+    assert found.end == GAP * (reached - 1) + 1
+    assert found.next_offset == (GAP * reached if reached < records else -1)
+
+
+def test_a_copy_without_restarts_takes_no_more_reading() -> None:
+    times = range(1_000)
+    target = Log(range(900), times)
+    found = adopted(Log(range(1_000), times), target, 10)
+    assert found is not None
+    assert found.end == GAP * 899 + 1
+    assert target.read < 100
