@@ -180,7 +180,9 @@ def _show(plan: AdoptionPlan, start: str) -> None:
 def said(it: AdoptedPartition) -> Sequence[str]:
     """What stands on both sides of the place where one partition goes on, in sentences."""
     lines = []
-    if it.seam is None:
+    if it.seam is None and it.last is None:
+        lines.append("all that was written to the target was aborted: nothing was copied")
+    elif it.seam is None:
         lines.append("nothing was compared: the offset is Connect's")
     else:
         lines.append(f"{it.seam.compared} records of the target were recognized at the source")

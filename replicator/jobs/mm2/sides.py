@@ -33,9 +33,9 @@ BEHIND_OFFSETS = 100_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedPartition:
     """Our copy of a partition would go on at source offset `end`. `last`: the last record that Kafka Connect's offsets
-    say was copied. `seam`: what the records say; None where only `last` does. `source_record`, `target_record`: the
-    last one that was copied, and the last one of the target, with its offset; `next_offset`: the first source record
-    that we copy (-1: there is none yet)."""
+    say was copied. `seam`: what the records say; None where only `last` does, or, without it, where all that was ever
+    written to the target was aborted. `source_record`, `target_record`: the last one that was copied, and the last one
+    of the target, with its offset; `next_offset`: the first source record that we copy (-1: there is none yet)."""
 
     sides: ComparedSides
     end: int
@@ -85,6 +85,8 @@ class SidesReader:
                 f"{at}: a transaction is open in {sides.target}: stop MirrorMaker 2, and wait until it has timed out",
             )
         copies = self._tail(sides.target, target)
+        if not copies and last is None and target.start == 0 and not self._ask_target.compacted(sides.target.topic):
+            return AdoptedPartition(sides=sides, end=source.start, last=None, seam=None)
         found = self._compared(sides, copies, last) if copies else None
         if found is None:
             found = self._trusted(sides, last)

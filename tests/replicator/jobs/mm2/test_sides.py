@@ -105,3 +105,20 @@ def test_a_copy_without_restarts_takes_no_more_reading() -> None:
     assert found is not None
     assert found.end == GAP * 899 + 1
     assert target.read < 100
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_what_was_written_and_aborted_is_no_copy(compacted: bool) -> None:
+    class Aborted(Log):
+        @property
+        def ends(self) -> LogEnds:
+            return LogEnds(start=0, stable=5, end=5, topic_id="id")
+
+    source, target = Log(range(3), range(3)), Aborted([], [], compacted=compacted)
+    if compacted:  # its records may be gone
+        with pytest.raises(NotDecided, match="no committed record any more"):
+            adopted(source, target, 10)
+    else:
+        found = adopted(source, target, 10)
+        assert found is not None
+        assert (found.end, found.seam, found.last) == (0, None, None)
