@@ -38,8 +38,8 @@ Exit codes:
   0  adopted; with --dry-run: it could be
   1  refused, or not confirmed, and nothing was written: the records don't
      tell where the copy of a partition ends, MirrorMaker 2 still runs, a
-     transaction is open on the target, the flow has a position already, or
-     one side has changed since it was shown
+     transaction is open on the target, the flow has begun to copy all of
+     it, or one side has changed since it was shown
   2  the flow file or the command line is wrong, the offsets are those of
      another connector, or the flow selects MirrorMaker 2's own topics
   3  a cluster cannot be reached, or a right is missing
@@ -81,6 +81,7 @@ Exit codes:
     help="Take Connect's offset where there is nothing to compare, or equal records stand at several offsets. Only for "
     "a MirrorMaker 2 that ran with exactly-once support.",
 )
+@click.option("--take-over", is_flag=True, help="Also take the flow from a worker that holds it.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 @click.option("--why", default=WHY, show_default=True, metavar="TEXT", help="The reason, for the record.")
 @click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
@@ -95,20 +96,21 @@ def adopt_mm2(
     group: str | None,
     compare: int,
     trust: bool,
+    take_over: bool,
     dry_run: bool,
     why: str,
     by: str | None,
     meant: str | None,
     as_json: bool,
 ) -> int:
-    """Have a flow that has never run go on where MirrorMaker 2 has ended, without copying anything again.
+    """Have a flow go on where MirrorMaker 2 has ended, without copying anything again.
 
     MirrorMaker 2 must be stopped. The last records of each target partition are looked for at the source: the copy ends
     behind the furthest one, whatever MirrorMaker 2 had copied twice. Connect's offsets must not contradict that. Where
     it can't be told of one partition, nothing is written of any.
 
-    All positions are written in one transaction, with who has decided it and why: `position show` and `status` name
-    them as adopted. Start the flow afterwards.
+    Partitions that the flow has begun to copy go on where they are. All positions are written in one transaction, with
+    who has decided it and why: `position show` and `status` name them as adopted. Start the flow afterwards.
     """
     import structlog
 
@@ -135,6 +137,7 @@ def adopt_mm2(
         group=group,
         compare=compare,
         trust=trust,
+        take_over=take_over,
     )
     failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
     adoption = Mm2Adoption(flow, loaded, request, structlog.get_logger(), failpoint)
@@ -170,6 +173,8 @@ def _show(plan: AdoptionPlan, start: str) -> None:
         click.echo(f"{at} → {it.sides.target}: goes on at source offset {it.end}")
         for line in said(it):
             click.echo(f"  {line}")
+    for at in plan.begun:
+        click.echo(f"{at}: the flow has begun to copy it, and goes on where it is")
     for at in plan.empty:
         click.echo(f"{at}: nothing was copied of it; it begins as the flow says (start: {start})")
     if plan.unselected:
@@ -228,6 +233,7 @@ def _as_json(flow: str, plan: AdoptionPlan, generation: int | None) -> dict[str,
         "flow": flow,
         "generation": generation,
         "partitions": rows,
+        "begun": [{"topic": at.topic, "partition": at.partition} for at in plan.begun],
         "empty": [{"topic": at.topic, "partition": at.partition} for at in plan.empty],
         "unselected": list(plan.unselected),
     }

@@ -56,7 +56,7 @@ class AdoptionRequest:
 
     `connect_offsets`: Connect's offsets topic on the target; None: only the records tell. `connector` and `alias`:
     whose offsets, of which source (None: the only one). `group`: Connect's group, None: that of the dedicated mode.
-    `compare`, `trust`: as of `SidesReader`.
+    `compare`, `trust`: as of `SidesReader`. `take_over`: also from a worker that holds the flow.
     """
 
     by: str
@@ -67,16 +67,18 @@ class AdoptionRequest:
     group: str | None = None
     compare: int = 1_000
     trust: bool = False
+    take_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionPlan:
     """What would be adopted, by source partition; `empty`: partitions of which nothing was copied, they begin as the
-    flow says; `unselected`: source topics that MirrorMaker 2 has copied, and that the flow doesn't. `group`: the one
-    that has no members."""
+    flow says; `begun`: those that the flow has begun to copy, they go on where they are; `unselected`: source topics
+    that MirrorMaker 2 has copied, and that the flow doesn't. `group`: the one that has no members."""
 
     partitions: Mapping[Partition, AdoptedPartition]
     empty: Sequence[Partition]
+    begun: Sequence[Partition]
     unselected: Sequence[str]
     group: str
 
@@ -117,14 +119,19 @@ class Mm2Adoption:
             self._check_stopped(clients)
             pairs = self._pairs(clients, infos, offsets)
             with closing(OffsetReader(self._flow, stable=False)) as reader:
-                sides = self._sides(clients, reader, claims, pairs)
+                begun = self._begun(reader, claims, pairs)
+            sides = self._sides(clients, {at: to for at, to in pairs.items() if at not in begun})
             found, empty = self._compared(clients, sides, offsets)
+            if not found:
+                self._refuse_begun(begun)
+                raise NotDecided(Objection.NO_POSITION, "MirrorMaker 2 has copied nothing of what the flow selects")
         unselected = sorted({at.topic for at in offsets.last} - infos.keys())
-        return AdoptionPlan(partitions=found, empty=empty, unselected=unselected, group=self._group)
+        return AdoptionPlan(partitions=found, empty=empty, begun=begun, unselected=unselected, group=self._group)
 
     def _check_free(self, clients: JobClients, found: Generation) -> None:
         infos = clients.plane.list_source(configs=False)
-        check_free_now(self._flow, clients, infos, found, Kind.POSITION_SET, take_over=False)
+        take_over = self._request.take_over
+        check_free_now(self._flow, clients, infos, found, Kind.POSITION_SET, take_over=take_over)
 
     def _offsets(self, clients: JobClients) -> ConnectOffsets:
         request, topic = self._request, self._request.connect_offsets
@@ -159,17 +166,17 @@ class Mm2Adoption:
             )
         return {at: to for at, to in targets.items() if to is not None}
 
-    def _sides(
-        self, clients: JobClients, reader: OffsetReader, claims: Claims, pairs: Mapping[Partition, Partition]
-    ) -> list[ComparedSides]:
-        """Both sides as they are now. Raises NotDecided for one with a position or a claim, and a cluster's error."""
+    def _begun(self, reader: OffsetReader, claims: Claims, pairs: Mapping[Partition, Partition]) -> list[Partition]:
+        """Those with a position or a claim. Raises the target's error."""
         stored = reader.positions(list(pairs.values()))
-        begun = []
-        for at, to in sorted(pairs.items()):
-            if raised(stored[to]) is not None or to in claims.claims:
-                begun.append(at)
+        return [at for at, to in sorted(pairs.items()) if raised(stored[to]) is not None or to in claims.claims]
+
+    def _refuse_begun(self, begun: Sequence[Partition]) -> None:
         if begun:
             raise NotDecided(Objection.HAS_POSITION, f"flow {self._flow.name} has begun to copy {_named(begun)}")
+
+    def _sides(self, clients: JobClients, pairs: Mapping[Partition, Partition]) -> list[ComparedSides]:
+        """Both sides as they are now. Raises a cluster's error."""
         here, there = clients.source.log_ends(pairs), clients.plane.target_logs.log_ends(list(pairs.values()))
         return [ComparedSides(at, to, raised(here[at]), raised(there[to])) for at, to in sorted(pairs.items())]
 
@@ -193,8 +200,6 @@ class Mm2Adoption:
         if refused:
             more = f"\nand {len(refused) - NAMED_MAX} more" if len(refused) > NAMED_MAX else ""
             raise NotDecided(refused[0].reason, "\n".join(it.detail for it in refused[:NAMED_MAX]) + more)
-        if not found:
-            raise NotDecided(Objection.NO_POSITION, "MirrorMaker 2 has copied nothing of what the flow selects")
         return found, empty
 
     def apply(self, shown: AdoptionPlan) -> int:
@@ -208,7 +213,8 @@ class Mm2Adoption:
         clients = fenced.clients
         self._check_stopped(clients)
         pairs = {at: it.sides.target for at, it in shown.partitions.items()}
-        sides = self._sides(clients, fenced.reader, fenced.claims, pairs)
+        self._refuse_begun(self._begun(fenced.reader, fenced.claims, pairs))
+        sides = self._sides(clients, pairs)
         for it in sides:
             if (why := _changed(shown.partitions[it.source].sides, it)) is not None:
                 raise NotDecided(Objection.OUTDATED, f"{it.source}: {why}")
