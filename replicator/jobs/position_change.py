@@ -104,8 +104,10 @@ class FencedAttempt:
             for key, value in one.entries:
                 producer.write(names.claims_topic(flow.name), value, key, 0)
         producer.flush()
+        self.failpoint("position_set_recorded")
         offsets = {one.target: checkpoint.written(one.position) for one in moved}
         producer.send_positions(names.position_group(flow.name), offsets, self.reader.group_metadata)
+        self.failpoint("position_set_sent")
         self._check_ids(sides)
         self.failpoint("before_end_position_set")
         producer.end()
@@ -154,6 +156,7 @@ class PositionChange:
         with JobClients(self._flow) as clients:
             setup = Setup(self._flow, self._config, clients.plane, self._by, self._log, threading.Event())
             listing = setup.begin()
+            self._failpoint("position_set_begun")
             opened = setup.change(
                 lambda changer: changer.begin(
                     Kind.POSITION_SET, ONE_LANE, listing.partitions, lambda found: may_replace(clients, found), 0
@@ -164,6 +167,7 @@ class PositionChange:
                 self._set(clients, setup.source_cluster, opened, attempt)
             finally:
                 self._hand_over(setup, listing.partitions, opened)
+            self._failpoint("position_set_handed_over")
         return opened.number
 
     def _hand_over(self, setup: Setup, listing: Mapping[str, int], opened: Generation) -> None:
@@ -212,6 +216,7 @@ class PositionChange:
         producer = TransactionalProducer(flow, properties.position_producer(flow, lane_id), self._client_error)
         with closing(producer), closing(OffsetReader(flow)) as reader:
             producer.fence()
+            self._failpoint("position_set_fenced")
             claims = clients.state.claims()
             if self._occurrences & {it.id for it in claims.occurrences}:
                 return  # the attempt before was committed after all, whoever has the flow by now

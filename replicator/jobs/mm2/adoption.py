@@ -126,6 +126,7 @@ class Mm2Adoption:
                 self._refuse_begun(begun)
                 raise NotDecided(Objection.NO_POSITION, "MirrorMaker 2 has copied nothing of what the flow selects")
         unselected = sorted({at.topic for at in offsets.last} - infos.keys())
+        self._failpoint("adoption_planned")
         return AdoptionPlan(partitions=found, empty=empty, begun=begun, unselected=unselected, group=self._group)
 
     def _check_free(self, clients: JobClients, found: Generation) -> None:
