@@ -41,7 +41,8 @@ Exit codes:
      select none of the source's subjects
   2  the flow file is wrong, or no flow has both registries
   3  a registry cannot be reached, refuses the login, or is none
-  4  ids or versions clash, and nothing was written; or a change is refused
+  4  ids or versions clash, or a change is refused: those subjects were left
+     alone, and what refers to them; the others are handled as ever
 """
 SHOWN_MAX = 20
 
@@ -55,7 +56,7 @@ def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) ->
     """Compare the schema registries of flows, and say what would be registered at the target.
 
     Ids and versions stay as they are, and schemas that others refer to go first. Where the target has an id or a
-    version with another schema, all such clashes are named and nothing is written.
+    version with another schema, all such clashes are named, and nothing is written to their subjects.
     """
     from replicator import config
     from replicator.model.errors import ConfigError, ReplicatorError
@@ -77,7 +78,7 @@ def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) ->
             continue
         missing = _selects_nothing(compared) or not (applies or compared.plan.done)
         code = max(code, 4 if compared.plan.conflicts else int(missing))
-        shown.append(_as_json(flow.name, compared, applied=applies and not compared.plan.conflicts))
+        shown.append(_as_json(flow.name, compared, applied=applies))
         if not as_json:
             _show(console_for_people(), flow.name, compared, applies=applies)
     if as_json:
@@ -87,9 +88,10 @@ def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) ->
 
 
 def _look(flow: Flow, *, applies: bool) -> RegistriesCompared:
-    """Compare, and apply if nothing stands against it. What a killed process has left is taken away in any case.
-    Raises ReplicatorError."""
+    """Compare, and apply what nothing stands against; the plan is then what was done. What a killed process has left is
+    taken away in any case. Raises ReplicatorError."""
     from contextlib import closing
+    from dataclasses import replace
 
     from replicator.schema_sync.sync import sync_of
 
@@ -97,8 +99,7 @@ def _look(flow: Flow, *, applies: bool) -> RegistriesCompared:
         compared = sync.compare(levels=True)
         if applies:
             sync.release(compared)
-            if not compared.plan.conflicts:
-                sync.apply(compared)
+            compared = replace(compared, plan=sync.apply(compared))
     return compared
 
 
@@ -117,10 +118,8 @@ def _as_json(name: str, compared: RegistriesCompared, *, applied: bool) -> dict[
         ],
         "delete": [{"subject": it.subject, "version": it.number} for it in plan.delete],
         "levels": dict(plan.levels),
-        "conflicts": [
-            {"subject": it.version.subject, "version": it.version.number, "id": it.id, "reason": it.reason}
-            for it in plan.conflicts
-        ],
+        "conflicts": [it.as_json() for it in plan.conflicts],
+        "held": [it.as_json() for it in plan.held],
         "only_at_target": [{"subject": it.subject, "version": it.number} for it in plan.only_there],
         "applied": applied,
     }
@@ -132,9 +131,7 @@ def _show(console: Console, name: str, compared: RegistriesCompared, *, applies:
     from replicator.model.counting import counted
 
     plan = compared.plan
-    if plan.conflicts:
-        said = f"{counted(len(plan.conflicts), 'schema')} can't go over; nothing was written"
-    elif not compared.source.schemas:
+    if not compared.source.schemas:
         said = "the source's registry has none"
     elif _selects_nothing(compared):
         subjects = counted(len(compared.source.subjects), "subject")
@@ -147,10 +144,13 @@ def _show(console: Console, name: str, compared: RegistriesCompared, *, applies:
             words = ("registered", "soft-deleted", "levels set")
         numbers = len(plan.register), len(plan.delete), len(plan.levels)
         said = ", ".join(f"{number:,} {word}" for number, word in zip(numbers, words, strict=True))
+    if plan.conflicts:
+        said += f"; {counted(len(plan.conflicts), 'schema')} can't go over"
     console.print(f"[bold]{escape(name)}[/]: {counted(plan.selected, 'schema')}: {said}", soft_wrap=True)
     _show_some(console, [f"can't go over: {it}" for it in plan.conflicts])
     verb = "registered" if applies else "register"
-    _show_some(console, [f"{verb} {it.version} with id {it.id}" for it in plan.register] if not plan.conflicts else [])
+    _show_some(console, [f"waits: {it}" for it in plan.held])
+    _show_some(console, [f"{verb} {it.version} with id {it.id}" for it in plan.register])
     _show_some(console, [f"only at the target: {it}" for it in plan.only_there])
 
 

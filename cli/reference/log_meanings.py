@@ -255,8 +255,8 @@ EVENTS = {
     ),
     "schemas_followed": "The schema registries were compared: so many schemas are kept at the target.",
     "schemas_in_conflict": (
-        "Schemas of the source's registry can't have their ids or versions at the target's. They are named, and "
-        "nothing is written there until that has changed; copying goes on."
+        "Schemas of the source's registry can't have their ids or versions at the target's, or are refused there. They "
+        "are named; their subjects, and what refers to them, wait until that has changed. Other subjects go on."
     ),
     "schemas_not_synced": (
         "A schema registry doesn't answer, or refuses something, and why. It is tried again, and told again when the "

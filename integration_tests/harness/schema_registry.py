@@ -1,8 +1,9 @@
 """A schema registry for tests: the API of Confluent's over HTTP, and with a broker the records of its topic.
 
 Neither Confluent's registry nor Karapace is in a package registry, so this is made of their protocol: keys and values
-as `_schemas` has them, mode IMPORT with ids and versions that are given, which writes over a version without a word,
-ids by context, soft deletions, references that must be there. It doesn't compare schemas for compatibility.
+as `_schemas` has them, mode IMPORT with ids and versions that are given, which writes over a version without a word
+(where none is given it is the subject's next one, or that which has the same), ids by context, soft deletions,
+references that must be there. It doesn't compare schemas for compatibility.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Registry:
             case "POST", ["subjects", subject, "versions"]:
                 return {"id": self._register(subject, body)}
             case "DELETE", ["subjects", subject, "versions", number]:
-                return self._delete(subject, int(number))
+                return self._delete(subject, int(number), for_good=query.get("permanent") == "true")
             case "GET", ["schemas"]:
                 every = [it for _, it in sorted(self.state.schemas.items()) if deleted or not it["deleted"]]
                 offset, limit = int(query.get("offset", 0)), int(query.get("limit", PAGE_MAX))
@@ -192,15 +193,14 @@ class Registry:
         content = {"schema": text, "schemaType": kind, "references": references}
         content |= {key: body[key] for key in ("metadata", "ruleSet") if key in body}
         every = [at[1] for at in self.state.schemas if at[0] == subject]
+        own = (it for at, it in self.state.schemas.items() if at[0] == subject and not it["deleted"])
+        if not body.get("version"):
+            found = next((it for it in own if given in (-1, it["id"]) and _content(it) == content), None)
+            if found is not None:
+                return int(found["id"])
         if given < 0:
-            for at, it in sorted(self.state.schemas.items()):
-                if context_of(at[0]) == context_of(subject) and _content(it) == content:
-                    if at[0] == subject and not it["deleted"]:
-                        return int(it["id"])
-                    given = it["id"]
-                    break
-            else:
-                given = self.state.highest_id + 1
+            near = (it for at, it in sorted(self.state.schemas.items()) if context_of(at[0]) == context_of(subject))
+            given = next((it["id"] for it in near if _content(it) == content), self.state.highest_id + 1)
         known = self.state.by_id(context_of(subject), given)
         if known is not None and _content(known) != content:
             raise Refused(42205, f"Overwrite new schema with id {given} is not permitted.")
@@ -209,16 +209,21 @@ class Registry:
         self._put({"keytype": "SCHEMA", "subject": subject, "version": number, "magic": 1}, value)
         return int(given)
 
-    def _delete(self, subject: str, number: int) -> int:
+    def _delete(self, subject: str, number: int, *, for_good: bool) -> int:
         if self._mode(subject) == "READONLY":
             raise Refused(42205, f"Subject {subject} is in read-only mode")
         found = self._one(subject, number, deleted=True)
+        key = {"keytype": "SCHEMA", "subject": subject, "version": number, "magic": 1}
+        if for_good:
+            if not found["deleted"]:
+                raise Refused(40407, f"Subject '{subject}' Version {number} was not deleted first before.")
+            self._put(key, None)
+            return number
         if found["deleted"]:
             raise Refused(40406, f"Subject '{subject}' Version {number} was soft deleted.")
         for it in self.state.schemas.values():
             if not it["deleted"] and any((r["subject"], r["version"]) == (subject, number) for r in it["references"]):
                 raise Refused(42206, f"One or more references exist to the schema {subject} {number}.")
-        key = {"keytype": "SCHEMA", "subject": subject, "version": number, "magic": 1}
         self._put(key, {**found, "deleted": True})
         if all(it["deleted"] for at, it in self.state.schemas.items() if at[0] == subject):
             for kind, table in (("MODE", self.state.modes), ("CONFIG", self.state.configs)):

@@ -142,7 +142,7 @@ class SchemaRefused(ReplicatorError):
 
 
 class SchemasInConflict(ReplicatorError):
-    """Schemas of the source's registry can't have their ids or versions at the target's; nothing was written."""
+    """A schema of the source's registry can't have its id or version at the target's; nothing was written over."""
 
     exit_code = 4
 

@@ -2,30 +2,28 @@
 
 Invariant: all is compared before the first write. Between the two somebody else may register there; so each subject is
 looked at again once it is in mode IMPORT, in which the registry takes nothing without an id. Another one that syncs the
-same registries writes the same, and takes the mode away when it is done: then the subject is entered again.
+same registries writes the same, and takes the mode away when it is done: then the subject is entered again. What a
+registry refuses holds up that subject, and what refers to what it lacks; the others go on.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from replicator.config.registry_settings import RegistryAccess, SchemaRegistrySettings
 from replicator.model.counting import counted
-from replicator.model.errors import ReplicatorError, SchemaRefused, SchemasInConflict
+from replicator.model.errors import SchemaRefused, SchemasInConflict
 from replicator.schema_sync.http import RegistryConnection
 from replicator.schema_sync.registry import IMPORT, SchemaRegistry
-from replicator.schemas.plan import SchemaPlan, planned, reached
+from replicator.schema_sync.writer import READWRITE, SubjectWriter
+from replicator.schemas.plan import SchemaConflict, SchemaPlan, planned, reached
 from replicator.schemas.schema import DEFAULT_CONTEXT, Registry, Schema, Version
 
 SHOWN_MAX = 5
-READWRITE = "READWRITE"
-NOT_PERMITTED = 42205
-"""Error code of what the mode of a subject, or of the registry, doesn't allow."""
-WRITES_MAX = 10
-"""So often one write is tried, where others take the subject's mode away and set it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +71,44 @@ class SchemaSync:
         compared: RegistriesCompared,
         done: Callable[[Schema], None] = lambda schema: None,
         ended: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Write what is planned, until it has `ended`. `done` is told of each schema that is registered. Raises
-        SchemasInConflict, before anything is written; SchemaRefused, and what says that a registry doesn't answer."""
+    ) -> SchemaPlan:
+        """Write what is planned, until it has `ended`. `done` is told of each schema that is registered. Returns the
+        plan with what was written, and with all that stands against the rest, also what the registry has refused.
+        Raises what says that a registry doesn't answer."""
         plan = compared.plan
-        if plan.conflicts:
-            raise SchemasInConflict(said_of_conflicts(plan))
-        steps: list[tuple[str, Callable[[], object]]] = [
-            *((it.version.subject, partial(self._register, it, done)) for it in plan.register),
-            *((at.subject, partial(self.target.delete, at)) for at in plan.delete),
-            *((subject, partial(self.target.set_level, subject, level)) for subject, level in plan.levels),
-        ]
-        work = _BySubject(self.target, compared, Counter(subject for subject, _ in steps))
+        steps = list(_steps(self.target, compared, done))
+        writer = SubjectWriter(self.target, compared.source, compared.target, Counter(it.at.subject for it in steps))
+        conflicts, held = list(plan.conflicts), list(plan.held)
+        written, left_alone, missing = set[object](), set[str](), set[Version]()
         try:
-            for subject, step in steps:
+            for step in steps:
                 if ended():
-                    return
-                work.write(subject, step)
+                    break
+                if step.at.subject in left_alone:
+                    missing.add(step.at)
+                    continue
+                needs = next((at for at in step.refers_to if at in missing), None)
+                try:
+                    if needs is None:
+                        writer.write(step.at.subject, partial(step.write, writer))
+                        written.add(step.what)
+                        continue
+                    held.append(SchemaConflict(step.at, step.id, f"refers to {needs}, which doesn't go over"))
+                except (SchemaRefused, SchemasInConflict) as error:
+                    conflicts.append(SchemaConflict(step.at, step.id, str(error)))
+                left_alone.add(step.at.subject)
+                missing.add(step.at)
+                writer.leave(step.at.subject)
         finally:
-            work.leave_all()
-
-    def _register(self, schema: Schema, done: Callable[[Schema], None]) -> None:
-        self.target.register(schema)
-        done(schema)
+            writer.leave_all()
+        return replace(
+            plan,
+            register=tuple(it for it in plan.register if it in written),
+            delete=tuple(at for at in plan.delete if at in written),
+            levels=tuple(it for it in plan.levels if it in written),
+            conflicts=tuple(conflicts),
+            held=tuple(held),
+        )
 
     def release(self, compared: RegistriesCompared) -> list[str]:
         """Take the mode IMPORT from subjects that a process has left in it which was killed while it wrote to them.
@@ -107,91 +120,41 @@ class SchemaSync:
         return left
 
 
-class _BySubject:
-    """Has each subject in mode IMPORT while it is written to, and as it was before and after."""
+class _Step(NamedTuple):
+    """One write. `what`: of the plan; `at`, `id`: the version that is named where it is refused."""
 
-    def __init__(self, target: SchemaRegistry, compared: RegistriesCompared, steps: Counter[str]) -> None:
-        """`steps`: how often each subject is written to."""
-        self._target, self._left = target, steps
-        self._wanted = compared.source.schemas
-        self._known: dict[str, set[int]] = defaultdict(set)  # versions that were compared
-        for at in compared.target.schemas:
-            self._known[at.subject].add(at.number)
-        self._entered: dict[str, str | None] = {}  # in IMPORT until they are left, with the mode that they get then
-        self._registry_mode = target.mode() if steps else None
-        self._seen = set[str]()
+    what: object
+    at: Version
+    id: int
+    write: Callable[[SubjectWriter], None]
+    refers_to: tuple[Version, ...] = ()
 
-    def write(self, subject: str, step: Callable[[], object]) -> None:
-        """Do one of the subject's steps."""
-        if subject not in self._seen:
-            self._seen.add(subject)
-            self._enter(subject)
-        for left in reversed(range(WRITES_MAX)):
-            try:
-                step()
-                break
-            except SchemaRefused as error:
-                if error.code != NOT_PERMITTED or not left:
-                    raise
-                self._enter(subject)
-        self._left[subject] -= 1
-        if not self._left[subject]:
-            self._leave(subject)
 
-    def _enter(self, subject: str) -> None:
-        own = self._target.mode(subject)
-        if own == IMPORT:  # a process that was killed has left it so, or another one writes
-            self._entered.setdefault(subject, None)
-        elif own is not None or self._registry_mode != IMPORT:
-            self._entered[subject] = own
-            self._set_import(subject)
-        self._check(subject)
+def _steps(target: SchemaRegistry, compared: RegistriesCompared, done: Callable[[Schema], None]) -> Iterator[_Step]:
+    plan, source = compared.plan, compared.source
 
-    def _set_import(self, subject: str) -> None:
-        try:
-            self._target.set_mode(subject, IMPORT, force=subject in self._known)
-        except SchemaRefused:
-            if subject in self._known:
-                raise
-            self._known[subject] = self._check(subject)
-            self._target.set_mode(subject, IMPORT, force=True)
+    def register(schema: Schema, writer: SubjectWriter) -> None:
+        writer.register(schema)
+        done(schema)
 
-    def _check(self, subject: str) -> set[int]:
-        """Nobody has registered a version meanwhile, over which the registry would write, but one that is the same. The
-        versions that are there."""
-        there = self._target.versions(subject)
-        for number in sorted(there - self._known.get(subject, set())):
-            at = Version(subject, number)
-            wanted, found = self._wanted.get(at), self._target.schema(at)
-            same = wanted and found and found.id == wanted.id and found.same_content(wanted)
-            if found is not None and not same:
-                said = f"{at} was registered at the target meanwhile, and was not written over"
-                raise SchemasInConflict(said)
-        return there
-
-    def _leave(self, subject: str) -> None:
-        if subject not in self._entered:
-            return
-        before = self._entered.pop(subject)
-        if before is None:
-            self._target.forget_mode(subject, self._registry_mode or READWRITE)
-        else:
-            self._target.set_mode(subject, before)
-
-    def leave_all(self) -> None:
-        """Those that something is still to be written to, as far as the registry answers."""
-        for subject in list(self._entered):
-            try:
-                self._leave(subject)
-            except ReplicatorError:
-                return  # what has failed before is told; `release` comes back to them
+    for it in plan.register:
+        yield _Step(it, it.version, it.id, partial(register, it), it.refers_to)
+    for at in plan.delete:
+        yield _Step(at, at, source.schemas[at].id, lambda _, at=at: target.delete(at))  # type: ignore[misc]
+    newest = {at.subject: at for at in sorted(source.schemas)}
+    for pair in plan.levels:
+        at = newest[pair[0]]
+        yield _Step(pair, at, source.schemas[at].id, lambda _, pair=pair: target.set_level(*pair))  # type: ignore[misc]
 
 
 def said_of_conflicts(plan: SchemaPlan) -> str:
-    """What stands against the plan, in one line."""
+    """What stands against the plan, in one line; empty where nothing does."""
+    if not plan.conflicts:
+        return ""
     shown = "; ".join(str(it) for it in plan.conflicts[:SHOWN_MAX])
     more = f"; and {len(plan.conflicts) - SHOWN_MAX:,} more" if len(plan.conflicts) > SHOWN_MAX else ""
-    return f"{counted(len(plan.conflicts), 'schema')} can't go over, and nothing was written: {shown}{more}"
+    held = f"; {counted(len(plan.held), 'schema')} behind them" if plan.held else ""
+    return f"{counted(len(plan.conflicts), 'schema')} can't go over: {shown}{more}{held}"
 
 
 def sync_of(

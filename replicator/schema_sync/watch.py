@@ -1,6 +1,7 @@
 """The thread that keeps a flow's schemas at the target's registry, beside its lanes, which never wait for it.
 
-A failure stops nothing: it is told once, and tried again later; copying goes on.
+A failure stops nothing: it is told once, and tried again later; copying goes on. So does what a conflict doesn't
+concern: it is compared as soon as ever.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from replicator.backoff import Backoff
 from replicator.clock import RealClock
 from replicator.config import Flow
 from replicator.lane.ports import Clock
-from replicator.model.errors import ReplicatorError, SchemasInConflict
-from replicator.schema_sync.sync import RegistriesCompared, SchemaSync, sync_of
+from replicator.model.errors import ReplicatorError
+from replicator.schema_sync.sync import SchemaSync, said_of_conflicts, sync_of
+from replicator.schemas.plan import SchemaPlan
 from replicator.schemas.schema import Schema
-from replicator.schemas.shown import SchemaObserver, SchemasShown, unseen
+from replicator.schemas.shown import SchemaObserver, SchemasShown, shown_of, unseen
 
 AGAIN_FIRST_S, AGAIN_MAX_S = 1.0, 60.0
 COMPARE_S = 30.0
@@ -48,7 +50,8 @@ class SchemaWatch:
         self._selected = -1
         self._compared_s = self._levels_s = float("-inf")
         self._known_id, self._highest_id = 0, 0
-        self._seen, self._synced_ms = seen, 0
+        self._seen, self._shown = seen, SchemasShown(0, 0)
+        self._plan, self._applied = SchemaPlan(0), False  # what was compared last, and whether it was written
         self._tells = True  # whether the source's registry tells its highest id
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
@@ -71,16 +74,24 @@ class SchemaWatch:
         except ReplicatorError as error:
             self._compared_s = float("-inf")
             if not self._ended.is_set():
-                self._not_done(error)
-            self._seen(SchemasShown(max(self._selected, 0), self._synced_ms, str(error)))
+                self._not_done(str(error), in_conflict=False)
+            self._show(str(error))
             return max(self._interval_s, self._backoff.next_s())
-        if self._told:
+        self._backoff.reset()
+        against = said_of_conflicts(self._plan)
+        if against:
+            self._not_done(against, in_conflict=True)
+        elif self._told:
             self._told = ""
             self._log.info("schemas_synced_again")
-        self._backoff.reset()
-        self._synced_ms = self._clock.now_ms()
-        self._seen(SchemasShown(self._selected, self._synced_ms))
+        self._show(against)
         return self._interval_s
+
+    def _show(self, reason: str) -> None:
+        """Tell whoever looks where schemas stand: as they were compared last."""
+        synced_ms = self._shown.synced_ms if reason else self._clock.now_ms()
+        self._shown = shown_of(self._plan, applied=self._applied, synced_ms=synced_ms, reason=reason)
+        self._seen(self._shown)
 
     def _due(self) -> bool:
         """Whether all is to be compared."""
@@ -103,31 +114,33 @@ class SchemaWatch:
             self._sync.release(compared)
         registered: list[Schema] = []
         try:
-            self._sync.apply(compared, registered.append, self._ended.is_set)
+            self._plan, self._applied = compared.plan, False
+            self._plan = self._sync.apply(compared, registered.append, self._ended.is_set)
+            self._applied = True
         finally:
-            self._tell(compared, registered)
-        if levels:
+            self._tell(registered)
+        if levels and self._plan.levels == compared.plan.levels:
             self._levels_s = self._clock.now_s()
         self._compared_s = self._clock.now_s()
         self._known_id = compared.highest_id
         self._highest_id = max(self._highest_id, self._known_id)
 
-    def _tell(self, compared: RegistriesCompared, registered: list[Schema]) -> None:
+    def _tell(self, registered: list[Schema]) -> None:
         if registered:
             subjects = len({it.version.subject for it in registered})
             self._log.info("schemas_registered", schemas=len(registered), subjects=subjects)
-        if compared.plan.selected != self._selected and not compared.plan.conflicts:
-            self._selected = compared.plan.selected
+        if self._plan.selected != self._selected and not self._plan.conflicts:
+            self._selected = self._plan.selected
             self._log.info("schemas_followed", schemas=self._selected)
 
-    def _not_done(self, error: ReplicatorError) -> None:
-        if str(error) == self._told:
+    def _not_done(self, reason: str, *, in_conflict: bool) -> None:
+        if reason == self._told:
             return
-        self._told = str(error)
-        if isinstance(error, SchemasInConflict):
-            self._log.error("schemas_in_conflict", reason=str(error))
+        self._told = reason
+        if in_conflict:
+            self._log.error("schemas_in_conflict", reason=reason)
         else:
-            self._log.warning("schemas_not_synced", reason=str(error))
+            self._log.warning("schemas_not_synced", reason=reason)
 
 
 def watch_schemas(

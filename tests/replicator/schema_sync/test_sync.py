@@ -19,7 +19,7 @@ from integration_tests.harness.generated_schemas import generate
 from integration_tests.harness.schema_registry import Registry, registry
 from replicator.config import Flow, load_text
 from replicator.config.registry_settings import RegistryAccess, SchemaRegistrySettings
-from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, SchemasInConflict, Unreachable, Unsupported
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable, Unsupported
 from replicator.schema_sync.sync import SchemaSync, sync_of
 from replicator.schema_sync.watch import SchemaWatch
 from tests.embedded_broker.security.certificates import Authority
@@ -110,27 +110,6 @@ def test_what_is_soft_deleted_and_registered_again_follows(here: Registry, there
     assert there.content() == here.content()
 
 
-def test_ids_that_clash_are_all_named_and_nothing_is_written(
-    here: Registry, there: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    generate(here, 8)
-    there.register("mine", '"bytes"')
-    there.register("mine", '"double"')
-    before = there.content()
-    path = str(file(tmp_path, here.url, there.url))
-    for words in (("--apply",), (), ("--apply", "--json")):
-        there.requests.clear()
-        assert invoke(["schemas", "-c", path, *words]) == 4
-        assert there.written() == []
-    said = capsys.readouterr().out
-    found = json.loads(said[said.index("{\n") :])["flows"][0]
-    assert {it["id"] for it in found["conflicts"]} == {1, 2}
-    assert all("mine version" in it["reason"] for it in found["conflicts"])
-    assert found["applied"] is False
-    assert "can't go over" in said
-    assert there.content() == before
-
-
 def test_the_command_compares_then_applies(
     here: Registry, there: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,8 +129,7 @@ def test_a_version_that_is_registered_meanwhile_isnt_written_over(here: Registry
         compared = sync.compare(levels=True)
         there.register("s", '"long"')
         before = there.content()
-        with pytest.raises(ReplicatorError):
-            sync.apply(compared)
+        assert [it.version for it in sync.apply(compared).conflicts] == [("s", 1)]
         assert there.content() == before
         assert there.state.modes == {}
 
@@ -167,8 +145,8 @@ def test_a_version_of_a_known_subject_that_is_registered_meanwhile_isnt_written_
         there.state.highest_id = 10
         there.register("s", '"double"')
         before = there.content()
-        with pytest.raises(SchemasInConflict, match="s version 2 was registered at the target meanwhile"):
-            sync.apply(compared)
+        (found,) = sync.apply(compared).conflicts
+        assert "s version 2 was registered at the target meanwhile" in found.reason
         assert there.content() == before
         assert there.state.modes == {}
 
@@ -334,8 +312,20 @@ def test_the_thread_tells_of_a_registry_that_is_away_once_and_goes_on(
         there.state.highest_id = 10
         there.register("u", '"bytes"')
         here.register("u", '"double"')
-        for _ in range(3):
-            look()
+        look()
+        assert (seen[-1].subjects, seen[-1].in_sync, seen[-1].waiting, seen[-1].refused) == (3, 2, 0, 1)
+        (conflict,) = seen[-1].conflicts
+        assert (conflict.version, conflict.id) == (("u", 1), 3)
+        since_ms = seen[-1].synced_ms
+        here.register("free", '"string"')
+        look()
+        assert ("free", 1) in there.content(), "it goes over as soon as ever"
+        assert (seen[-1].synced_ms, "u version 1" in seen[-1].reason) == (since_ms, True)
+        for words in ("", "?permanent=true"):
+            there.answer("DELETE", f"/subjects/u/versions/1{words}", None)
+        clock.at_s += 30
+        look()
+        assert (seen[-1].in_sync, seen[-1].reason) == (4, "")
     told = [(line["event"], line["log_level"]) for line in lines]
     assert told == [
         ("schemas_registered", "info"),
@@ -345,6 +335,10 @@ def test_the_thread_tells_of_a_registry_that_is_away_once_and_goes_on(
         ("schemas_followed", "info"),
         ("schemas_synced_again", "info"),
         ("schemas_in_conflict", "error"),
+        ("schemas_registered", "info"),
+        ("schemas_registered", "info"),
+        ("schemas_followed", "info"),
+        ("schemas_synced_again", "info"),
     ]
 
 

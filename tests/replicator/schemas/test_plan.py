@@ -158,3 +158,37 @@ def test_an_answer_that_is_no_schema_is_told() -> None:
     for wrong in wrongs:
         with pytest.raises(ValueError, match="not a version of a schema"):
             schema_from(wrong)
+
+
+@pytest.mark.tier("default")
+def test_two_schemas_with_one_id_at_the_source_are_both_refused_and_nothing_else_is() -> None:
+    one, other, same = schema("a", text='"x"'), schema("b", text='"y"'), schema("c", text='"x"')
+    free, user = schema("d", schema_id=2, text='"z"'), schema("e", 1, 3, '"u"', Version("b", 1))
+    plan = planned(registry(one, other, same, free, user), Registry(), lambda subject: True)
+    assert [str(it) for it in plan.conflicts] == [
+        "a version 1 (id 1): the source has another schema with this id (b version 1)",
+        "b version 1 (id 1): the source has another schema with this id (a version 1)",
+        "c version 1 (id 1): the source has another schema with this id (b version 1)",
+    ]
+    assert [it.version for it in plan.register] == [("d", 1)]
+    assert [(it.version, it.reason) for it in plan.held] == [(("e", 1), "refers to b version 1, which doesn't go over")]
+
+
+@pytest.mark.tier("default")
+def test_the_versions_of_a_subject_go_one_after_the_other_whatever_their_ids_are() -> None:
+    later, earlier = schema("a", 2, 1, '"x"'), schema("a", 1, 5, '"y"', Version("b", 1))
+    base = schema("b", 1, 9, '"z"')
+    plan = planned(registry(later, earlier, base), Registry(), lambda subject: True)
+    assert [it.version for it in plan.register] == [("b", 1), ("a", 1), ("a", 2)]
+    # here a subject's second version comes before its first one, as only an import can have it
+    odd = registry(schema("a", 1, 1, '"x"', Version("a", 2)), schema("a", 2, 2, '"y"'))
+    plan = planned(odd, Registry(), lambda subject: True)
+    assert (plan.conflicts, [it.version for it in plan.register]) == ((), [("a", 2), ("a", 1)])
+
+
+@pytest.mark.tier("default")
+def test_a_version_that_the_target_has_as_another_one_is_no_version_to_refer_to() -> None:
+    base, user = schema("base", 1, 1, '"x"'), schema("user", 1, 2, '"y"', Version("base", 1))
+    plan = planned(registry(base, user), registry(schema("base", 1, 7, '"else"')), lambda subject: True)
+    assert ([it.version for it in plan.conflicts], plan.register) == ([("base", 1)], ())
+    assert [it.version for it in plan.held] == [("user", 1)]
