@@ -145,12 +145,28 @@ class SchemaRegistry:
         )
         return None if body is None else self._schema(body, deleted=False)
 
-    def register(self, schema: Schema) -> None:
-        """Register a schema under its own id and version: the subject is in mode IMPORT."""
-        found = self._connection.ask("POST", "subjects", schema.version.subject, "versions", body=body_of(schema))
+    def register(self, schema: Schema, *, as_next: bool) -> None:
+        """Register a schema under its own id: the subject is in mode IMPORT.
+
+        Args:
+            as_next: as the subject's next version, whichever that is by then. The registry counts it itself, and gives
+                the number to nobody else; where the subject has this schema already nothing is done. Otherwise under
+                its own number, where it replaces what has that number.
+        """
+        body = body_of(schema)
+        if as_next:
+            del body["version"]
+        found = self._connection.ask("POST", "subjects", schema.version.subject, "versions", body=body)
         given = found.get("id") if isinstance(found, dict) else None
         if given != schema.id:
             raise Unsupported(f"{self.name} has given {schema.version} the id {given} in place of {schema.id}")
+
+    def delete_for_good(self, at: Version) -> None:
+        """Delete a version, so that its number is free again."""
+        self.delete(at)
+        self._connection.ask(
+            "DELETE", "subjects", at.subject, "versions", at.number, query={"permanent": "true"}, may_lack=True
+        )
 
     def delete(self, at: Version) -> None:
         """Soft-delete a version."""

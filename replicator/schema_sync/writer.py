@@ -1,4 +1,9 @@
-"""Writes to subjects of the target's registry, each in mode IMPORT for that time: nobody else can register there."""
+"""Writes to subjects of the target's registry, each in mode IMPORT for that time, and over nobody's version.
+
+Invariant: a version that the subject lacks is registered as its next one wherever it is that, for then the registry
+itself counts, under its lock: a stranger who was quicker has the number, and keeps it. Only where the source's numbers
+have a gap is the number given; a stranger who came in between is seen by the numbers in that gap, afterwards.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +31,8 @@ class SubjectWriter:
         self._known: dict[str, set[int]] = defaultdict(set)  # versions that are there, by what was seen last
         for at in target.schemas:
             self._known[at.subject].add(at.number)
+        every = {**target.schemas, **source.schemas}
+        self._ids = Counter((at.subject, it.id) for at, it in every.items())
         self._entered: dict[str, str | None] = {}  # in IMPORT until they are left, with the mode that they get then
         self._registry_mode = registry.mode() if steps else None
         self._seen = set[str]()
@@ -49,9 +56,57 @@ class SubjectWriter:
             self.leave(subject)
 
     def register(self, schema: Schema) -> None:
-        """A step of `write`."""
-        self._target.register(schema)
-        self._known[schema.version.subject].add(schema.version.number)
+        """A step of `write`: register it, and look what the version is then."""
+        subject, number = schema.version
+        known = self._known[subject]
+        last = max(known, default=0)
+        # one that has its id twice the registry takes for the other one
+        if number == last + 1 and self._ids[subject, schema.id] == 1:
+            self._target.register(schema, as_next=True)
+            if not self._is_there(schema):
+                self._take_back(schema)
+                self._register_as(schema, last)
+        else:
+            self._register_as(schema, last)
+        known.add(number)
+
+    def _register_as(self, schema: Schema, last: int) -> None:
+        """Register it under its own number; `last`: the highest that the subject is known to have."""
+        self._target.register(schema, as_next=False)
+        if not self._is_there(schema):
+            raise SchemasInConflict(f"{schema.version} is another one at the target, just after it was registered")
+        if schema.version.number > last + 1:
+            try:
+                self._check(schema.version.subject)
+            except SchemasInConflict as error:
+                raise SchemasInConflict(f"{error}; {schema.version} may have been written over somebody's") from error
+
+    def _is_there(self, schema: Schema) -> bool:
+        """Whether the version has its id. Raises SchemasInConflict where another one has been quicker, with what was
+        registered behind that taken away."""
+        found = self._target.schema(schema.version)
+        if found is not None and found.id != schema.id:
+            left = self._take_back(schema)
+            raise SchemasInConflict(
+                f"{schema.version} was registered at the target meanwhile with id {found.id}, and was not written over"
+                + (f"; {left} is left behind it" if left else "")
+            )
+        return found is not None
+
+    def _take_back(self, schema: Schema) -> Version | None:
+        """Delete what the registry has given another number than it should have, since that was taken. Returns what
+        could not be deleted."""
+        subject, left = schema.version.subject, None
+        for number in sorted(self._target.versions(subject) - self._known[subject] - {schema.version.number}):
+            at = Version(subject, number)
+            found, wanted = self._target.schema(at), self._wanted.get(at)
+            if found is None or found.id != schema.id or (wanted is not None and wanted.id == schema.id):
+                continue
+            try:
+                self._target.delete_for_good(at)
+            except SchemaRefused:  # somebody refers to it by now
+                left = at
+        return left
 
     def _enter(self, subject: str) -> None:
         own = self._target.mode(subject)
