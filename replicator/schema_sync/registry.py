@@ -16,6 +16,8 @@ IMPORT = "IMPORT"
 DELETED_TOO = {"deleted": "true"}
 VERSION_GONE = frozenset({40402, 40406, 40401, 40404})
 """Error codes of a version or subject that isn't there, or is soft-deleted already."""
+MODE_GONE = frozenset({40401, 40409})
+"""Error codes of a subject that has no mode of its own."""
 
 
 class SchemaRegistry:
@@ -131,8 +133,16 @@ class SchemaRegistry:
 
     def forget_mode(self, subject: str, otherwise: str) -> None:
         """Take a subject's own mode away; where the registry can't do that set `otherwise`."""
-        if self._connection.ask("DELETE", "mode", subject, may_lack=True) is None and self.mode(subject) is not None:
-            self.set_mode(subject, otherwise)
+        try:
+            self._connection.ask("DELETE", "mode", subject)
+        except (SchemaRefused, Unsupported) as error:
+            if isinstance(error, SchemaRefused):
+                if error.code in MODE_GONE:
+                    return  # another one has taken it away: what the subject has by now is a third one's
+                if error.status not in MISSING:
+                    raise
+            if self.mode(subject) is not None:
+                self.set_mode(subject, otherwise)
 
     def versions(self, subject: str) -> set[int]:
         """The numbers of a subject's versions, soft-deleted ones too."""

@@ -104,6 +104,33 @@ def test_a_version_of_somebody_else_in_that_moment_isnt_written_over(here: Regis
     assert there.state.modes == {}
 
 
+def test_a_mode_that_another_one_takes_away_and_a_third_one_sets_is_left_to_that_one(
+    here: Registry, there: Registry
+) -> None:
+    here.register("s", '"int"')
+    taken = list[object]()
+
+    def fault(method: str, path: str) -> None:
+        if method == "DELETE" and not taken:
+            taken.append(there.answer("DELETE", "/mode/s", None))
+        elif method == "GET" and path == "/mode/s" and taken:
+            there.answer("PUT", "/mode/s?force=true", {"mode": "IMPORT"})
+
+    there.fault = fault
+    go_over(here, there)
+    assert taken
+    assert there.state.modes == {}, "in place of the third one's mode there was one that nobody takes away"
+
+
+def test_a_registry_that_takes_no_mode_away_gets_the_usual_one(here: Registry, there: Registry) -> None:
+    here.register("s", '"int"')
+    for answer in ((405, b"", ""), (404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}', "")):
+        there.fault = lambda method, path, answer=answer: answer if method == "DELETE" else None  # type: ignore[misc]
+        go_over(here, there)
+        assert there.state.modes == {"s": "READWRITE"}
+        here.register("s", '"long"')
+
+
 def test_several_at_once_all_end_well(here: Registry) -> None:
     for number in range(30):
         here.register(f"s{number % 5}", f'{{"type": "fixed", "name": "n{number}", "size": 1}}')
