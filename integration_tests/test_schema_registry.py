@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any
@@ -19,6 +21,8 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.generated_schemas import generate
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.schema_registry import Registry, registry
+from integration_tests.test_metrics import observed
+from tests.running.users_packages import users_packages
 
 pytestmark = pytest.mark.tier("long")
 SUBJECTS = 1000
@@ -112,6 +116,46 @@ def test_a_topic_that_isnt_empty_at_the_target_is_left_alone(
         flow.wait_copied()
         assert worker.stop() == 4, worker.tail()
         assert len(clients.read(target.bootstrap, topic)) == before
+
+
+def test_what_clashes_is_named_everywhere_and_holds_up_nothing_else(make_copying: MakeCopying) -> None:
+    with registry() as here, registry() as there:
+        there.register("mine", '"bytes"')
+        here.register("clash", '"int"')
+        here.register("user", '"string"', references=[{"name": "n", "subject": "clash", "version": 1}])
+        here.register("free", '"long"')
+        both = {"source": here.url, "target": there.url, "interval_ms": 200}
+        flow = make_copying(partitions=1, schema_registry=both)
+        asked = observed(flow)
+        worker = flow.running()
+        worker.wait_event("schemas_in_conflict")
+        here.register("later", '"float"')
+        wait_until(lambda: ("later", 1) in there.content(), "another subject", lambda: str(worker.tail()))
+        assert set(there.content()) == {("mine", 1), ("free", 1), ("later", 1)}
+        flow.wait_copied()
+        why = "the target has another schema with this id (mine version 1)"
+        conflict = {"subject": "clash", "version": 1, "id": 1, "reason": why}
+        expected = {"subjects": 4, "in_sync": 2, "waiting": 1, "refused": 1, "conflicts": [conflict]}
+        for command in ("status", "top"):
+            _, said = flow.asked(command)
+            assert {key: said["schemas"][key] for key in expected} == expected, command
+        page = asked.get("/")[1]
+        assert "4 subjects with 4 schemas: 2 in sync, 1 waiting, 1" in page
+        assert why in page
+        assert checked(flow) == (1, f"check: flow {flow.name}: schema clash version 1 (id 1): {why}")
+        for words in ("", "?permanent=true"):
+            there.answer("DELETE", f"/subjects/mine/versions/1{words}", None)
+        worker.wait_event("schemas_synced_again", timeout_s=90)
+        assert {at: it for at, it in there.content().items() if at[0] != "mine"} == here.content()
+        assert checked(flow)[0] == 0
+        assert worker.stop() == 0, worker.tail()
+
+
+def checked(flow: Copying) -> tuple[int, str]:
+    """Exit code of `status --check`, and what it names."""
+    command = [sys.executable, "-m", "cli.main", "status", "-c", str(flow.file.path), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=users_packages())
+    return done.returncode, done.stderr.strip()
 
 
 def wait_last(flow: Copying, topic: str) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cli.commands.status_groups import FlowGroups
+    from cli.commands.status_schemas import FlowSchemas
     from replicator.config import Config, Flow
     from replicator.inspect.flow_runs import Runner
     from replicator.inspect.status import FlowStatus, PartitionStatus
@@ -75,7 +76,7 @@ _COLOURS = {
 @flow_option
 @json_option
 @click.option("--watch", "every_s", type=click.FloatRange(min=0.5), metavar="SECONDS", help="Show it again and again.")
-@click.option("--check", is_flag=True, help="Exit with 1 unless each partition is copied, and within the bounds.")
+@click.option("--check", is_flag=True, help="Exit with 1 unless all is copied, within bounds, and no schema refused.")
 @click.option("--lag-records-max", type=click.IntRange(min=0), help="With --check: the most records not copied.")
 @click.option("--lag-seconds-max", type=click.FloatRange(min=0), help="With --check: the oldest of them, in seconds.")
 def status(
@@ -90,10 +91,11 @@ def status(
     """Per partition: position, source end, lag in records and seconds, last commit, state.
 
     Reads the positions from the target; it works whether the daemon runs or not. --check is for scripts: it also names
-    on stderr what is not well.
+    on stderr what is not well. Where schemas are kept at the target's registry, both registries are asked.
     """
     from cli.commands.status_check import LagBounds, problems
     from cli.commands.status_groups import ask_groups
+    from cli.commands.status_schemas import ask_schemas
     from replicator import config
     from replicator.model.errors import ConfigError
 
@@ -108,16 +110,22 @@ def status(
     if every_s is not None:
         return _watch(loaded, flows, every_s)
     shown, failed = ask(loaded, flows)
-    groups = ask_groups(flows, {item.flow for item in shown})
+    known = {item.flow for item in shown}
+    groups, schemas = ask_groups(flows, known), ask_schemas(flows, known)
     found = [problem for item in shown for problem in problems(item, bounds)] if check else []
+    if check:
+        found += [problem for name, it in schemas.items() for problem in it.problems(name)]
     if as_json:
         errors = {name: str(failure) for name, failure in failed.items()}
         print_json(
-            {"flows": [_as_json(item, groups.get(item.flow)) for item in shown], "errors": errors}
+            {
+                "flows": [_as_json(item, groups.get(item.flow), schemas.get(item.flow)) for item in shown],
+                "errors": errors,
+            }
             | ({"problems": found} if check else {})
         )
     else:
-        _show_all(console_for_people(), shown, groups)
+        _show_all(console_for_people(), shown, groups, schemas)
     show_failed(failed)
     for line in found:
         click.echo(f"check: {line}", err=True)
@@ -143,15 +151,17 @@ def ask(loaded: Config, flows: Sequence[Flow]) -> tuple[list[FlowStatus], dict[s
 def _watch(loaded: Config, flows: Sequence[Flow], every_s: float) -> int:
     """Show all again and again until ^C, which ends it well."""
     from cli.commands.status_groups import ask_groups
+    from cli.commands.status_schemas import ask_schemas
 
     console = console_for_people()
     try:
         while True:
             shown, failed = ask(loaded, flows)
-            groups = ask_groups(flows, {item.flow for item in shown})
+            known = {item.flow for item in shown}
+            groups, schemas = ask_groups(flows, known), ask_schemas(flows, known)
             console.clear()  # nothing unless it is a terminal
             console.print(f"{iso(time.time_ns() // 1_000_000)}, every {every_s:g} s; ^C ends it", style="dim")
-            _show_all(console, shown, groups)
+            _show_all(console, shown, groups, schemas)
             show_failed(failed)
             time.sleep(every_s)
     except KeyboardInterrupt:
@@ -164,8 +174,11 @@ def show_failed(failed: Mapping[str, ReplicatorError]) -> None:
         click.echo(f"error: flow {name}: {failure}", err=True)
 
 
-def _as_json(item: FlowStatus, groups: FlowGroups | None) -> dict[str, Any]:
-    flow = asdict(item) | {"consumer_groups": None if groups is None else groups.as_json()}
+def _as_json(item: FlowStatus, groups: FlowGroups | None, schemas: FlowSchemas | None) -> dict[str, Any]:
+    flow = asdict(item) | {
+        "consumer_groups": None if groups is None else groups.as_json(),
+        "schemas": None if schemas is None else schemas.as_json(),
+    }
     for row in flow["partitions"]:
         row["last_commit"] = iso(row["last_commit_ms"])
         row["held_back_since"] = iso(row["held_back_since_ms"])
@@ -184,14 +197,23 @@ def _as_json(item: FlowStatus, groups: FlowGroups | None) -> dict[str, Any]:
     return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
 
 
-def _show_all(console: Console, shown: Sequence[FlowStatus], groups: Mapping[str, FlowGroups]) -> None:
+def _show_all(
+    console: Console,
+    shown: Sequence[FlowStatus],
+    groups: Mapping[str, FlowGroups],
+    schemas: Mapping[str, FlowSchemas],
+) -> None:
     from rich.markup import escape
+
+    from replicator.model.printable import printable
 
     now_ms = time.time_ns() // 1_000_000
     for item in shown:
         _show(console, item, now_ms)
         for line in groups[item.flow].lines() if item.flow in groups else ():
             console.print(f"  {escape(line)}", soft_wrap=True)
+        for line in schemas[item.flow].lines() if item.flow in schemas else ():
+            console.print(f"  {escape(printable(line))}", soft_wrap=True)
 
 
 def _show(console: Console, item: FlowStatus, now_ms: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from replicator.model.counting import counted
 from replicator.model.printable import printable
 
 COLOURS = {
@@ -49,9 +50,11 @@ def unreachable(why: str) -> RenderableType:
 
 
 def _flow(flow: Mapping[str, Any], width: int, rows: int, *, whole: bool) -> list[RenderableType]:
+    schemas = list(_schemas(flow.get("schemas"), max(1, rows // 4), whole=whole))
+    rows = max(1, rows - len(schemas))
     kept = flow["not_copied"][: rows if not flow["topics"] else max(1, rows // 2)]
     topics = flow["topics"][: max(1, rows - len(kept))]
-    parts: list[RenderableType] = [_headline(flow), Text("  ") + _counts(flow["partitions"]), _totals(flow)]
+    parts: list[RenderableType] = [_headline(flow), Text("  ") + _counts(flow["partitions"]), _totals(flow), *schemas]
     parts.append(_topics(topics, width))
     if flow["topic_count"] > len(topics):
         parts.append(Text(f"  … and {flow['topic_count'] - len(topics):,} more topics", style="dim"))
@@ -85,6 +88,28 @@ def _totals(flow: Mapping[str, Any]) -> Text:
         no_wrap=True,
         overflow="ellipsis",
     )
+
+
+def _schemas(found: Mapping[str, Any] | None, rows: int, *, whole: bool) -> Iterator[Text]:
+    """Where schemas stand, if the process keeps any at the target; at most `rows` conflicts."""
+    if found is None:
+        return
+    line = Text(no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+    line.append(f"  schemas of {counted(found['subjects'], 'subject')}: ")
+    line.append(f"{found['in_sync']:,} in sync", style="green")
+    for word, colour in (("waiting", "yellow"), ("refused", "red")):
+        if found[word]:
+            line.append(f", {found[word]:,} {word}", style=colour)
+    if found["reason"] and not found["conflicts"]:
+        line.append(f"; {printable(found['reason'])}", style="yellow")
+    yield line
+    for each in found["conflicts"][:rows]:
+        line = Text(no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+        line.append(f"  {printable(each['subject'])} version {each['version']} (id {each['id']}) ")
+        line.append("refused", style="red")
+        yield line.append(f": {printable(each['reason'])}")
+    if found["conflict_count"] > rows:
+        yield Text(f"  … and {found['conflict_count'] - rows:,} more that can't go over", style="dim")
 
 
 def _topics(topics: list[Mapping[str, Any]], width: int) -> Table:

@@ -15,6 +15,7 @@ from replicator.model.incident_kinds import KINDS
 from replicator.observe.shown import GRAVITY, LANES_SHOWN, WORKERS_SHOWN, Process, ShownFlow
 from replicator.observe.view import Doing
 from replicator.pages.environment import pages_of
+from replicator.schemas.shown import CONFLICTS_SHOWN
 
 REFRESH_S = 10
 STAGES = {
@@ -68,6 +69,7 @@ class StatusPage:
             stopped=Doing.STOPPED,
             lanes_shown=LANES_SHOWN,
             workers_shown=WORKERS_SHOWN,
+            conflicts_shown=CONFLICTS_SHOWN,
         ).encode()
 
 

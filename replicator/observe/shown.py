@@ -138,7 +138,7 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
                 for it in shown.groups
             ],
         },
-        "schemas": None if view.schemas is None else asdict(view.schemas),
+        "schemas": None if view.schemas is None else view.schemas.as_json(),
         "topic_count": shown.topic_count,
         "topics": [asdict(row) | {"counts": _counts(row.counts)} for row in shown.topics],
         "not_copied_count": shown.kept_count,

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -21,7 +22,7 @@ from replicator.observe.metrics import Metrics
 from replicator.observe.shown import Process, as_json, shown_of
 from replicator.observe.view import Doing, FlowView
 from replicator.observe.web import Web
-from tests.replicator.observe.test_page import EVERY_STATE, HOSTILE, flow, partition
+from tests.replicator.observe.test_page import EVERY_STATE, HOSTILE, REFUSED, SCHEMAS, flow, partition
 
 FILE = """\
 clusters: {{a: {{properties: {{bootstrap.servers: "a:1"}}}}, b: {{properties: {{bootstrap.servers: "b:1"}}}}}}
@@ -73,6 +74,21 @@ def test_many_fit_the_terminal(width: int) -> None:
         assert max(map(len, lines)) <= width
         assert sum("… and" in line for line in lines) == 2, "what is left out is said"
     assert len(drawn(answer(EVERY_STATE), width, 24)) <= 24
+
+
+@pytest.mark.tier("default")
+def test_schemas_are_counted_and_conflicts_named_and_a_small_terminal_holds_them() -> None:
+    found = answer(replace(EVERY_STATE, schemas=SCHEMAS))
+    lines = drawn(found, 200)
+    assert lines[4] == "  schemas of 5 subjects: 2 in sync, 2 waiting, 1 refused"
+    assert lines[5] == f"  {printable(HOSTILE)} version 2 (id 7) refused: {printable(REFUSED.reason)}"
+    many = replace(SCHEMAS, conflicts=(REFUSED,) * 500)
+    for height in (24, 50):
+        small = drawn(answer(replace(EVERY_STATE, schemas=many)), 80, height)
+        assert len(small) <= height
+        assert any("more that can't go over" in line for line in small)
+    away = replace(SCHEMAS, conflicts=(), refused=0, reason="no answer")
+    assert drawn(answer(replace(EVERY_STATE, schemas=away)), 200)[4].endswith("2 waiting; no answer")
 
 
 @contextmanager

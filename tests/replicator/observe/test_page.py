@@ -28,6 +28,9 @@ from replicator.observe.page import StatusPage, duration_text, size_text
 from replicator.observe.shown import PARTITIONS_SHOWN, TOPICS_SHOWN, Process, as_json, shown_of
 from replicator.observe.view import Doing, FlowView, PartitionView
 from replicator.observe.worker_figures import WorkerFigures
+from replicator.schemas.plan import SchemaConflict
+from replicator.schemas.schema import Version
+from replicator.schemas.shown import SchemasShown
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTHS = (360, 768, 1280)
@@ -224,3 +227,22 @@ def test_it_fits_a_phone_a_tablet_and_a_screen(tmp_path: Path) -> None:
     for width, (scrolled, shown, lines) in zip(WIDTHS, found, strict=True):
         assert scrolled <= shown <= width, f"at {width} pixels the page is {scrolled} wide"
         assert lines >= 2, "both plots are drawn"
+
+
+REFUSED = SchemaConflict(Version(HOSTILE, 2), 7, f"the target has another schema with this id ({HOSTILE} version 1)")
+AGO = "2023-11-14 22:13:20 UTC"
+SCHEMAS = SchemasShown(9, 1_700_000_000_000, str(REFUSED), subjects=5, waiting=2, refused=1, conflicts=(REFUSED,))
+
+
+@pytest.mark.tier("default")
+def test_schemas_are_counted_and_conflicts_named() -> None:
+    page = rendered(replace(EVERY_STATE, schemas=SCHEMAS))
+    assert HOSTILE not in page
+    assert f"5 subjects with 9 schemas: 2 in sync, 2 waiting, 1 refused ; all were in sync last {AGO}" in words(page)
+    assert "1 schema that can't go over" in words(page)
+    assert " 2 7 the target has another schema with this id" in words(page)
+    assert "eos-replicate schemas --flow orders" in words(page)
+    away = SchemasShown(9, 0, "the schema registry of the target doesn't answer", subjects=5)
+    said = words(rendered(replace(EVERY_STATE, schemas=away)))
+    assert "all were in sync last never. not synced the schema registry of the target doesn't answer" in said
+    assert "Schemas" not in words(rendered(EVERY_STATE))
