@@ -72,24 +72,24 @@ def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) ->
     code = 0
     for flow in flows:
         try:
-            compared = _look(flow, applies=applies)
+            compared, levels_left = _look(flow, applies=applies)
         except ReplicatorError as error:
             failed[flow.name] = error
             continue
         missing = _selects_nothing(compared) or not (applies or compared.plan.done)
         code = max(code, 4 if compared.plan.conflicts else int(missing))
-        shown.append(_as_json(flow.name, compared, applied=applies))
+        shown.append(_as_json(flow.name, compared, levels_left, applied=applies))
         if not as_json:
-            _show(console_for_people(), flow.name, compared, applies=applies)
+            _show(console_for_people(), flow.name, compared, levels_left, applies=applies)
     if as_json:
         print_json({"flows": shown, "errors": {name: str(error) for name, error in failed.items()}})
     show_failed(failed)
     return max(code, *(error.exit_code for error in failed.values()), 0)
 
 
-def _look(flow: Flow, *, applies: bool) -> RegistriesCompared:
+def _look(flow: Flow, *, applies: bool) -> tuple[RegistriesCompared, dict[str, str]]:
     """Compare, and apply what nothing stands against; the plan is then what was done. What a killed process has left is
-    taken away in any case. Raises ReplicatorError."""
+    taken away in any case. Also the compatibility levels that the target alone has. Raises ReplicatorError."""
     from contextlib import closing
     from dataclasses import replace
 
@@ -97,10 +97,11 @@ def _look(flow: Flow, *, applies: bool) -> RegistriesCompared:
 
     with closing(sync_of(flow.schema_registry, patience_ms(flow) / 1000)) as sync:
         compared = sync.compare(levels=True)
+        levels_left = sync.levels_left(compared)
         if applies:
             sync.release(compared)
             compared = replace(compared, plan=sync.apply(compared))
-    return compared
+    return compared, levels_left
 
 
 def _selects_nothing(compared: RegistriesCompared) -> bool:
@@ -108,7 +109,7 @@ def _selects_nothing(compared: RegistriesCompared) -> bool:
     return bool(compared.source.schemas) and not compared.plan.selected
 
 
-def _as_json(name: str, compared: RegistriesCompared, *, applied: bool) -> dict[str, Any]:
+def _as_json(name: str, compared: RegistriesCompared, levels_left: dict[str, str], *, applied: bool) -> dict[str, Any]:
     plan = compared.plan
     return {
         "flow": name,
@@ -121,11 +122,14 @@ def _as_json(name: str, compared: RegistriesCompared, *, applied: bool) -> dict[
         "conflicts": [it.as_json() for it in plan.conflicts],
         "held": [it.as_json() for it in plan.held],
         "only_at_target": [{"subject": it.subject, "version": it.number} for it in plan.only_there],
+        "levels_only_at_target": levels_left,
         "applied": applied,
     }
 
 
-def _show(console: Console, name: str, compared: RegistriesCompared, *, applies: bool) -> None:
+def _show(
+    console: Console, name: str, compared: RegistriesCompared, levels_left: dict[str, str], *, applies: bool
+) -> None:
     from rich.markup import escape
 
     from replicator.model.counting import counted
@@ -152,6 +156,8 @@ def _show(console: Console, name: str, compared: RegistriesCompared, *, applies:
     _show_some(console, [f"waits: {it}" for it in plan.held])
     _show_some(console, [f"{verb} {it.version} with id {it.id}" for it in plan.register])
     _show_some(console, [f"only at the target: {it}" for it in plan.only_there])
+    levels = [f"only at the target: compatibility level {it} of {subject}" for subject, it in levels_left.items()]
+    _show_some(console, levels)
 
 
 def _show_some(console: Console, lines: list[str]) -> None:

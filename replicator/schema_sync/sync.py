@@ -66,6 +66,12 @@ class SchemaSync:
         both = reached(source.schemas, selects) | reached(target.schemas, selects)
         return RegistriesCompared(source, target, planned(source, target, selects), frozenset(both))
 
+    def levels_left(self, compared: RegistriesCompared) -> dict[str, str]:
+        """Ask for the compatibility levels that selected subjects have at the target alone: they stay. After a
+        comparison with levels. Raises ReplicatorError."""
+        subjects = {subject for subject in compared.source.subjects if self._settings.selects(subject)}
+        return self.target.levels(sorted(subjects & compared.target.subjects - compared.source.levels.keys()))
+
     def apply(
         self,
         compared: RegistriesCompared,

@@ -47,6 +47,21 @@ def test_ids_that_clash_are_all_named_and_only_what_they_concern_is_left_alone(
     assert there.state.configs == {"free": "FULL"}
 
 
+def test_a_level_that_was_deleted_at_the_source_stays_and_is_named(
+    here: Registry, there: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here.register("s", '"int"')
+    here.answer("PUT", "/config/s", {"compatibility": "FULL"})
+    go_over(here, there)
+    here.answer("DELETE", "/config/s", None)
+    path = str(file(tmp_path, here.url, there.url))
+    assert invoke(["schemas", "-c", path, "--apply"]) == 0
+    assert "only at the target: compatibility level FULL of s" in capsys.readouterr().out
+    assert invoke(["schemas", "-c", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["flows"][0]["levels_only_at_target"] == {"s": "FULL"}
+    assert there.state.configs == {"s": "FULL"}
+
+
 def test_what_refers_to_a_version_that_is_there_goes_over_though_another_one_clashes(
     here: Registry, there: Registry
 ) -> None:
