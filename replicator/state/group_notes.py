@@ -108,14 +108,20 @@ def _pieces(notes: Mapping[int, OwnershipNote], version: int = FORMAT_VERSION) -
 
 
 def _encoded(notes: Mapping[int, OwnershipNote], version: int = FORMAT_VERSION) -> bytes:
-    partitions = {
-        str(number): [last, [[*one.value, one.until_ms] for one in unanswered]]
-        for number, (last, unanswered) in notes.items()
-    }
-    value = wrap(GROUP_NOTES, {"partitions": partitions}, version=version)
-    if version < SHORTENED and _DIGEST in value:
-        return wrap(GROUP_NOTES, {"partitions": partitions}, version=SHORTENED)
-    return value
+    """A record as `json.dumps` has it, without the lists that it would be given: all notes may change in a round."""
+    said = list[str]()
+    for number, (last, unanswered) in notes.items():
+        commits = ",".join([_said(value, f",{until_ms}") for value, until_ms in unanswered]) if unanswered else ""
+        said.append(f'"{number}":[{"null" if last is None else _said(last)},[{commits}]]')
+    partitions = ",".join(said).encode()
+    if version < SHORTENED and _DIGEST in partitions:
+        version = SHORTENED
+    return wrap(GROUP_NOTES, {"partitions": {}}, version=version)[: -len(b"}}")] + partitions + b"}}"
+
+
+def _said(value: GroupOffset, until: str = "") -> str:
+    offset, metadata = value
+    return f"[{offset},{json.dumps(metadata)}{until}]" if metadata else f'[{offset},""{until}]'
 
 
 def _shortened(value: bytes, body: Mapping[str, Any]) -> bytes:
