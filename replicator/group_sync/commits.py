@@ -13,15 +13,14 @@ from functools import partial
 
 from kio.schema.errors import ErrorCode as E
 
+from replicator.group_sync.asked_once import answers_once
 from replicator.group_sync.followed import UNSTABLE, DueGroup, FollowedGroups
 from replicator.group_sync.ports import LiveMap, Notes, TargetGroups
 from replicator.groups.decision import (
     COMMIT_DEADLINE_MS,
     GroupVerdict,
     OffsetToCommit,
-    SourceOffset,
-    TargetOffset,
-    decide,
+    decide_row,
 )
 from replicator.groups.ownership import GroupOffset, OwnershipNote
 from replicator.groups.row_columns import PartitionSeen, SourceRead
@@ -29,8 +28,9 @@ from replicator.groups.share import AcknowledgedBehind, unless_consumed
 from replicator.lane.ports import Clock
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Unsupported
 from replicator.model.partition import Partition
+from replicator.offset_map.translate import Note, TranslatedOffset
 from replicator.state.group_notes import NO_NOTE, GroupNotes
-from replicator.translation.answers import OffsetAnswer, OffsetToTranslate, with_delivered
+from replicator.translation.answers import OffsetAnswer, with_delivered
 from replicator.wire.any_groups import SHARE, ShareValues
 from replicator.wire.group_questions import TOO_MUCH_AT_ONCE, PartitionCodes
 from replicator.wire.group_requests import ListedGroup
@@ -54,6 +54,7 @@ SENT_WITHIN_MS = 10_000
 Answers = Mapping[str, PartitionCodes | ReplicatorError]
 """To commits, by target group."""
 Same = Callable[[str, int, int, int], bool]
+_NO_NOTES: tuple[Note, ...] = ()
 _MISSING = -3  # instead of an error code: the answer doesn't have the partition
 
 
@@ -63,9 +64,9 @@ class _TopicInWork:
 
     target_topic: str
     reads: Mapping[int, SourceRead]
-    notes: dict[int, OwnershipNote]  # all of them; and those that change:
-    changed: list[int] = field(default_factory=list)
-    answers: Sequence[OffsetAnswer | None] = ()  # to `reads`, in their order
+    notes: dict[int, OwnershipNote] = field(default_factory=dict)  # all of them, as soon as they are needed,
+    changed: list[int] = field(default_factory=list)  # and those that change
+    answers: Mapping[int, OffsetAnswer] = field(default_factory=dict)  # to `reads`, until it is decided
     rows: dict[int, PartitionSeen] = field(default_factory=dict)
     commits: dict[int, OffsetToCommit] = field(default_factory=dict)
 
@@ -159,10 +160,7 @@ class CommitRound:
             _GroupInWork(
                 one,
                 there.get(one.target_group),
-                {
-                    topic: _TopicInWork(to(topic), reads, known.of(one.target_group, to(topic)))
-                    for topic, reads in one.reads.items()
-                },
+                {topic: _TopicInWork(to(topic), reads) for topic, reads in one.reads.items()},
             )
             for one in groups
         ]
@@ -199,26 +197,28 @@ class CommitRound:
                 shared = None
                 if isinstance(values, ShareValues):
                     shared = partial(_acknowledged, values, topic.target_topic, before, after)
+                topic.notes = known.of(it.due.target_group, topic.target_topic)
                 in_it = dict.fromkeys(topic.reads) if gone else stands.get(topic.target_topic, {})
                 _decide(topic, in_it, it, now_ms, of_topic, shared)
         return work
 
     def _translate(self, topics: Sequence[tuple[DueGroup, str, _TopicInWork]]) -> None:
-        partitions = self._map.partitions()
-        asked = [
-            OffsetToTranslate(partitions[name][at], read.offset)
-            for _, name, topic in topics
-            for at, read in topic.reads.items()
-            if isinstance(read, GroupOffset)
-        ]
-        answers = iter(self._map.answers(asked))
+        found = answers_once(
+            self._map,
+            (
+                (name, [(at, read.offset) for at, read in topic.reads.items() if isinstance(read, GroupOffset)])
+                for _, name, topic in topics
+            ),
+        )
         for due, name, topic in topics:
-            topic.answers = [next(answers) if isinstance(it, GroupOffset) else None for it in topic.reads.values()]
+            of_it = found[name]
+            topic.answers = {
+                at: of_it[at, read.offset] for at, read in topic.reads.items() if isinstance(read, GroupOffset)
+            }
             if delivered := (due.delivered or {}).get(name):
-                topic.answers = [
-                    answer if answer is None else with_delivered(answer, delivered.get(answer.asked.at.partition, 0))
-                    for answer in topic.answers
-                ]
+                topic.answers = {
+                    at: with_delivered(answer, delivered.get(at, 0)) for at, answer in topic.answers.items()
+                }
 
     def _note(self, known: GroupNotes, groups: Iterable[_GroupInWork]) -> None:
         records = list[tuple[bytes, bytes]]()
@@ -284,16 +284,23 @@ def _decide(
 ) -> None:
     """Decide about partitions. `stands`: what the target says of them. `same`: of a partition, see `CommitRound`.
     `shared`: what a share group has acknowledged of one at the target."""
-    rows, notes, has_members, renew = topic.rows, topic.notes, group.has_members, group.due.renew
-    for (at, read), answer in zip(topic.reads.items(), topic.answers, strict=True):
-        translated, said = ((), "") if answer is None else (answer.translated.notes, answer.said)
-        value = stands.get(at, _MISSING)
+    rows, notes, answers = topic.rows, topic.notes, topic.answers
+    has_members, renew = group.has_members, group.due.renew
+    for at, read in topic.reads.items():
+        value, metadata, translated, said = stands.get(at, _MISSING), "", _NO_NOTES, ""
+        if isinstance(read, GroupVerdict):
+            source: TranslatedOffset | GroupVerdict = read
+        else:
+            metadata, (_, _, source, problem, said) = read.metadata, answers[at]
+            translated = source.notes
+            if problem:
+                source = GroupVerdict.NOT_COPIED
         if isinstance(value, int):
             verdict = GroupVerdict.UNSTABLE_THERE if value == UNSTABLE else GroupVerdict.REFUSED
             rows[at] = PartitionSeen(read, verdict, notes=translated, detail=said)
             continue
         note = notes.get(at, NO_NOTE)
-        found = decide(note, _source_of(read, answer), TargetOffset(has_members, value), now_ms, renew=renew)
+        found = decide_row(note, source, metadata, has_members, value, now_ms, renew=renew)
         offset, commit = None if value is None else value.offset, found.commit
         if same is not None and value is not None and commit is not None and found.exact:
             as_good = value.metadata == commit.metadata and same(at, value.offset, commit.offset)
@@ -307,6 +314,7 @@ def _decide(
             topic.changed.append(at)
         if found.commit is not None:
             topic.commits[at] = found.commit
+    topic.answers = {}  # nobody asks for them again
 
 
 def _refuse(group: _GroupInWork, why: str) -> None:
@@ -321,15 +329,6 @@ def _acknowledged(
     """What a share group has acknowledged at the target. `before`, `after`: where partitions ended around that."""
     least, most = (values.acknowledged(topic, at, ends.get(Partition(topic, at), 0)) for ends in (before, after))
     return AcknowledgedBehind(least, most)
-
-
-def _source_of(read: SourceRead, answer: OffsetAnswer | None) -> SourceOffset | GroupVerdict:
-    """The offset at the source, translated, or why there is none."""
-    if isinstance(read, GroupVerdict):
-        return read
-    if answer is None or answer.problem:
-        return GroupVerdict.NOT_COPIED
-    return SourceOffset(read.offset, read.metadata, answer.translated)
 
 
 def _answered(topic: _TopicInWork, codes: Mapping[int, int]) -> int:

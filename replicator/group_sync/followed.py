@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode as E
 
 from replicator.config import Flow, routing
 from replicator.groups.decision import GroupVerdict
+from replicator.groups.ownership import GroupOffset
 from replicator.groups.row_columns import PartitionSeen, RowColumns, SourceRead, Translated
 from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
@@ -372,11 +373,11 @@ def _reads(
     for topic, found in values.topics().items():
         if topic not in partitions or all(value is None for value in found.values()):
             continue
-        reads: dict[int, SourceRead] = {}
-        for at in range(len(partitions[topic])):
-            value = found.get(at)
-            if isinstance(value, int):
-                reads[at] = GroupVerdict.UNSTABLE if value == UNSTABLE else GroupVerdict.REFUSED
-            else:
-                reads[at] = GroupVerdict.NO_OFFSET if value is None else value
-        yield topic, reads
+        of_all = map(found.get, range(len(partitions[topic])))
+        yield topic, {at: it if isinstance(it, GroupOffset) else _without_offset(it) for at, it in enumerate(of_all)}
+
+
+def _without_offset(code: int | None) -> GroupVerdict:
+    if code is None:
+        return GroupVerdict.NO_OFFSET
+    return GroupVerdict.UNSTABLE if code == UNSTABLE else GroupVerdict.REFUSED

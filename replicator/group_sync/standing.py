@@ -6,14 +6,15 @@ Nothing is decided here: what isn't as it is shown is looked at in the next roun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 
+from replicator.group_sync.asked_once import answers_once
 from replicator.group_sync.followed import FollowedGroups
 from replicator.group_sync.ports import LiveMap, TargetGroups
 from replicator.groups.row_columns import Translated
 from replicator.model.errors import ReplicatorError
-from replicator.translation.answers import OffsetAnswer, OffsetToTranslate, with_delivered
+from replicator.translation.answers import OffsetAnswer, with_delivered
 
 TRANSLATED_AT_ONCE = 10_000
 _Row = tuple[str, str, int, tuple[int, int, Translated]]
@@ -68,11 +69,11 @@ class Standing:
         while some := list(islice(rows, TRANSLATED_AT_ONCE)):
             self._compare(some, now_s)
 
-    def _compare(self, rows: Iterable[_Row], now_s: float) -> None:
-        partitions, rows = self._map.partitions(), list(rows)
-        asked = [OffsetToTranslate(partitions[topic][at], source) for _, topic, at, (source, _, _) in rows]
-        for (group, topic, at, (_, target, known)), answer in zip(rows, self._map.answers(asked), strict=True):
-            if self._differs(with_delivered(answer, self._followed.delivered(group, topic, at)), target, known):
+    def _compare(self, rows: Collection[_Row], now_s: float) -> None:
+        found = answers_once(self._map, ((topic, ((at, source),)) for _, topic, at, (source, _, _) in rows))
+        for group, topic, at, (source, target, known) in rows:
+            answer = with_delivered(found[topic][at, source], self._followed.delivered(group, topic, at))
+            if self._differs(answer, target, known):
                 self._followed.look_again(group, topic, (at,), now_s)
 
     def _differs(self, answer: OffsetAnswer, target: int, known: Translated) -> bool:

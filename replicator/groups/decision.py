@@ -122,22 +122,42 @@ def decide(
         now_ms: wall clock.
         renew: what stands there already is committed again, so that it doesn't expire (KIP-211).
     """
-    owned = note.owns(there.value)
-    note = note.observed(there.value, now_ms)
-    if there.has_members:
+    if isinstance(source, GroupVerdict):
+        return decide_row(note, source, "", there.has_members, there.value, now_ms, renew=renew)
+    return decide_row(note, source.translated, source.metadata, *there, now_ms, renew=renew)
+
+
+def decide_row(
+    note: OwnershipNote,
+    source: TranslatedOffset | GroupVerdict,
+    metadata: str,
+    has_members: bool,
+    there: GroupOffset | None,
+    now_ms: int,
+    *,
+    renew: bool,
+) -> GroupDecision:
+    """Decide as `decide`, which calls it: for millions of partitions, none of which needs objects for what is known.
+
+    Args:
+        source: as of `decide`, or the offset, translated; `metadata`: of that.
+        has_members, there: what stands at the target.
+    """
+    note = note.observed(there, now_ms)
+    if has_members:
         return GroupDecision(GroupVerdict.HAS_MEMBERS, note)
-    if not owned:
+    if there is not None and note.last is None:  # what isn't the flow's isn't noted
         return GroupDecision(GroupVerdict.NOT_OURS, note)
     if isinstance(source, GroupVerdict):
         return GroupDecision(source, note)
-    found = source.translated
-    if found.offset is None:
+    offset, again, notes, _ = source
+    if offset is None:
         return GroupDecision(GroupVerdict.UNTRANSLATED, note)
-    exact = found.again == 0 and not found.notes
-    value = GroupOffset(found.offset, source.metadata)
-    if value == there.value and not renew:
-        return GroupDecision(GroupVerdict.IN_SYNC, note, None, found.again, exact)
+    exact = again == 0 and not notes
+    value = GroupOffset(offset, metadata)
+    if value == there and not renew:
+        return GroupDecision(GroupVerdict.IN_SYNC, note, None, again, exact)
     before = note.before_commit(value, now_ms + COMMIT_DEADLINE_MS + LATE_MS)
     if before is None:
-        return GroupDecision(GroupVerdict.UNANSWERED, note, None, found.again, exact)
-    return GroupDecision(GroupVerdict.TO_COMMIT, before, OffsetToCommit(*value), found.again, exact)
+        return GroupDecision(GroupVerdict.UNANSWERED, note, None, again, exact)
+    return GroupDecision(GroupVerdict.TO_COMMIT, before, OffsetToCommit(offset, metadata), again, exact)

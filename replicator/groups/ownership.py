@@ -73,14 +73,17 @@ class OwnershipNote(NamedTuple):
         return bool(self.unanswered) and any(there == one.value for one in self.unanswered)
 
     def observed(self, there: GroupOffset | None, now_ms: int) -> OwnershipNote:
-        """Return the note after a look at the target, which was made after this note was read or written."""
-        if not self.owns(there):
-            return OwnershipNote()
+        """Return the note after a look at the target, which was made after this note was read or written: one that owns
+        nothing if what stands there isn't the flow's."""
         if there is not None and len(there[1]) > METADATA_MAX:
             there = noted(there)
-        if there == self.last and not self.unanswered:
-            return self
-        return OwnershipNote(there, tuple(one for one in self.unanswered if one.until_ms > now_ms))
+        last, unanswered = self
+        if there == last:
+            if not unanswered:
+                return self
+        elif there is not None and not any(there == one.value for one in unanswered):
+            return OwnershipNote()
+        return OwnershipNote(there, tuple([one for one in unanswered if one.until_ms > now_ms]))
 
     def before_commit(self, value: GroupOffset, until_ms: int) -> OwnershipNote | None:
         """Return the note to be durable before `value` is committed; None: too many commits have no answer yet.
@@ -106,9 +109,8 @@ class OwnershipNote(NamedTuple):
 
     def _without(self, value: GroupOffset) -> tuple[UnansweredCommit, ...]:
         """Without the newest of this value, as `noted`: an older one is still without an answer."""
-        left = list(self.unanswered)
-        for number in reversed(range(len(left))):
-            if left[number].value == value:
-                del left[number]
-                break
-        return tuple(left)
+        unanswered = self.unanswered
+        for number in reversed(range(len(unanswered))):
+            if unanswered[number].value == value:
+                return unanswered[:number] + unanswered[number + 1 :]
+        return unanswered

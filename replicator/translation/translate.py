@@ -95,6 +95,7 @@ class Translator:
     def _take(self, read: MappedFlow) -> None:
         self._flow_read = read
         self._found = dict(read.partitions) if self._side == "source" else by_target(read.partitions)
+        self._has_pages = any(isinstance(it, MappedPartition) and it.pages for it in self._found.values())
         self._pages: dict[PageKey, MapPage] = {}
         self._paged: dict[SectionKey, tuple[PageKey, PartitionMap]] = {}  # the last one with a page
 
@@ -103,6 +104,8 @@ class Translator:
         if len(self._pages) > PAGES_KEPT_MAX:
             self._pages.clear()
         for _ in range(TRIES_MAX):
+            if not self._has_pages:
+                return
             wanted = {one for each in asked if (one := self._page_of(each)) is not None} - self._pages.keys()
             if not wanted:
                 return

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from struct import Struct
 from struct import error as StructError
 from sys import byteorder
@@ -28,6 +29,8 @@ _HEAD, _INT16 = Struct(">iqi"), Struct(">h")  # index, offset, leader epoch
 _SHORT = Struct(">iqiBhB")
 """A partition without metadata: its length is one byte, and there are no tagged fields."""
 _LENGTH_AT, _TAGS_AT = 16, 19
+_offset = partial(tuple.__new__, GroupOffset)
+"""What `GroupOffset` itself calls, in a function of Python's."""
 
 Wanted = Mapping[str, Collection[int]] | None
 """Partitions by topic; None: all that the group has an offset in."""
@@ -141,7 +144,7 @@ def _values(data: bytes, at: int) -> tuple[dict[int, PartitionValue], int]:
         end = at + partitions * _SHORT.size
         rows = _SHORT.iter_unpack(data[at:end])
         found: dict[int, PartitionValue] = {
-            index: code or (GroupOffset(offset) if offset >= 0 else None) for index, offset, _, _, code, _ in rows
+            index: code or (_offset((offset, "")) if offset >= 0 else None) for index, offset, _, _, code, _ in rows
         }
         return found, skip_tagged(data, end)
     found = {}
