@@ -24,7 +24,7 @@ from replicator.offset_map.verdicts import ComparedRecord, MapVerdict
 from replicator.proof.coverage import Coverage, SideCount
 from replicator.proof.local_findings import MissingSpans, ReportedRecord, missing_spans
 from replicator.proof.outcome import PartitionOutcome
-from replicator.proof.pair_comparison import PairComparison, compare_rows
+from replicator.proof.pair_comparison import compare_rows
 from replicator.proof.pair_report import pair_report
 from replicator.proof.pair_rows import PairRows
 from replicator.proof.pairs import Pair
@@ -75,11 +75,19 @@ class JudgedPair:
 class OpenedRows(PairRows):
     """Rows that Spark has read: those that are left over, then those that say what else there is."""
 
-    def __init__(self, pair: Pair, sides: tuple[PartitionSide, PartitionSide], coverage: Coverage) -> None:
+    def __init__(
+        self, pair: Pair, sides: tuple[PartitionSide, PartitionSide], coverage: Coverage, table: pa.Table
+    ) -> None:
+        """`table`: as of `judged`."""
         super().__init__(pair, *sides, coverage, lambda offsets: None)
-        self.opened: tuple[list[ComparedRecord], list[ComparedRecord]] = [], []
-        self.known: tuple[list[ComparedRecord], list[ComparedRecord]] = [], []
+        self._opened: tuple[list[ComparedRecord], list[ComparedRecord]] = [], []
+        self._known: tuple[list[ComparedRecord], list[ComparedRecord]] = [], []
         self._asked = [False, False]
+        self.placed = 0
+        """Records of the source among those that are left over which have a place."""
+        for of_source, known, has_place, record in _records(table):
+            (self._known if known else self._opened)[not of_source].append(record)
+            self.placed += of_source and has_place and not known
 
     def source(self) -> Iterable[ComparedRecord]:
         """See `PairRows`."""
@@ -91,7 +99,7 @@ class OpenedRows(PairRows):
 
     def _next(self, side: int) -> list[ComparedRecord]:
         again, self._asked[side] = self._asked[side], True
-        return sorted((self.known if again else self.opened)[side])
+        return sorted((self._known if again else self._opened)[side])
 
 
 def judged(
@@ -105,7 +113,7 @@ def judged(
 
     def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         at = Partition(*(value.as_py() for value in key))
-        judge_it = partial(_judged, facts, at, counts[at], table, values=values, for_repair=for_repair)
+        judge_it = partial(_judged, facts, at, (counts[at], table), values=values, for_repair=for_repair)
         return arrow.table(_rows(at, judge_it), _JUDGED_TYPES)
 
     return left.groupBy("topic", "partition").applyInArrow(judge, JUDGED)
@@ -120,7 +128,7 @@ def judged_whole(
         for batch in batches:
             for topic, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 at = Partition(topic, number)
-                judge_it = partial(_judged_whole, facts, at, values=values, for_repair=for_repair)
+                judge_it = partial(_judged, facts, at, values=values, for_repair=for_repair)
                 yield arrow.record_batch(_rows(at, judge_it), _JUDGED_TYPES)
 
     # From one partition rows go round to all tasks; from several, each begins with a task of its own choice.
@@ -128,43 +136,29 @@ def judged_whole(
     return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(judge, JUDGED)  # type: ignore[arg-type]
 
 
-def _judged_whole(facts: MapFacts, at: Partition, *, values: bool, for_repair: bool) -> _Judged:
-    known = map_of(facts, at)
-    pair, flow, mapped = known.pair, facts.flow, known.mapped
-    assert mapped is not None, f"{at} has a map"
-    with both_sides(flow, pair) as sides:
-        coverage = Coverage(pair, mapped)
-        rows = PairRows(pair, *sides, coverage, lambda offsets: None)
-        one = compare_rows(pair, mapped, rows, coverage, for_repair=for_repair)
-        outcome, said = pair_report(pair, known.taken, one, sides, values=values)
-    opened = coverage.source_records + coverage.target_records
-    return _result(one, replace(outcome, opened=opened), said.records, for_repair=for_repair)
-
-
-def _result(
-    one: PairComparison, outcome: PartitionOutcome, records: list[ReportedRecord], *, for_repair: bool
-) -> _Judged:
-    planned = planned_by_map(one.choice()) if for_repair else None
-    return JudgedPair(outcome, missing_spans(records), planned), records
-
-
 def _judged(
-    facts: MapFacts, at: Partition, counts: PairCounts, table: pa.Table, *, values: bool, for_repair: bool
+    facts: MapFacts, at: Partition, left: tuple[PairCounts, pa.Table] | None = None, *, values: bool, for_repair: bool
 ) -> _Judged:
+    """Judge a pair by what is left over of it and is known besides (see `judged`), or, without that, by all records."""
     known = map_of(facts, at)
-    pair, flow, mapped = known.pair, facts.flow, known.mapped
+    pair, mapped = known.pair, known.mapped
     assert mapped is not None, f"{at} has a map"
-    with both_sides(flow, pair) as sides:
-        coverage = counts.coverage(pair)
-        rows = OpenedRows(pair, sides, coverage)
-        equal = counts.placed
-        for of_source, is_known, has_place, record in _records(table):
-            (rows.known if is_known else rows.opened)[not of_source].append(record)
-            equal -= of_source and has_place and not is_known
+    with both_sides(facts.flow, pair) as sides:
+        rows: PairRows
+        if left is None:
+            coverage, equal = Coverage(pair, mapped), 0
+            rows = PairRows(pair, *sides, coverage, lambda offsets: None)
+        else:
+            counts, table = left
+            coverage = counts.coverage(pair)
+            rows = opened = OpenedRows(pair, sides, coverage, table)
+            equal = counts.placed - opened.placed
         one = compare_rows(pair, mapped, rows, coverage, for_repair=for_repair)
         one.found.counts[MapVerdict.SAME] += equal
         outcome, said = pair_report(pair, known.taken, one, sides, values=values)
-    return _result(one, replace(outcome, opened=counts.opened), said.records, for_repair=for_repair)
+    looked_at = coverage.source_records + coverage.target_records if left is None else left[0].opened
+    planned = planned_by_map(one.choice()) if for_repair else None
+    return JudgedPair(replace(outcome, opened=looked_at), missing_spans(said.records), planned), said.records
 
 
 def _records(table: pa.Table) -> Iterator[tuple[bool, bool, bool, ComparedRecord]]:
