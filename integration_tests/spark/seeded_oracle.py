@@ -18,7 +18,7 @@ from integration_tests.spark.seeded import Entry
 from integration_tests.spark.seeded_logs import Logs, Placed
 from integration_tests.spark.seeded_prefixes import Prefixes, expected_prefixes
 from replicator.config import Delivery
-from replicator.spark.reconcile import verdicts as v
+from replicator.proof import verdicts as v
 
 Allowed = frozenset[str]
 LOST_OR_COMPACTED = frozenset({v.MISSING, v.UNPROVEN, v.COMPACTED})

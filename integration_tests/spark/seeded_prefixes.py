@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from replicator.spark.reconcile import verdicts as v
+from replicator.proof import verdicts as v
 
 Allowed = frozenset[str]
 EXPIRED, UNPROVEN, MISSING = frozenset({v.EXPIRED}), frozenset({v.UNPROVEN}), frozenset({v.MISSING})

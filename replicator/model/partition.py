@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +19,17 @@ class Partition(NamedTuple):
 
 Span = tuple[int, int]
 """Offsets [first, end)."""
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same offsets in spans that ascend and don't touch."""
+    found: list[Span] = []
+    for first, end in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((first, end))
+    return found
 
 
 class Committed(NamedTuple):

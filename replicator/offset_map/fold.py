@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from replicator.model.partition import Span
+from replicator.model.partition import Span, merged
 from replicator.offset_map.directory import PageRef
 from replicator.offset_map.mapped import ExpiredRange, OffsetRanges, PartitionMap, UnmappedRange
 from replicator.offset_map.run_index import MappedRun
@@ -126,13 +126,13 @@ class PartitionFold:
             unmapped=[one._replace(end=min(one.end, passed)) for one in self._unmapped if one.first < passed],
             expired=[part for one in self._expired for part in _without(one, read.by_source)],
             pruned_to=self._pruned_to,
-            aside=_ranges(self._aside),
-            dropped=_ranges(self._dropped),
-            gaps=_ranges(self._gaps),
-            lost=_ranges(self._lost),
-            others=_ranges(read.others),
-            truncated=_ranges(read.truncated),
-            ahead=_ranges(read.ahead),
+            aside=OffsetRanges(merged(self._aside)),
+            dropped=OffsetRanges(merged(self._dropped)),
+            gaps=OffsetRanges(merged(self._gaps)),
+            lost=OffsetRanges(merged(self._lost)),
+            others=OffsetRanges(merged(read.others)),
+            truncated=OffsetRanges(merged(read.truncated)),
+            ahead=OffsetRanges(merged(read.ahead)),
         )
 
     def _void(self, first: int) -> None:
@@ -234,13 +234,3 @@ def fold(
     for placed in sorted(sections, key=lambda placed: placed[:3]):
         folding.add(placed)
     return folding.finished(stable)
-
-
-def _ranges(spans: Iterable[Span]) -> OffsetRanges:
-    found: list[Span] = []
-    for first, end in sorted(spans):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((first, end))
-    return OffsetRanges(found)

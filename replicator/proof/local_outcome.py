@@ -7,6 +7,7 @@ the log has changed between two reads, and that is said.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from replicator.model.counting import counted
@@ -65,6 +66,22 @@ def partition_outcome(
         notes.append(changed)
         totals[verdicts.UNPROVEN] = totals.get(verdicts.UNPROVEN, 0) + abs(counted_ - compared)
         reasons[changed] = abs(counted_ - compared)
+    return replace(
+        outcome_of(pair, source_records, coverage.target_records, totals),
+        reasons=reasons,
+        places=places,
+        ranges=_first_ones(all_ranges),
+        ranges_found=_counts(all_ranges),
+        notes=tuple(notes),
+        provable=provable,
+    )
+
+
+def outcome_of(
+    pair: Pair, source_records: int, target_records: int, found: Mapping[str, int], chunks: tuple[int, int] = (0, 0)
+) -> PartitionOutcome:
+    """An outcome with what the pair itself says, however it was compared. `found`: records by verdict; `chunks`: how
+    many there are, and how many of them differ."""
     source_known = pair.count is not None and not pair.source_cut and not pair.source_compacted
     target_known = pair.count is not None and not pair.target_cut and not pair.target_compacted
     return PartitionOutcome(
@@ -73,23 +90,17 @@ def partition_outcome(
         source_offsets=pair.source_range,
         target_offsets=pair.target_range,
         source_records=source_records,
-        target_records=coverage.target_records,
+        target_records=target_records,
         position_records=pair.count if source_known or target_known else None,
         position=pair.source_copied_end,
         lag=max(0, pair.source_log_end - pair.source_copied_end),
         source_counts_agree=not source_known or source_records == pair.count,
-        target_counts_agree=not target_known or coverage.target_records == pair.count,
-        chunks=0,
-        chunks_differing=0,
-        verdicts=totals,
-        reasons=reasons,
-        places=places,
-        ranges=_first_ones(all_ranges),
-        ranges_found=_counts(all_ranges),
+        target_counts_agree=not target_known or target_records == pair.count,
+        chunks=chunks[0],
+        chunks_differing=chunks[1],
+        verdicts=found,
         signed_gaps=pair.signed_gaps,
         adopted=pair.adopted,
-        notes=tuple(notes),
-        provable=provable,
     )
 
 

@@ -84,6 +84,14 @@ class Pair:
     adopted: int | None = None
     notes: tuple[str, ...] = ()
 
+    def at(self, of_source: bool) -> Partition:
+        """The partition of either side."""
+        return self.source if of_source else self.target
+
+    def offsets(self, of_source: bool) -> Offsets:
+        """What is compared of it."""
+        return self.source_range if of_source else self.target_range
+
     @property
     def source_cut(self) -> bool:
         """Whether retention or DeleteRecords removed records that were copied, and this range begins behind them."""

@@ -25,9 +25,6 @@ class Directory(Protocol):
     def write(self, name: str, content: bytes) -> None:
         """One complete file. Raises OSError, or what `FAILURES` lists."""
 
-    def put(self, path: Path) -> None:
-        """A file of this machine, complete under its name. Raises as `write`."""
-
 
 class LocalDirectory:
     """A directory of the driver's machine."""
@@ -48,11 +45,6 @@ class LocalDirectory:
             file.flush()
             os.fsync(file.fileno())
         part.rename(self.path / name)
-
-    def put(self, path: Path) -> None:
-        """A file of the same file system, which is moved."""
-        self.path.mkdir(exist_ok=True)
-        path.rename(self.path / path.name)
 
 
 class HadoopDirectory:
@@ -84,7 +76,7 @@ class HadoopDirectory:
         self._rename(files, part, whole)
 
     def put(self, path: Path) -> None:
-        """A file of this machine, as `write`; it may be of any size."""
+        """A file of this machine, complete under its name, which may be of any size. Raises as `write`."""
         files, part, whole = self._paths(path.name)
         files.copyFromLocalFile(False, True, self._jvm.org.apache.hadoop.fs.Path(path.absolute().as_uri()), part)
         self._rename(files, part, whole)

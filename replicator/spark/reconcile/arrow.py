@@ -1,15 +1,21 @@
-"""Rows as Arrow's columns, by the schema that Spark is told. Used wherever Python hands rows to Spark or to Parquet."""
+"""Rows as Arrow's columns, by the schema that Spark is told. Used wherever Python hands rows to Spark or to Parquet, or
+is given batches of records by Spark.
+"""
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from replicator.model.partition import Partition
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+"""What a task makes of all that it reads."""
 _TYPES = {
     "string": pa.string(),
     "int": pa.int32(),
@@ -51,6 +57,33 @@ def record_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Reco
 def table(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Table:
     """As `record_batch`, for what takes a table."""
     return pa.Table.from_batches([record_batch(rows, schema)], schema)
+
+
+def signed(word: int) -> int:
+    """An unsigned word as the long that Spark has for it."""
+    return word - (1 << 64) if word >= 1 << 63 else word
+
+
+def by_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Batches that have records, each with whose these are. Raises ValueError when one has those of two partitions: no
+    order would be known."""
+    for batch in batches:
+        if batch.num_rows:
+            topics, numbers = batch.column("topic"), batch.column("partition")
+            first, last = (Partition(topics[at].as_py(), numbers[at].as_py()) for at in (0, batch.num_rows - 1))
+            if first != last:
+                raise ValueError(f"one task reads {first} and {last}")
+            yield first, batch
+
+
+def of_one_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """The same, of a task that reads one partition. Raises ValueError when it reads others."""
+    before: Partition | None = None
+    for at, batch in by_partition(batches):
+        if before not in (None, at):
+            raise ValueError(f"one task reads {before} and {at}")
+        before = at
+        yield at, batch
 
 
 def frame(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:

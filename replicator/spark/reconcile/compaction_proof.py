@@ -20,9 +20,10 @@ from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.errors import ReplicatorError
-from replicator.model.partition import Partition, Span
+from replicator.model.partition import Partition, Span, merged
+from replicator.proof import verdicts
 from replicator.proof.pairs import Pair
-from replicator.spark.reconcile import arrow, verdicts
+from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.wire import log_evidence
 
@@ -161,16 +162,11 @@ def _touch(one: Span, other: Span) -> bool:
 
 def _all_holes(read: Read, spans: Sequence[Span]) -> tuple[list[Span], list[tuple[Span, str]]]:
     """Empty offsets in any of these spans, in order, and spans of which some can't be told."""
-    merged: list[Span] = []
-    for first, end in sorted(spans):
-        if merged and first <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(merged[-1][1], end)
-        elif first < end:
-            merged.append((first, end))
+    asked = merged((first, end) for first, end in spans if first < end)
     holes: list[Span] = []
     unknown: list[tuple[Span, str]] = []
-    for at in range(0, len(merged), INTERVALS_AT_ONCE):
-        some = merged[at : at + INTERVALS_AT_ONCE]
+    for at in range(0, len(asked), INTERVALS_AT_ONCE):
+        some = asked[at : at + INTERVALS_AT_ONCE]
         for span, (found, why) in zip(some, read(some), strict=True):
             holes += found
             if why:

@@ -22,11 +22,13 @@ from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.partition import Partition
+from replicator.proof import verdicts
 from replicator.proof.pairs import Pair
-from replicator.spark.reconcile import arrow, compaction_proof, left_out, opened_chunks, resolve, verdicts
+from replicator.spark.reconcile import arrow, compaction_proof, left_out, opened_chunks, resolve
 from replicator.spark.reconcile.opened_chunks import Firsts
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
+from replicator.spark.reconcile.verdicts import ONLY_ALTERATIONS
 
 _ONE_SIDED = (verdicts.MISSING, verdicts.EXTRA, verdicts.DOUBLED)
 ON_DRIVER_MAX = 20_000
@@ -61,21 +63,20 @@ def explain(
     differing = resolve.expired_originals(differing, again)
     opened_now, differing = left_out.looked_up(passes, differ, differing, firsts)
     differing = _alterations(passes, differ, differing, firsts, keep, few=few)
-    common = {item.compared.pair: _first_common(item, firsts) for item in differ}
+    common = {item.pair: _first_common(item, firsts) for item in differ}
     one_sided = F.col("verdict").isin(*_ONE_SIDED)
     settled, found = differing.where(~one_sided), keep(resolve.moved(differing.where(one_sided)))
     numbers = _one_sided(passes.spark, opened_now, common, settled.unionByName(found), firsts)
     removed = {
-        pair: retained_prefix(pair, item.compared.aligned.source.records, numbers.get(pair.source, OneSided()))
+        item.pair: retained_prefix(item.pair, item.aligned.source.records, numbers.get(item.pair.source, OneSided()))
         for item in differ
-        for pair in [item.compared.pair]
     }
     if not open_questions:
         return opened_now, keep(_shown(differing)), removed
-    rows = [_place(now[item.compared.pair.source], item, common, removed) for item in opened_now]
+    rows = [_place(now[item.pair.source], item, common, removed) for item in opened_now]
     places = arrow.frame(passes.spark, rows, resolve.PLACES)
     found = resolve.expired(found, places)
-    found = _compacted(flow, passes, [item.compared.pair for item in differ], found, places, firsts, keep, few=few)
+    found = _compacted(flow, passes, [item.pair for item in differ], found, places, firsts, keep, few=few)
     found = resolve.removed_meanwhile(settled.unionByName(found), places)
     return opened_now, keep(_shown(found)), removed
 
@@ -112,7 +113,7 @@ def _compacted(
 
 def _shown(findings: DataFrame) -> DataFrame:
     """Without what nobody asks any more once altered records are known."""
-    return findings.drop(*verdicts.ONLY_ALTERATIONS)
+    return findings.drop(*ONLY_ALTERATIONS)
 
 
 def _alterations(
@@ -120,7 +121,7 @@ def _alterations(
 ) -> DataFrame:
     """The findings with extra records that the source has named as doubled, and missing and extra records that are one
     altered record as one finding: only where neither has an equal on the other side."""
-    grown = [item.compared.pair for item in differ if verdicts.EXTRA in firsts.get(item.compared.pair.source, {})]
+    grown = [item.pair for item in differ if verdicts.EXTRA in firsts.get(item.pair.source, {})]
     source = passes.named(grown, of_source=True)
     if source is not None:
         differing = resolve.doubled(differing, source, few=few)
@@ -145,12 +146,12 @@ def _alterations(
 
 def _first_common(item: ToOpen, firsts: Firsts) -> tuple[int, int] | None:
     """Ranks of the first record that both sides have, in an equal chunk or in an opened one."""
-    aligned = item.compared.aligned
+    aligned = item.aligned
     known = []
     here, there = aligned.prefix_end
     if here < len(aligned.source.chunks) and there < len(aligned.target.chunks):
         known.append((aligned.source.ranks[here], aligned.target.ranks[there]))
-    same = firsts.get(item.compared.pair.source, {}).get(verdicts.SAME)
+    same = firsts.get(item.pair.source, {}).get(verdicts.SAME)
     if same is not None and same.source_rank is not None and same.target_rank is not None:
         known.append((same.source_rank, same.target_rank))
     return min(known, default=None)
@@ -165,13 +166,12 @@ def _one_sided(
 ) -> dict[Partition, OneSided]:
     """What only one side has of partitions whose logs were cut at their beginning. A record that stands elsewhere on
     the other side is none of it, wherever the two stand. `found`: all findings after `resolve.moved`."""
-    cut = [item for item in differ if item.compared.pair.source_cut or item.compared.pair.target_cut]
-    numbers = {item.compared.pair.source: OneSided(*item.left_out) for item in cut}
+    cut = [item for item in differ if item.pair.source_cut or item.pair.target_cut]
+    numbers = {item.pair.source: OneSided(*item.left_out) for item in cut}
     asked: list[tuple[object, ...]] = [
-        (*pair.source, *(common[pair] or (None, None)))
+        (*item.pair.source, *(common[item.pair] or (None, None)))
         for item in cut
-        for pair in [item.compared.pair]
-        if firsts.get(pair.source, {}).keys() & {*_ONE_SIDED}
+        if firsts.get(item.pair.source, {}).keys() & {*_ONE_SIDED}
     ]
     if not asked:
         return numbers
@@ -203,7 +203,7 @@ def _place(
     Args:
         pair: with the beginnings of its logs after the last read.
     """
-    known = item.compared.pair
+    known = item.pair
     gone = [
         start if start > first else 0
         for start, first in ((pair.source_start, pair.source_range[0]), (pair.target_start, pair.target_range[0]))

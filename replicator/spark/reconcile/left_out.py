@@ -8,7 +8,7 @@ place may have expired since. Called by `explain`, before anything is explained.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,20 +17,17 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
+from replicator.proof import verdicts
 from replicator.proof.pairs import Offsets
-from replicator.spark.reconcile import kafka, opened_chunks, transforms, verdicts
+from replicator.spark.reconcile import arrow, kafka, transforms
 from replicator.spark.reconcile.alignment import Side
-from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
+from replicator.spark.reconcile.opened_chunks import FIELD_COLUMNS, FIELDS, FOUND, Firsts
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.spark.reconcile.verdicts import Finding
 
 _MORE = (verdicts.EXTRA, verdicts.DOUBLED)
-_RECORD = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
-_RANKED = (
-    "topic string, partition int, rank long, offset long, timestamp_ms long, digest long, key_hash long, "
-    "value_hash long, headers_hash long, key_shown binary"
-)
+_RANKED = f"topic string, partition int, rank long, {FIELD_COLUMNS}"
 
 
 def looked_up(
@@ -48,7 +45,7 @@ def looked_up(
             item
             for item in differ
             if (item.source_skipped if of_source else item.target_skipped)
-            and firsts.get(item.compared.pair.source, {}).keys() & {*names}
+            and firsts.get(item.pair.source, {}).keys() & {*names}
         ]
         left_out = _read(passes, asked, of_source)
         if left_out is not None:
@@ -63,8 +60,8 @@ def looked_up(
     items = [
         replace(
             item,
-            source_elsewhere=counts[item.compared.pair.source].get(verdicts.MISSING, 0),
-            target_elsewhere=counts[item.compared.pair.source].get(verdicts.EXTRA, 0),
+            source_elsewhere=counts[item.pair.source].get(verdicts.MISSING, 0),
+            target_elsewhere=counts[item.pair.source].get(verdicts.EXTRA, 0),
         )
         for item in differ
     ]
@@ -77,19 +74,19 @@ def _read(passes: Passes, items: Sequence[ToOpen], of_source: bool) -> DataFrame
     ranges: dict[Partition, Offsets] = {}
     limits: dict[Partition, tuple[str, int]] = {}
     for item in items:
-        pair, aligned = item.compared.pair, item.compared.aligned
+        pair, aligned = item.pair, item.aligned
         at, side, skipped = (
             (pair.source, aligned.source, item.source_skipped)
             if of_source
             else (pair.target, aligned.target, item.target_skipped)
         )
-        ranges[at] = (pair.source_range if of_source else pair.target_range)[0], _end(side, skipped)
+        ranges[at] = pair.offsets(of_source)[0], _end(side, skipped)
         limits[at] = pair.source.topic, skipped
     read = passes.records(of_source, ranges)
     if read is None:
         return None
-    by_field = transforms.by_field(read, deep=passes.deep).select("topic", "partition", *_RECORD)
-    return by_field.mapInArrow(_ranked(limits), _RANKED)  # type: ignore[arg-type]
+    by_field = transforms.by_field(read, deep=passes.deep).select("topic", "partition", *FIELDS)
+    return by_field.mapInArrow(_ranked(limits), _RANKED)
 
 
 def _end(side: Side, rank: int) -> int:
@@ -98,15 +95,10 @@ def _end(side: Side, rank: int) -> int:
     return side.chunks[number - 1 if side.ranks[number] == rank else number].last_offset + 1
 
 
-def _ranked(
-    limits: Mapping[Partition, tuple[str, int]],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _ranked(limits: Mapping[Partition, tuple[str, int]]) -> arrow.Task:
+    def ranked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read: dict[Partition, int] = defaultdict(int)
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            at = opened_chunks.partition_of(batch)
+        for at, batch in arrow.by_partition(batches):
             topic, end = limits[at]
             first = read[at]
             read[at] += batch.num_rows
@@ -115,9 +107,9 @@ def _ranked(
                 pa.array([topic] * kept.num_rows, pa.string()),
                 kept.column("partition"),
                 pa.array(np.arange(first, first + kept.num_rows)),
-                *(kept.column(name) for name in _RECORD),
+                *(kept.column(name) for name in FIELDS),
             ]
-            yield pa.RecordBatch.from_arrays(columns, names=["topic", "partition", "rank", *_RECORD])
+            yield pa.RecordBatch.from_arrays(columns, names=["topic", "partition", "rank", *FIELDS])
 
     return ranked
 
@@ -132,7 +124,7 @@ def _wanted(left_out: DataFrame, differing: DataFrame, of_source: bool) -> DataF
     found = left_out.join(digests, [*PARTITION, "digest"]).withColumn("nth", F.row_number().over(last))
     side = "source" if of_source else "target"
     usual = Finding(verdicts.MISSING if of_source else verdicts.EXTRA, 1)._asdict()
-    known = {name: F.lit(value) for name, value in usual.items() if name not in _RECORD} | {
+    known = {name: F.lit(value) for name, value in usual.items() if name not in FIELDS} | {
         f"{side}_offset": F.col("offset"),
         f"{side}_rank": F.col("rank"),
         "tombstone": F.isnull("value_hash"),

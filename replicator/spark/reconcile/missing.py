@@ -12,10 +12,10 @@ from replicator.jobs.repair_plan import PlannedPartition
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
+from replicator.proof import verdicts
 from replicator.proof.outcome import Outcome
 from replicator.proof.repair_report import RepairFacts
 from replicator.proof.snapshot import Snapshot
-from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.outcome.partitions import GUESSED, PAIRED_BY_GUESS
 
 SPANS_MAX = 100_000

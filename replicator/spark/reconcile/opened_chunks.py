@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,10 @@ from replicator.spark.reconcile import alterations, arrow, verdicts
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.spark.reconcile.verdicts import Finding, ReadRecord
 
-_FIELDS = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
-_SIDE = (
-    "topic string, partition int, gap long, of_source boolean, offset long, timestamp_ms long, digest long, "
-    "key_hash long, value_hash long, headers_hash long, key_shown binary"
-)
+FIELDS = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
+FIELD_COLUMNS = ", ".join(f"{name} {'binary' if name == 'key_shown' else 'long'}" for name in FIELDS)
+"""What is read of a record, see `transforms.by_field`."""
+_SIDE = f"topic string, partition int, gap long, of_source boolean, {FIELD_COLUMNS}"
 FOUND = f"topic string, partition int, {arrow.columns(Finding)}"
 """Columns of findings: where, and all fields of a `Finding`."""
 FOUND_TYPES = arrow.types(FOUND)
@@ -59,16 +58,14 @@ def within(records: DataFrame, places: Mapping[Partition, tuple[str, list[GapRan
     """Those of `records` that lie in the ranges of their partition, under the name of the source's topic.
 
     Args:
-        records: with `topic`, `partition` and `_FIELDS`.
+        records: with `topic`, `partition` and `FIELDS`.
         places: by partition of this side, the source's topic, and each gap's range in order.
     """
-    columns = records.select("topic", "partition", *_FIELDS)
-    return columns.mapInArrow(_located(places, of_source), _SIDE)  # type: ignore[arg-type]
+    columns = records.select("topic", "partition", *FIELDS)
+    return columns.mapInArrow(_located(places, of_source), _SIDE)
 
 
-def _located(
-    places: Mapping[Partition, tuple[str, list[GapRange]]], of_source: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _located(places: Mapping[Partition, tuple[str, list[GapRange]]], of_source: bool) -> arrow.Task:
     tables = {
         at: (
             topic,
@@ -78,11 +75,9 @@ def _located(
         for at, (topic, ranges) in places.items()
     }
 
-    def locate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            topic, firsts, ends = tables[partition_of(batch)]
+    def locate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for at, batch in arrow.by_partition(batches):
+            topic, firsts, ends = tables[at]
             offsets = batch.column("offset").to_numpy()
             gaps = np.searchsorted(firsts, offsets, side="right") - 1
             inside = (gaps >= 0) & (offsets < ends[gaps])
@@ -95,22 +90,12 @@ def _located(
                 kept.column("partition"),
                 pa.array(gaps[inside]),
                 pa.array(np.full(count, of_source)),
-                *(kept.column(name) for name in _FIELDS),
+                *(kept.column(name) for name in FIELDS),
             ]
-            names = ["topic", "partition", "gap", "of_source", *_FIELDS]
+            names = ["topic", "partition", "gap", "of_source", *FIELDS]
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
     return locate
-
-
-def partition_of(batch: pa.RecordBatch) -> Partition:
-    """Whose records these are. Raises ValueError when a task reads more than one partition: no order would be known."""
-    topics, numbers = batch.column("topic"), batch.column("partition")
-    first = Partition(topics[0].as_py(), numbers[0].as_py())
-    last = Partition(topics[batch.num_rows - 1].as_py(), numbers[batch.num_rows - 1].as_py())
-    if first != last:
-        raise ValueError(f"one task reads {first} and {last}")
-    return first
 
 
 def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
@@ -136,7 +121,7 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
 
 def _records(table: pa.Table, of_source: bool, rank: int, skipped: int) -> list[ReadRecord]:
     mine = table.filter(pc.equal(table.column("of_source"), of_source)).sort_by("offset")
-    columns = [mine.column(name).to_pylist() for name in _FIELDS]
+    columns = [mine.column(name).to_pylist() for name in FIELDS]
     return [ReadRecord(rank + index, *fields) for index, fields in enumerate(zip(*columns, strict=True))][
         max(0, skipped - rank) :
     ]

@@ -7,7 +7,7 @@ give are put together on the driver. No task of the other one has more than one 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from replicator.proof.pairs import Offsets, Pair
 from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms
 from replicator.spark.reconcile.alignment import Aligned, Gap, Side
 from replicator.spark.reconcile.cutting import Cutter, Piece
-from replicator.spark.reconcile.opened_chunks import GapRange, GapSides, partition_of
+from replicator.spark.reconcile.opened_chunks import GapRange, GapSides
 
 TASK_RECORDS = 2_000_000
 """A partition with more offsets than these is read by several tasks."""
@@ -43,10 +43,6 @@ class Compared:
     pair: Pair
     aligned: Aligned
 
-    def at(self, of_source: bool) -> Partition:
-        """The partition of either side."""
-        return self.pair.source if of_source else self.pair.target
-
     def side(self, of_source: bool) -> Side:
         """What was read of it."""
         return self.aligned.source if of_source else self.aligned.target
@@ -65,6 +61,16 @@ class ToOpen:
     from_end: bool
     source_elsewhere: int = 0
     target_elsewhere: int = 0
+
+    @property
+    def pair(self) -> Pair:
+        """Of which partition."""
+        return self.compared.pair
+
+    @property
+    def aligned(self) -> Aligned:
+        """What was read first."""
+        return self.compared.aligned
 
     @property
     def left_out(self) -> tuple[int, int]:
@@ -102,38 +108,30 @@ class Passes:
 
     def aligned(self) -> list[Aligned]:
         """How both sides correspond, pair by pair: one read of both, cut into chunks."""
-        found = self._both(
-            self._pairs,
-            lambda read, of_source: read.select(
-                "topic", "partition", "offset", "timestamp_ms", transforms.size().alias("size"), *self.digest_columns
-            ).mapInArrow(
-                _cut(self._mean, self.digest_columns, of_source),  # type: ignore[arg-type]
-                _PIECES,
-            ),
+        columns = ["topic", "partition", "offset", "timestamp_ms", "size", *self.digest_columns]
+        both = kafka.union(
+            [
+                read.withColumn("size", transforms.size())
+                .select(columns)
+                .mapInArrow(_cut(self._mean, self.digest_columns, of_source), _PIECES)
+                for of_source in (True, False)
+                if (read := self.compared(self._pairs, of_source=of_source)) is not None
+            ]
         )
-        here, there = _sides(found)
+        here, there = _sides(both.toArrow().to_batches() if both is not None else ())
         return [
             alignment.align(here.get(pair.source, _NOTHING), there.get(pair.target, _NOTHING), self._mean)
             for pair in self._pairs
         ]
 
-    def _both(self, pairs: Sequence[Pair], summed: Callable[[DataFrame, bool], DataFrame]) -> pa.Table:
-        """What `summed` makes of the records of either side; one job."""
-        frames = []
-        for of_source in (True, False):
-            ranges = {
-                (pair.source if of_source else pair.target): pair.source_range if of_source else pair.target_range
-                for pair in pairs
-            }
-            read = self.records(of_source, ranges, tasks=tasks(ranges.values()))
-            if read is not None:
-                frames.append(summed(read, of_source))
-        both = kafka.union(frames)
-        return both.toArrow() if both is not None else pa.table({})
+    def compared(self, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame | None:
+        """All records of one side of `pairs` that are compared."""
+        ranges = {pair.at(of_source): pair.offsets(of_source) for pair in pairs}
+        return self.records(of_source, ranges, tasks=tasks(ranges.values()))
 
     def opened(self, wanted: Sequence[ToOpen]) -> DataFrame:
         """Verdicts on all records of these gaps; nothing is read before they are used."""
-        gaps = {item.compared.pair.source: [_gap_sides(item, gap) for gap in item.gaps] for item in wanted}
+        gaps = {item.pair.source: [_gap_sides(item, gap) for gap in item.gaps] for item in wanted}
         sides = [
             side
             for of_source in (True, False)
@@ -145,7 +143,7 @@ class Passes:
         return opened_chunks.findings(both, gaps)
 
     def _side(self, of_source: bool, compared: Collection[Compared], gaps: opened_chunks.Gaps) -> DataFrame | None:
-        sides = {item.at(of_source): (item.pair.source, item.side(of_source)) for item in compared}
+        sides = {item.pair.at(of_source): (item.pair.source, item.side(of_source)) for item in compared}
         places = {
             at: (source.topic, [gap.source if of_source else gap.target for gap in gaps[source]])
             for at, (source, _) in sides.items()
@@ -166,23 +164,23 @@ class Passes:
     def named(self, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame | None:
         """All records of one side of `pairs`, from the compared range's first to the end of the log, under their source
         topic."""
-        own = {(pair.source if of_source else pair.target): pair for pair in pairs}
+        wanted = list(pairs)
         ranges = {
-            at: (pair.source_range[0], pair.source_log_end)
-            if of_source
-            else (pair.target_range[0], pair.target_log_end)
-            for at, pair in own.items()
+            pair.at(of_source): (pair.offsets(of_source)[0], pair.source_log_end if of_source else pair.target_log_end)
+            for pair in wanted
         }
         read = self.records(of_source, ranges, tasks=tasks(ranges.values()))
         if read is None:
             return None
-        topics = arrow.frame(
-            self.spark,
-            [(*at, pair.source.topic) for at, pair in own.items()],
-            "topic string, partition int, source_topic string",
-        )
-        found = transforms.by_field(read, deep=self.deep).join(F.broadcast(topics), ["topic", "partition"])
-        return found.drop("topic").withColumnRenamed("source_topic", "topic")
+        return under_source(transforms.by_field(read, deep=self.deep), wanted, of_source=of_source)
+
+
+def under_source(records: DataFrame, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame:
+    """Those records of one side that are of these pairs, under their source's topic."""
+    rows = [(*pair.at(of_source), pair.source.topic) for pair in pairs]
+    topics = arrow.frame(records.sparkSession, rows, "topic string, partition int, source_topic string")
+    found = records.join(F.broadcast(topics), ["topic", "partition"])
+    return found.drop("topic").withColumnRenamed("source_topic", "topic")
 
 
 def tasks(ranges: Iterable[Offsets]) -> int:
@@ -190,20 +188,12 @@ def tasks(ranges: Iterable[Offsets]) -> int:
     return sum(max(1, -(-(end - first) // TASK_RECORDS)) for first, end in ranges if first < end)
 
 
-def _cut(
-    mean: int, columns: Sequence[str], of_source: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _cut(mean: int, columns: Sequence[str], of_source: bool) -> arrow.Task:
     """What a task does with its records: gives the pieces of its range."""
 
-    def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cutter, at = Cutter(mean), None
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            here = partition_of(batch)
-            if at is not None and here != at:
-                raise ValueError(f"one task reads {at} and {here}")
-            at = here
+        for at, batch in arrow.of_one_partition(batches):
             digests = [batch.column(name).to_numpy().view(np.uint64) for name in columns]
             offsets, times_ms, sizes = (batch.column(name).to_numpy() for name in ("offset", "timestamp_ms", "size"))
             yield _pieces(at, of_source, cutter.feed(offsets, times_ms, sizes, *digests))
@@ -214,18 +204,14 @@ def _cut(
 
 
 def _pieces(at: Partition, of_source: bool, pieces: Iterable[Piece]) -> pa.RecordBatch:
-    rows = [piece._replace(begins=_signed(piece.begins), hashes=list(piece.hashes)) for piece in pieces]  # type: ignore[arg-type]
+    rows = [piece._replace(begins=arrow.signed(piece.begins), hashes=list(piece.hashes)) for piece in pieces]  # type: ignore[arg-type]
     return arrow.record_batch([(*at, of_source, *row) for row in rows], _PIECE_TYPES)
 
 
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >= 1 << 63 else word
-
-
-def _sides(found: pa.Table) -> tuple[dict[Partition, Side], dict[Partition, Side]]:
+def _sides(found: Iterable[pa.RecordBatch]) -> tuple[dict[Partition, Side], dict[Partition, Side]]:
     """Both sides by partition, from all pieces."""
     pieces: tuple[dict[Partition, list[Piece]], dict[Partition, list[Piece]]] = ({}, {})
-    for batch in found.to_batches():
+    for batch in found:
         for topic, number, of_source, *fields in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             piece = Piece(*fields)
             pieces[not of_source].setdefault(Partition(topic, number), []).append(
@@ -239,16 +225,16 @@ def _side_of(pieces: Mapping[Partition, Iterable[Piece]]) -> dict[Partition, Sid
 
 
 def _gap_sides(item: ToOpen, gap: Gap) -> GapSides:
-    source, target = item.compared.aligned.source, item.compared.aligned.target
+    source, target = item.aligned.source, item.aligned.target
     sides = _gap_range(source, gap.source), _gap_range(target, gap.target)
-    pair = item.compared.pair
+    pair = item.pair
     return GapSides(
         *sides,
         item.source_skipped,
         item.target_skipped,
         item.from_end,
         compacted=pair.source_compacted or pair.target_compacted,
-        prefix_cut=(pair.source_cut or pair.target_cut) and gap.source[1] <= item.compared.aligned.prefix_end[0],
+        prefix_cut=(pair.source_cut or pair.target_cut) and gap.source[1] <= item.aligned.prefix_end[0],
     )
 
 

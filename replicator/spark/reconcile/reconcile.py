@@ -21,16 +21,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import Flow
 from replicator.model.counting import counted
+from replicator.proof import verdicts
 from replicator.proof.outcome import ClusterFacts, Mode, Outcome, PartitionOutcome
 from replicator.proof.pairs import Pair
 from replicator.proof.snapshot import Snapshot, after_reading
-from replicator.spark.reconcile import altered, arrow, kafka, opened_chunks, verdicts
+from replicator.spark.reconcile import altered, arrow, kafka, opened_chunks
 from replicator.spark.reconcile.by_map.compare import ByMap, compare_by_map
 from replicator.spark.reconcile.explain import explain
 from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
 from replicator.spark.reconcile.outcome.partitions import outcomes
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
 from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
+from replicator.spark.reconcile.verdicts import ONLY_ALTERATIONS
 
 PREFIX_TIMES, PREFIX_RECORDS = 2, 4_096
 """Where a log was cut at its beginning, so many times as many records as the other side has before the first common one
@@ -100,7 +102,7 @@ def reconcile(
         values=values,
         notes=tuple(mapped.notes),
     )
-    kept = [frame.drop(*verdicts.ONLY_ALTERATIONS) for frame in frames] or [arrow.frame(spark, (), FOUND)]
+    kept = [frame.drop(*ONLY_ALTERATIONS) for frame in frames] or [arrow.frame(spark, (), FOUND)]
     both = kafka.union(kept)
     assert both is not None, "there is a frame"
     return Reconciled(outcome, both, mapped)
@@ -126,9 +128,9 @@ def _by_content(
         opened = passes.opened(differ).persist()
         firsts = opened_chunks.firsts(opened)
         # Asked once more: what went before a gap was opened was not seen there.
-        now = after_reading(flow, [item.compared.pair for item in differ])
+        now = after_reading(flow, [item.pair for item in differ])
         done, findings, removed = explain(flow, passes, differ, opened, firsts, {pair.source: pair for pair in now})
-        wanted |= {item.compared.pair.source: item for item in done}
+        wanted |= {item.pair.source: item for item in done}
     if findings is not None:
         say("summing up what was found")
     partitions = outcomes(list(wanted.values()), findings, firsts, removed)

@@ -22,7 +22,7 @@ from replicator.proof.report_directory import complete
 from replicator.proof.signing import Seal, unsealed
 from replicator.spark import directories
 from replicator.spark.cause import FAILURES, root
-from replicator.spark.directories import LocalDirectory
+from replicator.spark.directories import HadoopDirectory, LocalDirectory
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
 
@@ -41,7 +41,7 @@ def write(outcome: Outcome, findings: DataFrame, out: str, seal: Seal = unsealed
             _write(outcome, findings, part)
             seal(part)
         return
-    assert to is not None, "there is a session"
+    assert isinstance(to, HadoopDirectory), "there is a session"
     to.begin()
     with tempfile.TemporaryDirectory(prefix="eos-report-") as name:
         _write(outcome, findings, Path(name))

@@ -10,7 +10,7 @@ Records that are identical are interchangeable: which of them is missing can't b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,8 +18,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
+from replicator.proof import verdicts
 from replicator.proof.copied_again import CopiedRun, copied_from
-from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.spark.reconcile.verdicts import SIDES, Finding
 
@@ -74,7 +74,7 @@ def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Seque
     if not lost:
         return findings
 
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             places = zip(*(batch.column(name).to_pylist() for name in (*PARTITION, "target_offset")), strict=True)
             gone = []
@@ -86,7 +86,7 @@ def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Seque
             yield batch.set_column(batch.schema.get_field_index("verdict"), "verdict", verdict)
 
     asked = _extra() | _doubled()
-    judged = findings.where(asked).mapInArrow(judge, findings.schema)  # type: ignore[arg-type]
+    judged = findings.where(asked).mapInArrow(judge, findings.schema)
     return findings.where(~asked).unionByName(judged)
 
 

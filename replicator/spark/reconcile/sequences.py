@@ -61,65 +61,35 @@ def matched(left: Sequence[int], right: Sequence[int]) -> Pairs:
             found.append((high, high_right))
         if low == high or low_right == high_right:
             continue
-        chain = _unique(left, right, low, high, low_right, high_right)
-        if not chain:
-            repeats = _repeats(left, right, low, high, low_right, high_right)
-            if repeats is not None:
-                found += repeats
-                continue
-            chain = _by_neighbours(left, right, low, high, low_right, high_right)
-            if not chain:
-                found += _same_places(left, right, low, high, low_right, high_right)
-                continue
+        pairs, whole = _in_window(left[low:high], right[low_right:high_right])
+        chain = [(low + here, low_right + there) for here, there in pairs]
         found += chain
-        for here, there in [*chain, (high, high_right)]:
+        for here, there in () if whole else [*chain, (high, high_right)]:
             todo.append((low, here, low_right, there))
             low, low_right = here + 1, there + 1
     return sorted(found)
 
 
+def _in_window(left: Sequence[int], right: Sequence[int]) -> tuple[Pairs, bool]:
+    """Pairs, and whether these are all; else what lies between two of them is to be compared in itself."""
+    if chain := once(left, right):
+        return chain, False
+    if not set(left) & set(right):
+        return [], True
+    repeats = _shortest_edit(left, right)
+    if repeats is not None:
+        return repeats, True
+    for many in NEIGHBOURS:
+        if chain := once(_with_following(left, many), _with_following(right, many)):
+            return chain, False
+    return [(at, at) for at, (one, other) in enumerate(zip(left, right, strict=False)) if one == other], True
+
+
 def once(left: Sequence[int], right: Sequence[int]) -> Pairs:
     """Index pairs of elements that occur exactly once on both sides, as the longest rising chain."""
-    return _unique(left, right, 0, len(left), 0, len(right))
-
-
-def _unique(left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int) -> Pairs:
-    """Elements that occur exactly once in both windows, as the longest rising chain."""
-    count, count_right = Counter(left[low:high]), Counter(right[low_right:high_right])
-    at = {right[index]: index for index in range(low_right, high_right) if count_right[right[index]] == 1}
-    return rising(
-        (index, at[left[index]]) for index in range(low, high) if left[index] in at and count[left[index]] == 1
-    )
-
-
-def _repeats(
-    left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int
-) -> Pairs | None:
-    """Only repeated elements: the longest common subsequence; None where that is too much to find out."""
-    ours, theirs = left[low:high], right[low_right:high_right]
-    if not set(ours) & set(theirs):
-        return []
-    found = _shortest_edit(ours, theirs)
-    return None if found is None else [(low + here, low_right + there) for here, there in found]
-
-
-def _by_neighbours(
-    left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int
-) -> Pairs:
-    """Elements that are followed by the same ones, once on either side, as the longest rising chain."""
-    ours, theirs = left[low:high], right[low_right:high_right]
-    for many in NEIGHBOURS:
-        chain = once(_with_following(ours, many), _with_following(theirs, many))
-        if chain:
-            return [(low + here, low_right + there) for here, there in chain]
-    return []
-
-
-def _same_places(
-    left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int
-) -> Pairs:
-    steps = range(min(high - low, high_right - low_right))
-    return [(low + step, low_right + step) for step in steps if left[low + step] == right[low_right + step]]
+    count, count_right = Counter(left), Counter(right)
+    at = {one: index for index, one in enumerate(right) if count_right[one] == 1}
+    return rising((index, at[one]) for index, one in enumerate(left) if one in at and count[one] == 1)
 
 
 def _with_following(elements: Sequence[int], many: int) -> list[int]:

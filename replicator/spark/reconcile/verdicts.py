@@ -9,20 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from replicator.proof.verdicts import ALTERED as ALTERED
-from replicator.proof.verdicts import COMPACTED as COMPACTED
-from replicator.proof.verdicts import COMPACTED_SOURCE as COMPACTED_SOURCE
-from replicator.proof.verdicts import DOUBLED as DOUBLED
-from replicator.proof.verdicts import EXPIRED as EXPIRED
-from replicator.proof.verdicts import EXTRA as EXTRA
-from replicator.proof.verdicts import FIELDS as FIELDS
-from replicator.proof.verdicts import LOSSES as LOSSES
-from replicator.proof.verdicts import MISSING as MISSING
-from replicator.proof.verdicts import NEVER_MINE as NEVER_MINE
-from replicator.proof.verdicts import REMOVED as REMOVED
-from replicator.proof.verdicts import REORDERED as REORDERED
-from replicator.proof.verdicts import SAME as SAME
-from replicator.proof.verdicts import UNPROVEN as UNPROVEN
+from replicator.proof.verdicts import DOUBLED, EXTRA, MISSING, REORDERED, SAME
 from replicator.spark.reconcile.sequences import Pairs, matched
 
 

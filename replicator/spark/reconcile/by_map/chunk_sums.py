@@ -11,8 +11,8 @@ Fields are hashed in the JVM; place and mixing are numpy's, so that nothing in S
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 
 import numpy as np
@@ -26,7 +26,6 @@ from replicator.model.partition import Partition
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.by_map.row_places import Offsets, RowPlaces
 from replicator.spark.reconcile.by_map.task_map import MapFacts, PairMap, map_of
-from replicator.spark.reconcile.opened_chunks import partition_of
 
 Words = NDArray[np.uint64]
 SUMS = (
@@ -96,7 +95,7 @@ def sums(read: DataFrame, facts: MapFacts, digests: Sequence[str], bits: int, *,
         bits: a chunk has 2^bits offsets.
     """
     columns = read.select("topic", "partition", "offset", "timestamp_ms", *digests)
-    return columns.mapInArrow(_summing(facts, digests, bits, of_source), SUMS)  # type: ignore[arg-type]
+    return columns.mapInArrow(_summing(facts, digests, bits, of_source), SUMS)
 
 
 def together(both: DataFrame) -> DataFrame:
@@ -105,13 +104,9 @@ def together(both: DataFrame) -> DataFrame:
     found = both.groupBy("topic", "partition", "kind", "number").agg(
         F.bit_xor("one").alias("one"),
         F.bit_xor("other").alias("other"),
-        F.sum("records").alias("records"),
-        F.sum("of_source").alias("of_source"),
-        F.sum("behind").alias("behind"),
-        F.min("first").alias("first"),
-        F.max("last").alias("last"),
-        F.min("first_ms").alias("first_ms"),
-        F.max("last_ms").alias("last_ms"),
+        *(F.sum(name).alias(name) for name in ("records", "of_source", "behind")),
+        *(F.min(name).alias(name) for name in ("first", "first_ms")),
+        *(F.max(name).alias(name) for name in ("last", "last_ms")),
         F.first("said").alias("said"),
     )
     equal = (F.col("one") == 0) & (F.col("other") == 0) & (F.col("records") == 0)
@@ -121,6 +116,8 @@ def together(both: DataFrame) -> DataFrame:
 
 @dataclass(slots=True)
 class _Sum:
+    """A row of SUMS, in its order."""
+
     one: int = 0
     other: int = 0
     records: int = 0
@@ -219,23 +216,17 @@ def mixed(digests: Words, places: Offsets) -> Words:
     return found
 
 
-def _summing(
-    facts: MapFacts, digests: Sequence[str], bits: int, of_source: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _summing(facts: MapFacts, digests: Sequence[str], bits: int, of_source: bool) -> arrow.Task:
     by_side = facts.by_side(of_source)
 
-    def summing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def summing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken: TaskSums | None = None
         source: Partition | None = None
         said: tuple[SumKind, object] | None = None
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            here = by_side[partition_of(batch)].source
+        for at, batch in arrow.of_one_partition(batches):
             if source is None:
-                source, said, taken = here, *_begun(facts, here, bits)
-            if source != here:
-                raise ValueError(f"one task reads {source} and {here}")
+                source = by_side[at].source
+                said, taken = _begun(facts, source, bits)
             if taken is None:  # what is left is read for nothing: a task that ends early would end its worker
                 continue
             offsets, times_ms = (batch.column(name).to_numpy() for name in ("offset", "timestamp_ms"))
@@ -260,25 +251,7 @@ def _begun(facts: MapFacts, source: Partition, bits: int) -> tuple[tuple[SumKind
 
 def _rows(at: Partition, found: Sequence[tuple[SumKind, int, _Sum, bytes | None]]) -> pa.RecordBatch:
     rows = [
-        (
-            *at,
-            int(kind),
-            number,
-            _signed(one.one),
-            _signed(one.other),
-            one.records,
-            one.of_source,
-            one.behind,
-            one.first,
-            one.last,
-            one.first_ms,
-            one.last_ms,
-            said,
-        )
+        (*at, int(kind), number, arrow.signed(one.one), arrow.signed(one.other), *astuple(one)[2:], said)
         for kind, number, one, said in found
     ]
     return arrow.record_batch(rows, _SUM_TYPES)
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >= 1 << 63 else word

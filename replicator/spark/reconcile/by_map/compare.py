@@ -12,7 +12,7 @@ Which pairs the map doesn't cover is known after the first step; those are left 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from replicator.config import Delivery, Flow
 from replicator.model.counting import counted
 from replicator.model.errors import Incident, ReplicatorError, Unsupported
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, merged
 from replicator.offset_map.verdicts import MapComparison, MapVerdict
 from replicator.proof.coverage import NO_MAP, SideCount
 from replicator.proof.local_findings import Reported
@@ -175,19 +175,13 @@ class _PairSums:
 
     def ranges(self, pair: Pair, bits: int, of_source: bool) -> list[Offsets]:
         """Offsets of one side that hold their records."""
-        first, end = pair.source_range if of_source else pair.target_range
+        first, end = pair.offsets(of_source)
         opened = self.to_open()
         numbers = opened.sources if of_source else opened.targets
         spans = [(number << bits, (number + 1) << bits) for number in numbers]
         if of_source:
             spans += [(at, last + 1) for _, _, at, last in (*self.differing.values(), *self.equal.values())]
-        found: list[Offsets] = []
-        for begin, until in sorted((max(first, one), min(end, other)) for one, other in spans):
-            if found and begin <= found[-1][1]:
-                found[-1] = found[-1][0], max(found[-1][1], until)
-            elif begin < until:
-                found.append((begin, until))
-        return found
+        return merged((max(first, one), min(end, other)) for one, other in spans if max(first, one) < min(end, other))
 
 
 class _Comparison:
@@ -203,7 +197,7 @@ class _Comparison:
         for_repair: bool,
     ) -> None:
         self._facts, self._mode, self._say, self._found = facts, mode, say, found
-        self._values, self._for_repair = values, for_repair
+        self._how = {"values": values, "for_repair": for_repair}
         self._passes = Passes(spark, facts.flow, list(facts.pairs.values()), deep=mode == "deep")
         self._bits = CHUNK_BITS_MIN
         while sum(-(-_length(pair.target_range) >> self._bits) for pair in facts.pairs.values()) > CHUNKS_MAX:
@@ -222,9 +216,10 @@ class _Comparison:
                 differ[at] = one
             else:
                 self._found.outcomes[at] = self._outcome(self._facts.pairs[at], said, one)
-        small = {at for at in differ if _offsets(self._facts.pairs[at]) <= WHOLE_MAX}
+        small = {at: pair for at in differ if _offsets(pair := self._facts.pairs[at]) <= WHOLE_MAX}
         if small:
-            self._judge_whole([self._facts.pairs[at] for at in differ if at in small])
+            self._say(f"comparing {counted(len(small), 'small partition')} record by record")
+            self._take_judged(judged_pairs.judged_whole(self._passes.spark, self._facts, small.values(), **self._how))
         if large := {at: one for at, one in differ.items() if at not in small}:
             self._open(large)
         return self._found
@@ -239,23 +234,13 @@ class _Comparison:
         found = {at: _PairSums() for at in pairs}
         frames = [
             chunk_sums.sums(read, self._facts, self._passes.digest_columns, self._bits, of_source=of_source)
-            for of_source, read in self._read(pairs.values())
+            for of_source in (True, False)
+            if (read := self._passes.compared(pairs.values(), of_source=of_source)) is not None
         ]
         both = kafka.union(frames)
         for row in chunk_sums.together(both).collect() if both is not None else ():
             found[Partition(row["topic"], row["partition"])].take(row)
         return found
-
-    def _read(self, pairs: Iterable[Pair]) -> Iterator[tuple[bool, DataFrame]]:
-        """All records of both sides of these pairs."""
-        for of_source in (True, False):
-            ranges = {
-                (pair.source if of_source else pair.target): pair.source_range if of_source else pair.target_range
-                for pair in pairs
-            }
-            read = self._passes.records(of_source, ranges, tasks=tasks(ranges.values()))
-            if read is not None:
-                yield of_source, read
 
     def _outcome(self, pair: Pair, said: MapSaid, one: _PairSums) -> PartitionOutcome:
         """Of a pair of which nothing is opened: all records that have a place are where it is, or, in the quick pass, a
@@ -275,14 +260,6 @@ class _Comparison:
             outcome,
             verdicts={**outcome.verdicts, DIFFERS: max(closed[0] + unplaced, closed[1])},
             chunks_differing=len(one.differing),
-        )
-
-    def _judge_whole(self, pairs: Sequence[Pair]) -> None:
-        self._say(f"comparing {counted(len(pairs), 'small partition')} record by record")
-        self._take_judged(
-            judged_pairs.judged_whole(
-                self._passes.spark, self._facts, pairs, values=self._values, for_repair=self._for_repair
-            )
         )
 
     def _take_judged(self, rows: DataFrame) -> None:
@@ -315,12 +292,12 @@ class _Comparison:
         self._say("judging what differs")
         apart = {at for at, one in counts.items() if one.others.records or one.ahead.records}
         rows = known_rows.with_known(left, self._passes, asked, numbers, apart)
-        self._take_judged(judged_pairs.judged(rows, facts, counts, values=self._values, for_repair=self._for_repair))
+        self._take_judged(judged_pairs.judged(rows, facts, counts, **self._how))
 
     def _opened(self, pairs: Sequence[Pair], differ: Mapping[Partition, _PairSums], *, of_source: bool) -> DataFrame:
         """The records of one side that may differ. A read takes one range of a partition: hence the layers."""
         spans = {
-            (pair.source if of_source else pair.target): kafka.put_together(
+            pair.at(of_source): kafka.put_together(
                 differ[pair.source].ranges(pair, self._bits, of_source), READS_MAX, _bytes
             )
             for pair in pairs

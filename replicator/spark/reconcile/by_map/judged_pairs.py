@@ -124,7 +124,7 @@ def judged_whole(
 ) -> DataFrame:
     """Findings and outcomes of pairs that are read whole, each by one task, see JUDGED."""
 
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for topic, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 at = Partition(topic, number)
@@ -133,7 +133,7 @@ def judged_whole(
 
     # From one partition rows go round to all tasks; from several, each begins with a task of its own choice.
     named = arrow.frame(spark, [pair.source for pair in pairs], "topic string, partition int").coalesce(1)
-    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(judge, JUDGED)  # type: ignore[arg-type]
+    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(judge, JUDGED)
 
 
 def _judged(

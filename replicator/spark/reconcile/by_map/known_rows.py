@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
 from replicator.proof.pairs import Pair
-from replicator.spark.reconcile import arrow, kafka
+from replicator.spark.reconcile import kafka
 from replicator.spark.reconcile.by_map.opened_rows import CARRIED, carried
-from replicator.spark.reconcile.passes import Passes, tasks
+from replicator.spark.reconcile.passes import Passes, under_source
 
 FEW_MAX = 250_000
 """What is left over is sent to every executor; with more, the records among which it is looked for are shuffled."""
@@ -57,7 +57,7 @@ def with_known(
         apart: source partitions of which copies stand apart from what is judged.
     """
     few = sum(numbers[pair.source].records for pair in pairs) <= FEW_MAX
-    mine = left.join(F.broadcast(_names(left, pairs, True)), [*AT]).drop("source_topic")
+    mine = under_source(left, pairs, of_source=True)
     gone = mine.where(~F.col("behind"))
     here, there = gone.where("of_source"), gone.where(~F.col("of_source"))
     compacted = [pair for pair in pairs if pair.target_compacted and numbers[pair.source].with_key]
@@ -104,20 +104,8 @@ def _last(
 
 def _rows(passes: Passes, pairs: Collection[Pair], *, of_source: bool) -> DataFrame | None:
     """All records of one side of these pairs, under the source's topic."""
-    ranges = {
-        (pair.source if of_source else pair.target): pair.source_range if of_source else pair.target_range
-        for pair in pairs
-    }
-    read = passes.records(of_source, ranges, tasks=tasks(ranges.values()))
-    if read is None:
-        return None
-    found = carried(read).join(F.broadcast(_names(read, pairs, of_source)), [*AT])
-    return found.drop("topic").withColumnRenamed("source_topic", "topic").select(*AT, *CARRIED)
-
-
-def _names(beside: DataFrame, pairs: Collection[Pair], of_source: bool) -> DataFrame:
-    rows = [(*(pair.source if of_source else pair.target), pair.source.topic) for pair in pairs]
-    return arrow.frame(beside.sparkSession, rows, "topic string, partition int, source_topic string")
+    read = passes.compared(pairs, of_source=of_source)
+    return None if read is None else under_source(carried(read), pairs, of_source=of_source).select(*AT, *CARRIED)
 
 
 def _known(rows: DataFrame, *, of_source: bool) -> DataFrame:

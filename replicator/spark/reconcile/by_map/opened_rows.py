@@ -5,7 +5,7 @@ The second pass by the map: all that comes out are records that don't stand wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,6 @@ from replicator.proof.record_digests import KEY_BYTES_MAX
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.by_map.row_places import Mask, Offsets
 from replicator.spark.reconcile.by_map.task_map import MapFacts, map_of
-from replicator.spark.reconcile.opened_chunks import partition_of
 
 CARRIED = ("offset", "digest", "second_digest", "kept_key", "tombstone", "timestamp_ms")
 OPENED = (
@@ -54,7 +53,7 @@ def opened(
     read: DataFrame, facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: int, *, of_source: bool
 ) -> DataFrame:
     """The judged records of these chunks, see OPENED. `read`: as of `carried`."""
-    return read.mapInArrow(_keeping(facts, wanted, bits, of_source), OPENED)  # type: ignore[arg-type]
+    return read.mapInArrow(_keeping(facts, wanted, bits, of_source), OPENED)
 
 
 def left_over(source: DataFrame, target: DataFrame) -> DataFrame:
@@ -82,16 +81,12 @@ def _side(name: str) -> Column:
     return F.struct(F.lit(name == "source").alias("of_source"), *columns)
 
 
-def _keeping(
-    facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: int, of_source: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _keeping(facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: int, of_source: bool) -> arrow.Task:
     by_side = facts.by_side(of_source)
 
-    def keeping(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            here = by_side[partition_of(batch)].source
+    def keeping(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for at, batch in arrow.by_partition(batches):
+            here = by_side[at].source
             rows = map_of(facts, here).rows
             assert rows is not None, f"{here} has a map"
             offsets, chunks = batch.column("offset").to_numpy(), wanted[here].targets

@@ -5,13 +5,13 @@ Used by `chunk_sums` and `opened_rows` in Spark's Python workers. A binary searc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from replicator.model.partition import Span
+from replicator.model.partition import Span, merged
 from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.run_index import RunIndex
 from replicator.proof.coverage import BEHIND, Uncovered
@@ -80,8 +80,8 @@ class RowPlaces:
         if one.why == BEHIND or not found.any():
             return found
         found &= self._of_source.find(offsets)[1] == NOWHERE
-        expired = _merged((each.first, each.end) for each in mapped.expired)
-        unmapped = inside(offsets, _merged((each.first, each.end) for each in mapped.unmapped))
+        expired = merged((each.first, each.end) for each in mapped.expired)
+        unmapped = inside(offsets, merged((each.first, each.end) for each in mapped.unmapped))
         lost = inside(offsets, mapped.lost.spans)
         mask: Mask = found & ~self.named(offsets) & ~inside(offsets, expired) & (unmapped | ~lost)
         return mask
@@ -119,14 +119,4 @@ def inside(offsets: Offsets, spans: Sequence[Span]) -> Mask:
     firsts, ends = (np.fromiter((span[edge] for span in spans), np.int64, len(spans)) for edge in (0, 1))
     at = np.searchsorted(firsts, offsets, side="right") - 1
     found: Mask = (at >= 0) & (offsets < ends[np.maximum(at, 0)])
-    return found
-
-
-def _merged(spans: Iterable[Span]) -> list[Span]:
-    found: list[Span] = []
-    for first, end in sorted(spans):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((first, end))
     return found

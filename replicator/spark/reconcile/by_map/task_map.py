@@ -38,7 +38,7 @@ class MapFacts:
 
     def by_side(self, of_source: bool) -> dict[Partition, Pair]:
         """The pairs by their partition of either side."""
-        return {(pair.source if of_source else pair.target): pair for pair in self.pairs.values()}
+        return {pair.at(of_source): pair for pair in self.pairs.values()}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ unproven. The driver holds no more than this, however many findings there are.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
+from replicator.proof import verdicts
 from replicator.proof.outcome import BUCKETS, OffsetRange
-from replicator.spark.reconcile import arrow, verdicts
+from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.passes import Compared
 
 RANGES_OF_VERDICT, RANGES_MAX = 20, 5_000
@@ -83,16 +84,13 @@ class LeftOut(NamedTuple):
 
     def joined_with(self, behind: OffsetRange) -> OffsetRange:
         """Both as one range."""
-        mine, span = self.as_range(), behind.source_offsets if self.of_source else behind.target_offsets
+        span = behind.source_offsets if self.of_source else behind.target_offsets
         times_ms = [*self.timestamps_ms, *(behind.timestamps_ms or ())]
-        offsets = self.offsets[0], span[1] if span else self.offsets[1]
-        return replace(
-            mine,
+        return self._replace(
             records=self.records + behind.records,
-            source_offsets=offsets if self.of_source else None,
-            target_offsets=None if self.of_source else offsets,
+            offsets=(self.offsets[0], span[1] if span else self.offsets[1]),
             timestamps_ms=(min(times_ms), max(times_ms)),
-        )
+        ).as_range()
 
     def as_range(self) -> OffsetRange:
         """These alone."""

@@ -7,13 +7,16 @@ retention. Where the numbers don't add up the log has changed between the two re
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
+from replicator.proof import verdicts
+from replicator.proof.local_outcome import CHANGED, outcome_of
 from replicator.proof.outcome import BUCKETS, DIFFERS, PartitionOutcome
 from replicator.proof.pairs import Pair
-from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.opened_chunks import First, Firsts
 from replicator.spark.reconcile.outcome.found import Found, LeftOut, found
 from replicator.spark.reconcile.passes import ToOpen
@@ -28,7 +31,6 @@ PAIRED_BY_GUESS = (
     "several records here have their key, value or time in common: which of them were altered, and which are missing "
     "or extra, is partly a guess (findings.parquet has them as guessed)"
 )
-CHANGED = "the log changed while it was read: {} records were counted and {} compared; run it again"
 
 
 def outcomes(
@@ -42,12 +44,11 @@ def outcomes(
         firsts: verdicts on the opened records, before anything was explained.
         removed: what retention explains, of partitions of which something was opened.
     """
-    left = {item.compared.pair.source: left_out(item, removed.get(item.compared.pair)) for item in wanted}
+    left = {item.pair.source: left_out(item, removed.get(item.pair)) for item in wanted}
     known = {} if findings is None else found(findings, [item.compared for item in wanted], left)
     return tuple(
         partition_outcome(item, firsts.get(at, {}), known.get(at, Found()), left[at])
-        for item in wanted
-        for at in [item.compared.pair.source]
+        for at, item in {item.pair.source: item for item in wanted}.items()
     )
 
 
@@ -61,16 +62,16 @@ def partition_outcome(
         known: the findings, besides the records that are the same.
         left: records that nobody looked at.
     """
-    pair, aligned = item.compared.pair, item.compared.aligned
+    pair, aligned = item.pair, item.aligned
     source, target = aligned.source.records, aligned.target.records
     same = aligned.matched_records + (firsts[verdicts.SAME].records if verdicts.SAME in firsts else 0)
-    counts, why = known.counts, dict(known.reasons)
-    totals = {name: count.records for name, count in counts.items()}
+    counts, why = known.counts, Counter(known.reasons)
+    totals = Counter({name: count.records for name, count in counts.items()})
     places = {name: list(count.places) for name, count in counts.items()}
     for one in left:
         if one.reason:
-            why[one.reason] = why.get(one.reason, 0) + one.records
-        totals[one.verdict] = totals.get(one.verdict, 0) + one.records
+            why[one.reason] += one.records
+        totals[one.verdict] += one.records
         _add(places.setdefault(one.verdict, [0] * BUCKETS), one, max(1, source, target))
     closed_source, closed_target = _closed(item)
     if closed_source or closed_target:
@@ -83,35 +84,20 @@ def partition_outcome(
         if counted != compared:
             changed = CHANGED.format(counted, compared)
             notes.append(changed)
-            why[changed] = why.get(changed, 0) + abs(counted - compared)
-            totals[verdicts.UNPROVEN] = totals.get(verdicts.UNPROVEN, 0) + abs(counted - compared)
-    source_known = pair.count is not None and not pair.source_cut and not pair.source_compacted
-    target_known = pair.count is not None and not pair.target_cut and not pair.target_compacted
-    return PartitionOutcome(
-        source=pair.source,
-        target=pair.target,
-        source_offsets=pair.source_range,
-        target_offsets=pair.target_range,
-        source_records=source,
-        target_records=target,
-        position_records=pair.count if source_known or target_known else None,
-        position=pair.source_copied_end,
-        lag=max(0, pair.source_log_end - pair.source_copied_end),
-        source_counts_agree=not source_known or source == pair.count,
-        target_counts_agree=not target_known or target == pair.count,
-        chunks=max(len(aligned.source.chunks), len(aligned.target.chunks)),
-        chunks_differing=max(
-            sum(gap.source[1] - gap.source[0] for gap in aligned.gaps),
-            sum(gap.target[1] - gap.target[0] for gap in aligned.gaps),
-        ),
-        verdicts={verdicts.SAME: same, **totals},
+            why[changed] += abs(counted - compared)
+            totals[verdicts.UNPROVEN] += abs(counted - compared)
+    differing = max(
+        sum(gap.source[1] - gap.source[0] for gap in aligned.gaps),
+        sum(gap.target[1] - gap.target[0] for gap in aligned.gaps),
+    )
+    chunks = max(len(aligned.source.chunks), len(aligned.target.chunks)), differing
+    return replace(
+        outcome_of(pair, source, target, {verdicts.SAME: same, **totals}, chunks),
         opened=_opened(item),
         reasons=why,
         places=places,
         ranges=known.ranges,
         ranges_found=known.ranges_found,
-        signed_gaps=pair.signed_gaps,
-        adopted=pair.adopted,
         notes=tuple(notes),
     )
 
@@ -119,7 +105,7 @@ def partition_outcome(
 def left_out(item: ToOpen, removed: RetainedPrefix | None) -> list[LeftOut]:
     """The records that nobody looked at, with what retention says of them."""
     proven = removed is None or removed.proven
-    aligned = item.compared.aligned
+    aligned = item.aligned
     sides = (
         (verdicts.EXPIRED, aligned.source, item.source_skipped, item.left_out[0]),
         (verdicts.NEVER_MINE, aligned.target, item.target_skipped, item.left_out[1]),
@@ -152,7 +138,7 @@ def _add(places: list[int], one: LeftOut, length: int) -> None:
 
 def _opened(item: ToOpen) -> int:
     """Records of both sides in the gaps that were opened."""
-    source, target = item.compared.aligned.source.ranks, item.compared.aligned.target.ranks
+    source, target = item.aligned.source.ranks, item.aligned.target.ranks
     return sum(
         source[gap.source[1]] - source[gap.source[0]] + target[gap.target[1]] - target[gap.target[0]]
         for gap in item.gaps
@@ -161,7 +147,7 @@ def _opened(item: ToOpen) -> int:
 
 def _closed(item: ToOpen) -> tuple[int, int]:
     """Records of either side in gaps that were not opened, but for those that were left out."""
-    aligned = item.compared.aligned
+    aligned = item.aligned
     sides = []
     for of_source, skipped in ((True, item.source_skipped), (False, item.target_skipped)):
         ranks = (aligned.source if of_source else aligned.target).ranks
@@ -176,6 +162,6 @@ def _closed(item: ToOpen) -> tuple[int, int]:
 
 
 def _foreign(item: ToOpen) -> list[str]:
-    chunks, covered = item.compared.aligned.target.chunks, item.compared.pair.covered_end
+    chunks, covered = item.aligned.target.chunks, item.pair.covered_end
     last = chunks[-1].last_offset if chunks else -1
     return [] if last < covered else [f"records at target offsets {covered} to {last} were not written by this flow"]

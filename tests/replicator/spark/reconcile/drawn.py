@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replicator.model.partition import Partition
+from replicator.proof import verdicts
 from replicator.proof.copied_again import CopiedRun
 from replicator.proof.pairs import Pair
-from replicator.spark.reconcile import verdicts
 
 EPOCH_MS = 1_700_000_000_000
 

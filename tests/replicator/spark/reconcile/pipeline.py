@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from replicator.jobs.repair_decision import Asked
 from replicator.jobs.repair_spans import Missing
 from replicator.planes.contract import RecordIdentity
-from replicator.spark.reconcile import alterations, verdicts
+from replicator.proof import verdicts
+from replicator.spark.reconcile import alterations
 from replicator.spark.reconcile.alignment import Gap, Side, align, side
-from replicator.spark.reconcile.verdicts import Finding, ReadRecord
+from replicator.spark.reconcile.verdicts import Finding, ReadRecord, compare
 from tests.replicator.spark.reconcile.drawn import Content
 from tests.replicator.spark.reconcile.histories import History
 from tests.replicator.spark.reconcile.test_cutting import cut
@@ -59,7 +60,7 @@ def _opened(
         (of.ranks[numbers[0]], of.ranks[numbers[1]]) for of, numbers in ((source, gap.source), (target, gap.target))
     )
     edges = _edge(first, end, len(here)), _edge(target_first, target_end, len(there))
-    return verdicts.compare(here[first:end], there[target_first:target_end], edges, number=number)
+    return compare(here[first:end], there[target_first:target_end], edges, number=number)
 
 
 def _edge(first: int, end: int, records: int) -> tuple[int, int]:

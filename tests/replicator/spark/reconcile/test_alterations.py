@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replicator.spark.reconcile import verdicts
+from replicator.proof import verdicts
 from replicator.spark.reconcile.alterations import altered
 from replicator.spark.reconcile.verdicts import Finding
 

@@ -8,7 +8,8 @@ import pytest
 
 from replicator.model.errors import Unreachable
 from replicator.model.partition import Span
-from replicator.spark.reconcile import compaction_proof, verdicts
+from replicator.proof import verdicts
+from replicator.spark.reconcile import compaction_proof
 from replicator.spark.reconcile.compaction_proof import Place, judged_places
 
 WHOLE = (10, 1_000)

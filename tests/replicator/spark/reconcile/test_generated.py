@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import alignment, cutting, explain, reconcile, verdicts
+from replicator.proof import verdicts
+from replicator.spark.reconcile import alignment, cutting, explain, reconcile
 from tests.budget import budget
 from tests.replicator.spark.reconcile.drawn import drawn_partition
 from tests.replicator.spark.reconcile.read_lists import reconciled

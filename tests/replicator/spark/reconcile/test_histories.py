@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import pytest
 
-from replicator.spark.reconcile import verdicts
+from replicator.proof import verdicts
 from replicator.spark.reconcile.verdicts import Finding
 from tests.budget import budget
 from tests.replicator.spark.reconcile.histories import History, drawn_history, wrongly_counted

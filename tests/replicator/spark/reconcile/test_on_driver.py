@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from replicator.spark.reconcile import arrow, resolve, verdicts
+from replicator.proof import verdicts
+from replicator.spark.reconcile import arrow, resolve
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
 from replicator.spark.reconcile.verdicts import Finding
 

@@ -8,7 +8,8 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
-from replicator.spark.reconcile import opened_chunks, resolve, verdicts
+from replicator.proof import verdicts
+from replicator.spark.reconcile import opened_chunks, resolve
 from replicator.spark.reconcile.resolve import expired, explained, moved, removed_meanwhile
 from replicator.spark.reconcile.verdicts import Finding
 

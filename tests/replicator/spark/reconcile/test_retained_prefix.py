@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from replicator.spark.reconcile import verdicts as v
+from replicator.proof import verdicts as v
 from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content, Drawn, Entry, of_cut_logs
 from tests.replicator.spark.reconcile.read_lists import reconciled
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from replicator.spark.reconcile import alterations, verdicts
-from replicator.spark.reconcile.verdicts import Finding, ReadRecord
+from replicator.proof import verdicts
+from replicator.spark.reconcile import alterations
+from replicator.spark.reconcile.verdicts import Finding, ReadRecord, compare
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def found(source: list[Content], target: list[Content]) -> list[Finding]:
 
 def told(source: list[ReadRecord], target: list[ReadRecord], **how: bool) -> list[Finding]:
     """Of a partition that is one range."""
-    findings = verdicts.compare(source, target, **how)  # type: ignore[arg-type]
+    findings = compare(source, target, **how)  # type: ignore[arg-type]
     open_ = [finding for finding in findings if finding.verdict in (verdicts.MISSING, verdicts.EXTRA)]
     return [*(finding for finding in findings if finding not in open_), *alterations.altered(open_)]
 
@@ -61,10 +62,8 @@ def kinds(source: list[Content], target: list[Content]) -> dict[str, int]:
 
 
 def test_equal_sides_have_one_finding_that_counts_them() -> None:
-    assert verdicts.compare(side(many(50)), side(many(50))) == [
-        Finding(verdicts.SAME, 50, source_rank=0, target_rank=0)
-    ]
-    assert verdicts.compare([], []) == []
+    assert compare(side(many(50)), side(many(50))) == [Finding(verdicts.SAME, 50, source_rank=0, target_rank=0)]
+    assert compare([], []) == []
 
 
 def test_one_lost_record_is_reported_as_one() -> None:
@@ -135,9 +134,9 @@ def test_where_a_head_was_cut_the_earlier_ones_of_equal_records_are_gone() -> No
     twice, end = Content("x", "x", 1), Content("z", "z", 9)
     source = side([twice, twice, Content("a", "a", 5), end])
     target = side([twice, Content("b", "b", 6), end])
-    findings = verdicts.compare(source, target, from_end=True)
+    findings = compare(source, target, from_end=True)
     assert {item.source_offset for item in findings if item.verdict == verdicts.MISSING} == {0, 2}
-    findings = verdicts.compare(target, source, from_end=True)
+    findings = compare(target, source, from_end=True)
     assert {(item.verdict, item.target_offset) for item in findings} >= {("doubled", 0), ("extra", 2)}
 
 
