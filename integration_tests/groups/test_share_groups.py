@@ -23,7 +23,8 @@ from replicator.groups.decision import GroupVerdict, OffsetToCommit
 from replicator.groups.ownership import GroupOffset
 from replicator.model.errors import Unsupported
 from replicator.model.partition import Partition
-from replicator.wire.any_groups import AnyGroups, ShareValues
+from replicator.wire.group_questions import GroupQuestions
+from replicator.wire.share_groups import ShareValues
 from tests.replicator.group_sync.fakes import FakeNotes, copy_of
 from tests.replicator.group_sync.test_sync import A, Rig
 
@@ -40,8 +41,8 @@ def source_tools(source: BrokerHandle) -> Iterator[KafkaTools]:
     started.stop()
 
 
-def questions_of(bootstrap: str) -> AnyGroups:
-    return AnyGroups(Cluster(name="any", properties=Properties({"bootstrap.servers": bootstrap})), "test")
+def questions_of(bootstrap: str) -> GroupQuestions:
+    return GroupQuestions(Cluster(name="any", properties=Properties({"bootstrap.servers": bootstrap})), "test")
 
 
 def consumed(tools: KafkaTools, group: str, topic: str, most: int) -> list[int]:

@@ -58,7 +58,7 @@ from replicator.state.control_topic import Control
 from replicator.state.failover_note import FailoverNote
 from replicator.state.generation import Generation
 from replicator.state.own_file import lanes_wanted
-from replicator.wire.any_groups import AnyGroups
+from replicator.wire.group_questions import GroupQuestions
 
 KEEP_S = 60.0
 PAUSE_S = 0.2
@@ -348,7 +348,7 @@ class FailoverRun:
     def _seen(self, generation: int | None) -> FailoverVerdict:
         flow, plane = self._flow, self._plane
         now_ms = time.time_ns() // 1_000_000
-        with closing(AnyGroups(flow.target, f"eos-replicate.{flow.name}.failover")) as questions:
+        with closing(GroupQuestions(flow.target, f"eos-replicate.{flow.name}.failover")) as questions:
             ends, seen_ms = ends_seen(flow, questions)
             claims, only = plane.state.claims(), self._scope.topics
             targets = {target_topic(flow, name) for name in only}

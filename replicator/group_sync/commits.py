@@ -31,10 +31,11 @@ from replicator.model.partition import Partition
 from replicator.offset_map.translate import Note, TranslatedOffset
 from replicator.state.group_notes import NO_NOTE, GroupNotes
 from replicator.translation.answers import OffsetAnswer, with_delivered
-from replicator.wire.any_groups import SHARE, ShareValues
-from replicator.wire.group_questions import TOO_MUCH_AT_ONCE, PartitionCodes
+from replicator.wire.group_coordinators import PartitionCodes
+from replicator.wire.group_questions import TOO_MUCH_AT_ONCE
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import PartitionValue
+from replicator.wire.share_groups import SHARE, ShareValues
 
 ASK_S = 5.0
 PARTITIONS_AT_ONCE = 10_000

@@ -19,9 +19,9 @@ from replicator.groups.row_columns import PartitionSeen, RowColumns, SourceRead,
 from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
-from replicator.wire.any_groups import SHARE, ShareValues
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues
+from replicator.wire.share_groups import SHARE, ShareValues
 
 SOON_S, SLOW_S = 5.0, 60.0
 """Between two looks at what only somebody else can change: members that may leave and partitions that may be copied

@@ -30,10 +30,10 @@ from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.group_notes import NO_NOTE, GroupNotes
 from replicator.translation.answers import OffsetToTranslate
-from replicator.wire.any_groups import SHARE, ShareValues
-from replicator.wire.group_questions import PartitionCodes
+from replicator.wire.group_coordinators import PartitionCodes
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues
+from replicator.wire.share_groups import SHARE, ShareValues
 
 AGAIN_S = 60.0
 """Between two looks at a group that has gone and isn't deleted."""

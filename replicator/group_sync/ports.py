@@ -11,12 +11,14 @@ from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.wire.group_questions import GroupListing, OffsetsToCommit, PartitionCodes
+from replicator.wire.group_coordinators import PartitionCodes
+from replicator.wire.group_questions import GroupListing
 from replicator.wire.offset_fetch_groups import GroupValues, Wanted
+from replicator.wire.share_groups import OffsetsToCommit
 
 
 class SourceGroups(Protocol):
-    """See `GroupQuestions`, and `AnyGroups`."""
+    """See `GroupQuestions`."""
 
     def share(self, groups: Set[str]) -> None:
         """Take these for share groups, besides those that were listed as such."""
@@ -39,7 +41,7 @@ class SourceGroups(Protocol):
 
 
 class TargetGroups(SourceGroups, Protocol):
-    """See `GroupQuestions`, and `AnyGroups`."""
+    """See `GroupQuestions`."""
 
     def commit(self, offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
         """Commit for groups without members."""

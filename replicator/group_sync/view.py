@@ -22,7 +22,7 @@ from replicator.model.errors import ReplicatorError
 from replicator.proof.map_place import refuse_delivery
 from replicator.state.group_notes import GroupNotes
 from replicator.state.transaction_notes import TransactionNotes
-from replicator.wire.any_groups import AnyGroups
+from replicator.wire.group_questions import GroupQuestions
 
 
 class _NoNotes:
@@ -82,8 +82,8 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
     followed, clock = FollowedGroups(flow), RealClock()
     unanswered: list[ReplicatorError] = []
     with (
-        closing(AnyGroups(flow.source, client_id)) as source,
-        closing(AnyGroups(flow.target, client_id)) as target,
+        closing(GroupQuestions(flow.source, client_id)) as source,
+        closing(GroupQuestions(flow.target, client_id)) as target,
         closing(KafkaLiveMap(flow, connect_timeout_ms=connect_timeout_ms)) as live_map,
         reading_topics(flow, flow.target) as reader,
     ):

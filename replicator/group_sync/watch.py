@@ -29,7 +29,7 @@ from replicator.incidents import tell_incident
 from replicator.model import names
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import Partition
-from replicator.wire.any_groups import AnyGroups
+from replicator.wire.group_questions import GroupQuestions
 from replicator.wire.producer_questions import ProducerQuestions
 from replicator.wire.transaction_log_tail import TransactionLogTail
 
@@ -178,7 +178,7 @@ def group_sync_of(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogge
     client_id = f"eos-replicate.{flow.name}.groups"
     questions = []
     for cluster in (flow.source, flow.target):
-        made = AnyGroups(cluster, client_id)
+        made = GroupQuestions(cluster, client_id)
         stack.callback(made.close)
         questions.append(made)
     live_map, notes, hold_topics = KafkaLiveMap(flow), NoteTopic(flow, client_error), hold_topics_of(flow, log)

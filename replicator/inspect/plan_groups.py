@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from replicator.config import Flow, routing
 from replicator.model.errors import ReplicatorError
-from replicator.wire.any_groups import SHARE
 from replicator.wire.group_questions import GroupQuestions
 from replicator.wire.group_requests import ListedGroup
+from replicator.wire.share_groups import SHARE
 
 ASK_S = 5.0
 NAMED_MAX = 5

@@ -1,43 +1,42 @@
-"""Asks the brokers of one cluster about consumer groups that aren't the flow's own: which there are, where they stand;
-and commits for those without members. Used by `group_sync` and by what shows it.
+"""Asks the brokers of one cluster about groups that aren't the flow's own: which there are, where they stand; commits
+for those without members, and deletes offsets of groups. Used by `group_sync` and by what shows it. What is asked of
+share groups only: `share_groups`.
 
-Coordinators are asked at the same time, each for all of its groups: one that is dead or slow holds up no other's, and
-what it would have said is missing in the answer. Nothing is asked a second time within one call, because whoever syncs
-groups comes back soon; but where an answer was too large, less is asked for. Of an answer that is, byte by byte, the
-last one to the same question the last values are returned.
+Nothing is asked a second time within one call, because whoever syncs groups comes back soon; but where an answer was
+too large, less is asked for. Of an answer that is, byte by byte, the last one to the same question the last values are
+returned.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from operator import is_
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode as E
 
 from replicator.config import Cluster
-from replicator.groups.decision import OffsetToCommit
 from replicator.kafka import failures
 from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
 from replicator.wire import group_requests, offset_commit, offset_fetch_groups
 from replicator.wire.any_broker import body_at
-from replicator.wire.broker_questions import ALLOWANCE_S, BrokerQuestions, answered
-from replicator.wire.connection import Address, Connection, ResponseTooLarge
+from replicator.wire.broker_questions import ALLOWANCE_S, answered
+from replicator.wire.connection import Connection, ResponseTooLarge
+from replicator.wire.group_coordinators import AskedOfGroup, GroupCoordinators, PartitionCodes, Partitions, only
 from replicator.wire.group_pieces import COMMIT_BYTES_MAX, OfGroup, commit_pieces, divided
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues, Wanted
+from replicator.wire.protocol import Exchange
 from replicator.wire.response_limits import BadResponse
+from replicator.wire.share_groups import DELETE_SHARE, OffsetsToCommit, ShareGroups, delete_share_fields
 
-FETCHED_AT_ONCE, FOUND_AT_ONCE = 20, 500
+FETCHED_AT_ONCE = 20
 """Groups in one request."""
-MOVED = frozenset({int(E.not_coordinator), int(E.coordinator_not_available), int(E.coordinator_load_in_progress)})
-"""The coordinator is looked up anew."""
 SEND_S = 10.0
 """By when, after a call for commits, the last of them is sent: what is decided is out of date one day."""
 TOO_MUCH_AT_ONCE = -2
@@ -47,27 +46,8 @@ _TOO_LARGE = frozenset({int(E.invalid_commit_offset_size), int(E.message_too_lar
 _UNKNOWN = int(E.unknown_server_error)
 """What Kafka 4 says of a commit that is too large, and of others: whether it was done isn't known."""
 _KEPT_MAX = 2_000
-PartitionCodes = dict[str, dict[int, int]]
-"""The error code of each partition of a commit, by topic; 0: it is committed."""
-OffsetsToCommit = Mapping[str, Mapping[str, Mapping[int, OffsetToCommit]]]
-"""By group, topic and partition."""
 _Question = tuple[tuple[str, ...], tuple[int, int]]
 """Groups, and which of how many pieces."""
-
-
-class ToCoordinator(Protocol):
-    """A request to a coordinator, and of which groups it is."""
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Their names."""
-
-    def write(self, connection: Connection) -> bytes:
-        """The request, without its size. Raises Unsupported."""
-
-
-T = TypeVar("T")
-R = TypeVar("R", bound=ToCoordinator)
 
 
 class GroupListing(NamedTuple):
@@ -117,13 +97,13 @@ def _all_codes(_: str, answers: list[PartitionCodes]) -> PartitionCodes:
     return found
 
 
-class GroupQuestions(BrokerQuestions):
-    """Of one cluster. Used by one thread."""
+class GroupQuestions(GroupCoordinators):
+    """Consumer groups and share groups of one cluster. Used by one thread."""
 
     def __init__(self, cluster: Cluster, client_id: str) -> None:
         """See `BrokerQuestions`."""
         super().__init__(cluster, client_id)
-        self._coordinators: dict[str, Address] = {}
+        self._shares = ShareGroups(self, cluster.name)
         self._last: dict[_Question, tuple[bytes, dict[str, GroupValues]]] = {}  # digest of the answer, and it
         self._pieces: dict[str, int] = {}  # of groups that are asked about alone: in how many questions
         self._joined: dict[str, tuple[list[GroupValues], GroupValues]] = {}  # of these: the answers, and all of them
@@ -134,11 +114,15 @@ class GroupQuestions(BrokerQuestions):
         for known in (self._coordinators, self._pieces, self._joined, self._commit_bytes):
             for name in known.keys() - groups:
                 del known[name]
+        self._shares.keep(groups)
         for question in [it for it in self._last if not groups >= set(it[0])]:
             del self._last[question]
 
     def listing(self, timeout_s: float) -> GroupListing:
-        """List the groups of all brokers. Raises Unreachable, NotAllowed, Retriable, Unsupported where none answers."""
+        """List the groups of all brokers; which of them are share groups is known from then on.
+
+        Raises Unreachable, NotAllowed, Retriable, Unsupported where none answers.
+        """
         asked = []
         for address in self._addresses(timeout_s).values():
             one = self.asked(group_requests.LIST, group_requests.list_fields)
@@ -155,7 +139,12 @@ class GroupQuestions(BrokerQuestions):
                 found |= groups
         if failed and len(failed) == len(asked):
             raise failed[0]
+        self._shares.listed(found)
         return GroupListing(found, tuple(failed))
+
+    def share(self, groups: Set[str]) -> None:
+        """Take these for share groups, too, which don't exist yet."""
+        self._shares.told(groups)
 
     def offsets(
         self,
@@ -165,8 +154,8 @@ class GroupQuestions(BrokerQuestions):
         stable: bool,
         else_only: Callable[[], Mapping[str, Collection[int]]] = dict,
     ) -> dict[str, GroupValues | ReplicatorError]:
-        """Return what groups have committed; or why that isn't known, by group. Arguments as of
-        `offset_fetch_groups.request`.
+        """Return what groups have committed, of share groups where they stand; or why that isn't known, by group.
+        Arguments as of `offset_fetch_groups.request`. What is as it was is the same object.
 
         Args:
             else_only: of a group of which all is wanted, and is too much for one answer, these partitions are, by
@@ -174,13 +163,14 @@ class GroupQuestions(BrokerQuestions):
 
         Raises Unreachable, NotAllowed, Unsupported where nobody says who coordinates them.
         """
+        shares, groups = self._shares.apart(groups)
         asked = partial(self._fetches, groups, else_only, stable)
-        found = self._of_coordinators(list(groups), timeout_s, asked, self._fetched, self._all_of)()
+        found = self.of_coordinators(list(groups), timeout_s, asked, self._fetched, self._all_of)()
         large = [name for name, it in found.items() if isinstance(it, ResponseTooLarge)]
         chunks = deque(large[at : at + FETCHED_AT_ONCE] for at in range(0, len(large), FETCHED_AT_ONCE))
         while chunks:  # the answer of one fails for all groups of its coordinator
             names = chunks.popleft()
-            again = self._of_coordinators(names, timeout_s, asked, self._fetched, self._all_of)()
+            again = self.of_coordinators(names, timeout_s, asked, self._fetched, self._all_of)()
             left = [name for name in names if isinstance(again[name], ResponseTooLarge)]
             found |= again
             if len(names) > 1:
@@ -194,7 +184,7 @@ class GroupQuestions(BrokerQuestions):
                     chunks.append(names)
         if len(self._last) > _KEPT_MAX:  # of groups that are asked about together no more
             self._last.clear()
-        return found
+        return found | self._shares.offsets(shares, timeout_s) if shares else found
 
     def _fetches(
         self,
@@ -241,7 +231,9 @@ class GroupQuestions(BrokerQuestions):
         self, offsets: OffsetsToCommit, timeout_s: float
     ) -> Callable[[], dict[str, PartitionCodes | ReplicatorError]]:
         """Send commits, and return what waits for their answers, see `commit`. Others may be asked meanwhile. What is
-        too much for a batch of the coordinator's log is sent in several requests."""
+        too much for a batch of the coordinator's log is sent in several requests. Share groups are set to where they
+        are to stand."""
+        shares, offsets = self._shares.apart(offsets)
         api, version = offset_commit.API, offset_commit.VERSION
         give_up_s = time.monotonic() + SEND_S
 
@@ -256,16 +248,17 @@ class GroupQuestions(BrokerQuestions):
                     made, partitions = partial(request, name, piece), sum(map(len, piece.values()))
                     yield _OfGroups(api, version, (name,), made, partitions=partitions)
 
-        answers = self._of_coordinators(list(offsets), timeout_s, asked, self._committed, _all_codes, once=True)
+        answers = self.of_coordinators(list(offsets), timeout_s, asked, self._committed, _all_codes, once=True)
+        set_ = self._shares.send(shares, timeout_s)
 
         def codes() -> dict[str, PartitionCodes | ReplicatorError]:
             found = answers()
             for name, topics in found.items():
                 if isinstance(topics, ReplicatorError):
                     continue
-                if any(MOVED.intersection(of_topic.values()) for of_topic in topics.values()):
-                    self._coordinators.pop(name, None)
-            return found
+                for code in {code for of_topic in topics.values() for code in of_topic.values()}:
+                    self.moved(name, code)
+            return found | set_()
 
         return codes
 
@@ -285,69 +278,32 @@ class GroupQuestions(BrokerQuestions):
             }
         return {one.groups[0]: found}
 
-    def _of_coordinators(
-        self,
-        groups: Sequence[str],
-        timeout_s: float,
-        asked: Callable[[Sequence[str]], Iterator[R]],
-        read: Callable[[R, bytes], Mapping[str, T | ReplicatorError]],
-        join: Callable[[str, list[T]], T],
-        *,
-        once: bool = False,
-    ) -> Callable[[], dict[str, T | ReplicatorError]]:
-        """Send to each coordinator what is asked of its groups; what is returned waits for the answers, by group.
-        `join`: makes one of those to several questions about a group."""
-        failed = self._find(groups, timeout_s)
-        by_address: defaultdict[Address, list[str]] = defaultdict(list)
-        for name in groups:
-            if name not in failed:
-                by_address[self._coordinators[name]].append(name)
-        waiting = []
-        for address, names in by_address.items():
-            parts = list(asked(names))
-            requests = [(one.write, ALLOWANCE_S) for one in parts]
-            waiting.append((parts, self._leaders.ask(address, requests, once=once)))
+    def delete_offsets(
+        self, offsets: Mapping[str, Partitions], timeout_s: float
+    ) -> dict[str, PartitionCodes | ReplicatorError]:
+        """Delete these offsets of groups, those of share groups by whole topics, and no others: the code of each
+        partition, 0 if its offset is deleted; or an error, after which nothing is known of this group's."""
 
-        def answers() -> dict[str, T | ReplicatorError]:
-            found: dict[str, T | ReplicatorError] = dict(failed)
-            for parts, future in waiting:
-                of_it = self._answers_of(parts, future, read, join)
-                found |= of_it
-            return found
+        def asked(names: Sequence[str]) -> Iterator[AskedOfGroup]:
+            for name in names:
+                api, fields = _DELETE_SHARE if self._shares.has(name) else _DELETE
+                yield self.asked_of(api, partial(fields, name, offsets[name]), (name,), offsets[name])
 
-        return answers
+        return self.of_coordinators(list(offsets), timeout_s, asked, self._deleted, only, once=True)()
 
-    def _answers_of(
-        self,
-        parts: Sequence[R],
-        future: Future[list[bytes]],
-        read: Callable[[R, bytes], Mapping[str, T | ReplicatorError]],
-        join: Callable[[str, list[T]], T],
-    ) -> dict[str, T | ReplicatorError]:
-        """Of one coordinator."""
-        found: dict[str, T | ReplicatorError] = {}
-        try:
-            answers = answered(future)
-        except ReplicatorError as error:
-            for name in (name for one in parts for name in one.groups):
-                found[name] = error
-                if not isinstance(error, ResponseTooLarge):
-                    self._coordinators.pop(name, None)
-            return found
-        several = defaultdict[str, list[T]](list)
-        for one, data in zip(parts, answers, strict=True):
-            try:
-                got = read(one, data)
-            except ReplicatorError as error:
-                got = dict.fromkeys(one.groups, error)
-            for name, it in got.items():
-                if isinstance(it, ReplicatorError):
-                    found[name] = it
-                else:
-                    several[name].append(it)
-        for name, its in several.items():  # of one that failed in part nothing is known
-            found.setdefault(name, its[0] if len(its) == 1 else join(name, its))
-        return found
+    def _deleted(self, one: AskedOfGroup, data: bytes) -> Mapping[str, PartitionCodes | ReplicatorError]:
+        answer, (name,) = one.read(data), one.groups
+        if code := int(answer.error_code):
+            self.moved(name, code)
+            return one.for_all(code)
+        if one.api == DELETE_SHARE:
+            codes = {it.topic_name: int(it.error_code) for it in answer.responses}
+            return {name: {topic: dict.fromkeys(one.partitions[topic], code) for topic, code in codes.items()}}
+        return {
+            name: {
+                it.name: {each.partition_index: int(each.error_code) for each in it.partitions} for it in answer.topics
+            }
+        }
 
     def _fetched(self, one: _OfGroups, data: bytes) -> Mapping[str, GroupValues | ReplicatorError]:
         begin = body_at(data)  # behind how long this client is throttled
@@ -360,8 +316,7 @@ class GroupQuestions(BrokerQuestions):
             values = offset_fetch_groups.read(data, begin)
         found: dict[str, GroupValues | ReplicatorError] = {}
         for name, of_group in values.items():
-            if of_group.code in MOVED:
-                self._coordinators.pop(name, None)
+            self.moved(name, of_group.code)
             if of_group.code:
                 doing = f"read the offsets of group {name!r}"
                 found[name] = failures.classify_code(of_group.code, self._cluster, doing, f"Describe on group {name!r}")
@@ -373,21 +328,18 @@ class GroupQuestions(BrokerQuestions):
             self._last[question] = digest, values
         return found
 
-    def _find(self, groups: Collection[str], timeout_s: float) -> dict[str, ReplicatorError]:
-        """Look up the coordinators that aren't known; why one isn't found, by group."""
-        unknown = [name for name in groups if name not in self._coordinators]
-        failed: dict[str, ReplicatorError] = {}
-        for at in range(0, len(unknown), FOUND_AT_ONCE):
-            part = unknown[at : at + FOUND_AT_ONCE]
-            asked = self.asked(group_requests.FIND, group_requests.find_fields(part))
-            answers = group_requests.coordinators(self._ask_any(asked, timeout_s))
-            for name in part:
-                answer = answers.get(name)
-                if answer is None:
-                    failed[name] = Unreachable(f"cluster {self._cluster!r}: no answer who coordinates group {name!r}")
-                elif answer.code:
-                    doing, right = f"find the coordinator of group {name!r}", f"Describe on group {name!r}"
-                    failed[name] = failures.classify_code(answer.code, self._cluster, doing, right)
-                else:
-                    self._coordinators[name] = answer.address
-        return failed
+
+def _delete_fields(group: str, offsets: Partitions, exchange: Exchange) -> Mapping[str, Any]:
+    types = exchange.types
+    return {
+        "group_id": group,
+        "topics": tuple(
+            types.OffsetDeleteRequestTopic(
+                name=topic, partitions=tuple(types.OffsetDeleteRequestPartition(partition_index=it) for it in numbers)
+            )
+            for topic, numbers in offsets.items()
+        ),
+    }
+
+
+_DELETE, _DELETE_SHARE = ("offset_delete", _delete_fields), (DELETE_SHARE, delete_share_fields)

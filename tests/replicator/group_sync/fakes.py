@@ -18,10 +18,11 @@ from replicator.offset_map.translate import TranslatedOffset
 from replicator.state.group_notes import GroupNotes
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.wire.any_groups import ShareValues
-from replicator.wire.group_questions import GroupListing, OffsetsToCommit, PartitionCodes
+from replicator.wire.group_coordinators import PartitionCodes
+from replicator.wire.group_questions import GroupListing
 from replicator.wire.group_requests import ListedGroup
 from replicator.wire.offset_fetch_groups import GroupValues, PartitionValue, Wanted
+from replicator.wire.share_groups import OffsetsToCommit, ShareValues
 
 LATE_S = (COMMIT_DEADLINE_MS + LATE_MS) / 1000
 
@@ -76,7 +77,7 @@ class FakeGroups:
         """See `GroupQuestions`."""
 
     def share(self, groups: Set[str]) -> None:
-        """See `AnyGroups`."""
+        """See `GroupQuestions`."""
         self.told = set(groups)
 
     def is_share(self, group: str) -> bool:
@@ -185,7 +186,7 @@ class FakeGroups:
     def delete_offsets(
         self, offsets: Mapping[str, Mapping[str, Collection[int]]], timeout_s: float
     ) -> dict[str, PartitionCodes | ReplicatorError]:
-        """See `AnyGroups`."""
+        """See `GroupQuestions`."""
         found: dict[str, PartitionCodes | ReplicatorError] = {}
         for group, topics in offsets.items():
             codes: PartitionCodes = {}

@@ -14,7 +14,7 @@ from replicator.group_sync.gone import AGAIN_S, GoneGroup
 from replicator.groups.ownership import LATE_MS, GroupOffset
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
-from replicator.wire.group_questions import PartitionCodes
+from replicator.wire.group_coordinators import PartitionCodes
 from replicator.wire.offset_fetch_groups import GroupValues
 from tests.budget import budget
 from tests.replicator.group_sync.fakes import copy_of, place

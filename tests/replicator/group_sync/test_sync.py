@@ -22,7 +22,9 @@ from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.names import ends_group
 from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
-from replicator.wire.group_questions import TOO_MUCH_AT_ONCE, OffsetsToCommit, PartitionCodes
+from replicator.wire.group_coordinators import PartitionCodes
+from replicator.wire.group_questions import TOO_MUCH_AT_ONCE
+from replicator.wire.share_groups import OffsetsToCommit
 from tests.budget import budget
 from tests.replicator.group_sync.fakes import FakeClock, FakeGroups, FakeMap, FakeNotes, NotesTopic, copy_of, place
 

@@ -13,7 +13,8 @@ from replicator.groups.decision import OffsetToCommit
 from replicator.groups.ownership import GroupOffset
 from replicator.model.errors import ReplicatorError, Unsupported
 from replicator.model.partition import Partition
-from replicator.wire.any_groups import AnyGroups, ShareValues
+from replicator.wire.group_questions import GroupQuestions
+from replicator.wire.share_groups import ShareValues
 from tests.replicator.wire.fake_broker import FakeBroker, flow_of
 from tests.replicator.wire.test_group_questions import Coordinator
 
@@ -70,20 +71,20 @@ def coordinator() -> Iterator[Shares]:
 
 
 @pytest.fixture
-def questions(coordinator: Shares) -> Iterator[AnyGroups]:
+def questions(coordinator: Shares) -> Iterator[GroupQuestions]:
     assert coordinator.broker is not None
-    with closing(AnyGroups(flow_of(coordinator.broker).source, "test")) as made:
+    with closing(GroupQuestions(flow_of(coordinator.broker).source, "test")) as made:
         made.share(frozenset({"s", "none"}))
         yield made
 
 
-def stands(questions: AnyGroups, group: str = "s") -> ShareValues:
+def stands(questions: GroupQuestions, group: str = "s") -> ShareValues:
     found = questions.offsets({group: None}, 5.0, stable=True)[group]
     assert isinstance(found, ShareValues)
     return found
 
 
-def test_where_it_stands_and_what_it_has_acknowledged_behind(coordinator: Shares, questions: AnyGroups) -> None:
+def test_where_it_stands_and_what_it_has_acknowledged_behind(coordinator: Shares, questions: GroupQuestions) -> None:
     found = stands(questions)
     assert found.topics() == {"t": {0: GroupOffset(5), 1: None}}
     found.bound({Partition("t", 0): 12, Partition("t", 1): 99})
@@ -94,13 +95,13 @@ def test_where_it_stands_and_what_it_has_acknowledged_behind(coordinator: Shares
     assert stands(questions, "none").topics() == {}
 
 
-def test_a_cluster_that_does_not_say_what_is_left(coordinator: Shares, questions: AnyGroups) -> None:
+def test_a_cluster_that_does_not_say_what_is_left(coordinator: Shares, questions: GroupQuestions) -> None:
     """Kafka 4.1 has version 0."""
     coordinator.versions[90] = (0, 0)
     assert stands(questions).acknowledged("t", 0, 12) == 7
 
 
-def test_consumer_groups_are_asked_about_as_ever(coordinator: Shares, questions: AnyGroups) -> None:
+def test_consumer_groups_are_asked_about_as_ever(coordinator: Shares, questions: GroupQuestions) -> None:
     coordinator.stored = {"c": {"t": range(1)}}
     found = questions.offsets({"c": None, "s": None}, 5.0, stable=True)
     assert {name: it.topics()["t"][0] for name, it in found.items() if not isinstance(it, ReplicatorError)} == {
@@ -109,7 +110,7 @@ def test_consumer_groups_are_asked_about_as_ever(coordinator: Shares, questions:
     }
 
 
-def test_codes_of_partitions_and_of_the_group(coordinator: Shares, questions: AnyGroups) -> None:
+def test_codes_of_partitions_and_of_the_group(coordinator: Shares, questions: GroupQuestions) -> None:
     assert questions.commit({**TO_SET, "c": {"t": {0: OffsetToCommit(1, "m")}}}, 5.0) == {
         "s": {"t": {0: 0, 1: 1}},
         "c": {"t": {0: 0}},
@@ -120,7 +121,7 @@ def test_codes_of_partitions_and_of_the_group(coordinator: Shares, questions: An
 
 
 def test_offsets_are_deleted_by_partition_and_those_of_share_groups_by_topic(
-    coordinator: Shares, questions: AnyGroups
+    coordinator: Shares, questions: GroupQuestions
 ) -> None:
     """Nothing else of a group is."""
     wanted = {"s": {"t": [0, 1], "u": [0]}, "c": {"t": [0, 3], "u": [0]}}
@@ -138,7 +139,7 @@ def test_offsets_are_deleted_by_partition_and_those_of_share_groups_by_topic(
 
 
 @pytest.mark.parametrize("api", ["alter_share_group_offsets", "delete_share_group_offsets"])
-def test_what_changes_something_is_sent_once(coordinator: Shares, questions: AnyGroups, api: str) -> None:
+def test_what_changes_something_is_sent_once(coordinator: Shares, questions: GroupQuestions, api: str) -> None:
     coordinator.instead[api] = [None]
     found = questions.commit(TO_SET, 5.0) if api.startswith("alter") else questions.delete_offsets(TO_SET, 5.0)
     assert isinstance(found["s"], ReplicatorError)
@@ -146,7 +147,7 @@ def test_what_changes_something_is_sent_once(coordinator: Shares, questions: Any
     assert sum(name == api for name, _, _ in coordinator.broker.asked) == 1
 
 
-def test_a_cluster_without_share_groups_is_said_to_be_one(coordinator: Shares, questions: AnyGroups) -> None:
+def test_a_cluster_without_share_groups_is_said_to_be_one(coordinator: Shares, questions: GroupQuestions) -> None:
     del coordinator.versions[90], coordinator.versions[91]
     for found in (questions.offsets({"s": None}, 5.0, stable=True), questions.commit(TO_SET, 5.0)):
         assert isinstance(found["s"], Unsupported)
