@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,46 +17,46 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from replicator.config import Config, Flow
+    from replicator.model.errors import ReplicatorError
     from replicator.proof.signing import Seal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Found = TypeVar("Found")
 
 PATIENCE_MS_MAX = 5_000
 """How long commands for people wait for a cluster; the daemon waits limits.connect_timeout_ms."""
 
 
-def config_option(command: Command) -> Command:
-    """-c FILE."""
-    return click.option(
-        "-c", "--config", "path", required=True, type=click.Path(path_type=Path), help="Flow file (YAML)."
-    )(command)
+config_option = click.option(
+    "-c", "--config", "path", required=True, type=click.Path(path_type=Path), help="Flow file (YAML)."
+)
+flow_option = click.option(
+    "--flow", "names", multiple=True, metavar="NAME", help="Only this flow; may be given again. Default: all."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+by_option = click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
+meant_option = click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
+sign_option = click.option(
+    "--sign",
+    "key",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="KEY",
+    help="With --out: sign the report's files with this Ed25519 private key (PEM); see evidence check.",
+)
+"""Of commands that write a report with --out."""
 
 
-def flow_option(command: Command) -> Command:
-    """--flow NAME, repeatable."""
-    return click.option(
-        "--flow",
-        "names",
-        multiple=True,
-        metavar="NAME",
-        help="Only this flow; may be given again. Default: all.",
-    )(command)
+def flow_options(*between: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """-c FILE, --flow NAME, which may be given again, and --json, for commands about any number of flows; with what
+    stands between the last two in --help."""
 
+    def with_options(command: Command) -> Command:
+        options: list[Callable[[Any], Any]] = [config_option, flow_option, *between, json_option]
+        for option in reversed(options):
+            command = option(command)
+        return command
 
-def json_option(command: Command) -> Command:
-    """--json."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
-
-
-def sign_option(command: Command) -> Command:
-    """--sign KEY, for commands that write a report with --out."""
-    return click.option(
-        "--sign",
-        "key",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="KEY",
-        help="With --out: sign the report's files with this Ed25519 private key (PEM); see evidence check.",
-    )(command)
+    return with_options
 
 
 def signed_by(key: Path | None, out: str | None, command: str, flow: str) -> Seal:
@@ -91,6 +92,42 @@ def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
         if name not in config.flows:
             raise ConfigError(f"{path}: {_no_flow(config, name)}")
     return [flow for name, flow in config.flows.items() if not names or name in names]
+
+
+def asked_flows(path: Path, names: Sequence[str]) -> list[Flow]:
+    """The flows of a file that a command of `flow_options` is to ask about; what is logged meanwhile goes to stderr.
+    Raises ConfigError."""
+    from replicator import config
+
+    log_to_stderr()
+    return chosen(config.load(path, os.environ), path, names)
+
+
+def ask_each(
+    flows: Iterable[Flow], ask: Callable[[Flow], Found]
+) -> tuple[dict[str, Found], dict[str, ReplicatorError]]:
+    """What is found of each flow, by its name, or why nothing is known of it."""
+    from replicator.model.errors import ReplicatorError
+
+    found: dict[str, Found] = {}
+    failed: dict[str, ReplicatorError] = {}
+    for flow in flows:
+        try:
+            found[flow.name] = ask(flow)
+        except ReplicatorError as error:
+            failed[flow.name] = error
+    return found, failed
+
+
+def show_failed(failed: Mapping[str, ReplicatorError]) -> None:
+    """Why nothing is known of flows, on stderr."""
+    for name, failure in failed.items():
+        click.echo(f"error: flow {name}: {failure}", err=True)
+
+
+def print_found(flows: Sequence[object], failed: Mapping[str, ReplicatorError], **more: object) -> None:
+    """What `ask_each` gave, as a JSON document on stdout."""
+    print_json({"flows": flows, "errors": {name: str(error) for name, error in failed.items()}, **more})
 
 
 def topics_option(command: Command) -> Command:

@@ -12,7 +12,7 @@ import click
 from cli.commands.incident_resolve import decider
 from cli.commands.position_set import REFUSED, confirmed
 from cli.commands.status import iso
-from cli.options import config_option, json_option, log_to_stderr, one, print_json
+from cli.options import by_option, config_option, json_option, log_to_stderr, meant_option, one, print_json
 
 if TYPE_CHECKING:
     from replicator.jobs.mm2.adoption import AdoptionPlan, Mm2Adoption
@@ -84,8 +84,8 @@ Exit codes:
 @click.option("--take-over", is_flag=True, help="Also take the flow from a worker that holds it.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 @click.option("--why", default=WHY, show_default=True, metavar="TEXT", help="The reason, for the record.")
-@click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
-@click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
+@by_option
+@meant_option
 @json_option
 def adopt_mm2(
     path: Path,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import (
+    by_option,
     config_option,
     json_option,
     log_to_stderr,
@@ -131,7 +132,7 @@ Examples:
 @click.option("--records-per-s", type=click.IntRange(0, 10**9), default=None, help="At most so many; 0: any number.")
 @click.option("--bytes-per-s", default=None, metavar="BYTES", help="At most so many, such as 10MiB; 0: any number.")
 @click.option("--reset", is_flag=True, help="As the flow file says, and for topics no limit of their own.")
-@click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
+@by_option
 @json_option
 def rate(
     path: Path,

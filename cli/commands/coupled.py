@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,24 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.commands.status import show_failed
-from cli.options import (
-    chosen,
-    config_option,
-    console_for_people,
-    flow_option,
-    json_option,
-    log_to_stderr,
-    print_json,
-    print_wrapped,
-)
+from cli.options import ask_each, asked_flows, console_for_people, flow_options, print_found, print_wrapped, show_failed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from replicator.coupling.evidence import TransactionalWriter
     from replicator.inspect.coupled_topics import CoupledTopics
-    from replicator.model.errors import ReplicatorError
 
 EPILOG = """\b
 Examples:
@@ -46,9 +34,7 @@ WRITERS_SHOWN, TOPICS_SHOWN = 20, 20
 
 
 @click.command(epilog=EPILOG)
-@config_option
-@flow_option
-@json_option
+@flow_options()
 def coupled(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Which topics of a flow are tied together by transactions at the source.
 
@@ -59,27 +45,17 @@ def coupled(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     Brokers forget producers some time after their last record; what was before that is read from the logs of
     coordinators, where the user may read them.
     """
-    from replicator import config
     from replicator.inspect import coupled_topics
-    from replicator.model.errors import ReplicatorError
 
-    log_to_stderr()
-    found: list[CoupledTopics] = []
-    failed: dict[str, ReplicatorError] = {}
-    for flow in chosen(config.load(path, os.environ), path, names):
-        try:
-            found.append(coupled_topics.look(flow))
-        except ReplicatorError as error:
-            failed[flow.name] = error
+    found, failed = ask_each(asked_flows(path, names), coupled_topics.look)
     if as_json:
-        errors = {name: str(error) for name, error in failed.items()}
-        print_json({"flows": [it.as_json() for it in found], "errors": errors})
+        print_found([it.as_json() for it in found.values()], failed)
     else:
         console = console_for_people()
-        for it in found:
+        for it in found.values():
             _show(console, it)
     show_failed(failed)
-    return max((error.exit_code for error in failed.values()), default=int(any(it.unseen for it in found)))
+    return max((error.exit_code for error in failed.values()), default=int(any(it.unseen for it in found.values())))
 
 
 def _show(console: Console, found: CoupledTopics) -> None:

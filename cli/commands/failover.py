@@ -15,10 +15,12 @@ import click
 from cli.commands.incident_resolve import decider
 from cli.commands.position_set import confirmed
 from cli.options import (
+    by_option,
     config_option,
     console_for_people,
     json_option,
     log_to_stderr,
+    meant_option,
     named,
     one,
     patience_ms,
@@ -133,8 +135,8 @@ class FailoverOutputs:
 @click.option(
     "--html", "page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it as a page."
 )
-@click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
-@click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
+@by_option
+@meant_option
 @json_option
 def failover(
     path: Path,

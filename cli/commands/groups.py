@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.commands.status import show_failed
 from cli.options import (
-    chosen,
-    config_option,
+    ask_each,
+    asked_flows,
     console_for_people,
-    flow_option,
-    json_option,
-    log_to_stderr,
+    flow_options,
     patience_ms,
-    print_json,
+    print_found,
     print_wrapped,
+    show_failed,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from replicator.group_sync.view import GroupsSeen
     from replicator.groups.rows import GroupRow
     from replicator.groups.shown_groups import GroupShown
-    from replicator.model.errors import ReplicatorError
 
 EPILOG = """\b
 Examples:
@@ -48,45 +43,31 @@ GROUPS_SHOWN, ROWS_SHOWN = 200, 200
 
 
 @click.command(epilog=EPILOG)
-@config_option
-@flow_option
-@click.option("--group", "groups_", multiple=True, metavar="GROUP", help="This group of the source; may be repeated.")
-@json_option
+@flow_options(
+    click.option(
+        "--group", "groups_", multiple=True, metavar="GROUP", help="This group of the source; may be repeated."
+    )
+)
 def groups(path: Path, names: tuple[str, ...], groups_: tuple[str, ...], as_json: bool) -> int:
     """Where the consumer groups that flows sync stand, at source and target.
 
     A group is in sync where a consumer that goes on at the target reads what it would have read at the source. Groups
     that aren't, and each partition of those that --group names, are shown with the reason.
     """
-    from replicator import config
     from replicator.group_sync import view
-    from replicator.model.errors import ConfigError, ReplicatorError
+    from replicator.model.errors import ConfigError
 
-    log_to_stderr()
-    flows = chosen(config.load(path, os.environ), path, names)
-    synced = [flow for flow in flows if flow.groups.synced]
+    synced = [flow for flow in asked_flows(path, names) if flow.groups.synced]
     if not synced:
         raise ConfigError(f"{path}: no flow that was asked about has groups.include")
-    found: dict[str, GroupsSeen] = {}
-    failed: dict[str, ReplicatorError] = {}
-    for flow in synced:
-        try:
-            found[flow.name] = view.look(flow, groups_, connect_timeout_ms=patience_ms(flow))
-        except ReplicatorError as error:
-            failed[flow.name] = error
+    found, failed = ask_each(synced, lambda flow: view.look(flow, groups_, connect_timeout_ms=patience_ms(flow)))
     unknown = set(groups_) - {it.group for seen in found.values() for it in seen.groups}
     if unknown and not failed:
         raise ConfigError(f"no group that a flow syncs is named {min(unknown)!r}")
     if as_json:
-        print_json(
-            {
-                "flows": [
-                    {"flow": name, "groups": [it.as_json() for it in seen.groups]} for name, seen in found.items()
-                ],
-                "errors": {name: str(error) for name, error in failed.items()},
-                "unanswered": [str(error) for seen in found.values() for error in seen.unanswered],
-            }
-        )
+        shown = [{"flow": name, "groups": [it.as_json() for it in seen.groups]} for name, seen in found.items()]
+        unanswered = [str(error) for seen in found.values() for error in seen.unanswered]
+        print_found(shown, failed, unanswered=unanswered)
     else:
         console = console_for_people()
         for name, seen in found.items():

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.commands.incident_resolve import resolve
-from cli.commands.status import ask, iso, show_failed
-from cli.options import chosen, config_option, flow_option, json_option, log_to_stderr, print_json
+from cli.commands.status import ask, iso
+from cli.options import chosen, flow_options, log_to_stderr, print_json, show_failed
 
 if TYPE_CHECKING:
     from replicator.inspect.incidents import OpenIncident
@@ -60,9 +60,7 @@ Exit codes:
 """,
     short_help="List the incidents that are open now.",
 )
-@config_option
-@flow_option
-@json_option
+@flow_options()
 def list_(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """List the incidents that are open now.
 
@@ -94,9 +92,7 @@ Exit codes:
     short_help="Show one incident: what was found, what it means, what to do.",
 )
 @click.argument("id_", metavar="ID")
-@config_option
-@flow_option
-@json_option
+@flow_options()
 def show(id_: str, path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Show one incident: what was found, what it means, what to do.
 

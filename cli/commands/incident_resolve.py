@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import chosen, config_option, flow_option, json_option, log_to_stderr, patience_ms, print_json
+from cli.options import by_option, chosen, flow_options, log_to_stderr, patience_ms, print_json, show_failed
 
 if TYPE_CHECKING:
     from replicator.config import Config, Flow
@@ -74,7 +74,7 @@ Exit codes:
     "that the flow's offset map has, if that is beyond doubt.",
 )
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the record. Needed for all but --retry.")
-@click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
+@by_option
 @click.option(
     "--wait",
     "wait_s",
@@ -84,9 +84,7 @@ Exit codes:
     metavar="SECONDS",
     help="How long to wait for the flow to act.",
 )
-@config_option
-@flow_option
-@json_option
+@flow_options()
 def resolve(
     id_: str,
     commands: str | None,
@@ -173,7 +171,7 @@ def whoami() -> str:
 
 def _flow_of(start: str, loaded: Config, flows: Sequence[Flow]) -> Flow:
     """The flow that has an incident with this id. Raises NotDecided where none has, or several have."""
-    from cli.commands.status import show_failed
+
     from replicator.flow import deciding
     from replicator.model.errors import ReplicatorError
     from replicator.state.decisions import NotDecided, Objection

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.commands.coupled import topics_said
-from cli.options import (
-    chosen,
-    config_option,
-    console_for_people,
-    flow_option,
-    json_option,
-    log_to_stderr,
-    patience_ms,
-    print_json,
-    print_wrapped,
-)
+from cli.options import chosen, console_for_people, flow_options, log_to_stderr, patience_ms, print_json, print_wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,9 +34,7 @@ GROUPS_SHOWN, COUPLED_SHOWN = 20, 10
 
 
 @click.command(epilog=EPILOG)
-@config_option
-@flow_option
-@json_option
+@flow_options()
 def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Connect and say what would happen, changing nothing.
 

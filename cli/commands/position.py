@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.commands.position_set import set_
-from cli.commands.status import iso, show_failed
-from cli.options import chosen, config_option, flow_option, json_option, log_to_stderr, one, patience_ms, print_json
+from cli.commands.status import iso
+from cli.options import (
+    ask_each,
+    asked_flows,
+    config_option,
+    flow_options,
+    log_to_stderr,
+    one,
+    patience_ms,
+    print_found,
+    print_json,
+    show_failed,
+)
 from cli.partitions import partition_option
 
 if TYPE_CHECKING:
     from replicator.inspect.positions import FlowPositions, HeldPosition
-    from replicator.model.errors import ReplicatorError
     from replicator.model.partition import Partition
 
 
@@ -57,34 +67,22 @@ Exit codes:
 """,
     short_help="Show where each partition stands, and who has it.",
 )
-@config_option
-@flow_option
-@partition_option("Only this source partition; may be given again.")
-@json_option
+@flow_options(partition_option("Only this source partition; may be given again."))
 def show(path: Path, names: tuple[str, ...], partitions: tuple[Partition, ...], as_json: bool) -> int:
     """Show where each partition stands: position, owner and generation, when it was committed, and whose decision it
     rests on.
 
     Everything is read from the target; only the lag needs the source, and is left out where that can't be reached.
     """
-    from replicator import config
     from replicator.inspect import positions
-    from replicator.model.errors import ReplicatorError
 
-    log_to_stderr()
-    loaded = config.load(path, os.environ)
-    found: list[FlowPositions] = []
-    failed: dict[str, ReplicatorError] = {}
-    for flow in chosen(loaded, path, names):
-        try:
-            found.append(positions.read(flow, partitions, connect_timeout_ms=patience_ms(flow)))
-        except ReplicatorError as error:
-            failed[flow.name] = error
+    found, failed = ask_each(
+        asked_flows(path, names), lambda flow: positions.read(flow, partitions, connect_timeout_ms=patience_ms(flow))
+    )
     if as_json:
-        errors = {name: str(error) for name, error in failed.items()}
-        print_json({"flows": [_as_json(it) for it in found], "errors": errors})
+        print_found([_as_json(it) for it in found.values()], failed)
     else:
-        for it in found:
+        for it in found.values():
             _show(it)
     show_failed(failed)
     return max((error.exit_code for error in failed.values()), default=0)

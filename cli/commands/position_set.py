@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.commands.incident_resolve import decider
-from cli.options import config_option, json_option, log_to_stderr, one, print_json
+from cli.options import by_option, config_option, json_option, log_to_stderr, meant_option, one, print_json
 from cli.partitions import partition_option
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ Exit codes:
     help="Positions as position export has written them.",
 )
 @click.option("--why", required=True, metavar="TEXT", help="The reason, for the record.")
-@click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
+@by_option
 @click.option("--take-over", is_flag=True, help="Also take the flow from a worker that holds it.")
-@click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
+@meant_option
 @json_option
 def set_(
     path: Path,

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.commands.position_set import confirmed
-from cli.options import config_option, json_option, log_to_stderr, named, one, patience_ms, print_json, split
+from cli.options import (
+    config_option,
+    json_option,
+    log_to_stderr,
+    meant_option,
+    named,
+    one,
+    patience_ms,
+    print_json,
+    split,
+)
 
 if TYPE_CHECKING:
     from replicator.flow.rebuilding import RebuildPlan
@@ -61,7 +71,7 @@ Exit codes:
     callback=named,
     help="These source topics are failed over still: nothing of them is copied until failover --undo --topics.",
 )
-@click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
+@meant_option
 @json_option
 def rebuild_control(
     path: Path,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import chosen, config_option, console_for_people, flow_option, json_option, print_json
+from cli.options import chosen, console_for_people, flow_options, print_json
 
 if TYPE_CHECKING:
     from replicator.config import Flow
@@ -34,9 +34,7 @@ Exit codes:
 
 
 @click.command(epilog=EPILOG)
-@config_option
-@flow_option
-@json_option
+@flow_options()
 @click.option("--acls", is_flag=True, help="Print commands of Kafka's kafka-acls that grant them.")
 @click.option(
     "--source-principal", metavar="TYPE:NAME", default="User:eos-replicate", show_default=True,

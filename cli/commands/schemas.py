@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.commands.status import show_failed
 from cli.options import (
-    chosen,
-    config_option,
+    asked_flows,
     console_for_people,
-    flow_option,
-    json_option,
-    log_to_stderr,
+    flow_options,
     patience_ms,
-    print_json,
+    print_found,
     print_wrapped,
+    show_failed,
 )
 
 if TYPE_CHECKING:
@@ -48,21 +44,16 @@ SHOWN_MAX = 20
 
 
 @click.command(epilog=EPILOG)
-@config_option
-@flow_option
-@click.option("--apply", "applies", is_flag=True, help="Register what is missing.")
-@json_option
+@flow_options(click.option("--apply", "applies", is_flag=True, help="Register what is missing."))
 def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) -> int:
     """Compare the schema registries of flows, and say what would be registered at the target.
 
     Ids and versions stay as they are, and schemas that others refer to go first. Where the target has an id or a
     version with another schema, all such clashes are named, and nothing is written to their subjects.
     """
-    from replicator import config
     from replicator.model.errors import ConfigError, ReplicatorError
 
-    log_to_stderr()
-    flows = [flow for flow in chosen(config.load(path, os.environ), path, names) if flow.schema_registry.both]
+    flows = [flow for flow in asked_flows(path, names) if flow.schema_registry.both]
     if not flows:
         raise ConfigError(f"{path}: no flow that was asked about has schema_registry.source and schema_registry.target")
     if applies and (copied := [flow.name for flow in flows if not flow.schema_registry.synced]):
@@ -82,7 +73,7 @@ def schemas(path: Path, names: tuple[str, ...], applies: bool, as_json: bool) ->
         if not as_json:
             _show(console_for_people(), flow.name, compared, levels_left, applies=applies)
     if as_json:
-        print_json({"flows": shown, "errors": {name: str(error) for name, error in failed.items()}})
+        print_found(shown, failed)
     show_failed(failed)
     return max(code, *(error.exit_code for error in failed.values()), 0)
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import (
+    ask_each,
     chosen,
-    config_option,
     console_for_people,
-    flow_option,
-    json_option,
+    flow_options,
     log_to_stderr,
     patience_ms,
-    print_json,
+    print_found,
+    show_failed,
 )
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ _COLOURS = {
 
 
 @click.command(epilog=EPILOG)
-@config_option
-@flow_option
-@json_option
+@flow_options()
 @click.option("--watch", "every_s", type=click.FloatRange(min=0.5), metavar="SECONDS", help="Show it again and again.")
 @click.option("--check", is_flag=True, help="Exit with 1 unless all is copied, within bounds, and no schema refused.")
 @click.option("--lag-records-max", type=click.IntRange(min=0), help="With --check: the most records not copied.")
@@ -116,14 +114,8 @@ def status(
     if check:
         found += [problem for name, it in schemas.items() for problem in it.problems(name)]
     if as_json:
-        errors = {name: str(failure) for name, failure in failed.items()}
-        print_json(
-            {
-                "flows": [_as_json(item, groups.get(item.flow), schemas.get(item.flow)) for item in shown],
-                "errors": errors,
-            }
-            | ({"problems": found} if check else {})
-        )
+        rows = [_as_json(item, groups.get(item.flow), schemas.get(item.flow)) for item in shown]
+        print_found(rows, failed, **({"problems": found} if check else {}))
     else:
         _show_all(console_for_people(), shown, groups, schemas)
     show_failed(failed)
@@ -135,17 +127,13 @@ def status(
 def ask(loaded: Config, flows: Sequence[Flow]) -> tuple[list[FlowStatus], dict[str, ReplicatorError]]:
     """The status of each flow, or why it can't be known."""
     from replicator.inspect import status as statuses
-    from replicator.model.errors import ReplicatorError
 
-    shown: list[FlowStatus] = []
-    failed: dict[str, ReplicatorError] = {}
-    for flow in flows:
+    def look(flow: Flow) -> FlowStatus:
         now_ms = time.time_ns() // 1_000_000
-        try:
-            shown.append(statuses.status(flow, loaded, now_ms=now_ms, connect_timeout_ms=patience_ms(flow)))
-        except ReplicatorError as error:
-            failed[flow.name] = error
-    return shown, failed
+        return statuses.status(flow, loaded, now_ms=now_ms, connect_timeout_ms=patience_ms(flow))
+
+    found, failed = ask_each(flows, look)
+    return list(found.values()), failed
 
 
 def _watch(loaded: Config, flows: Sequence[Flow], every_s: float) -> int:
@@ -166,12 +154,6 @@ def _watch(loaded: Config, flows: Sequence[Flow], every_s: float) -> int:
             time.sleep(every_s)
     except KeyboardInterrupt:
         return 0
-
-
-def show_failed(failed: Mapping[str, ReplicatorError]) -> None:
-    """Why nothing is known of flows, on stderr."""
-    for name, failure in failed.items():
-        click.echo(f"error: flow {name}: {failure}", err=True)
 
 
 def _as_json(item: FlowStatus, groups: FlowGroups | None, schemas: FlowSchemas | None) -> dict[str, Any]:

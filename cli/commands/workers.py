@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.commands.status import iso, show_failed
-from cli.options import (
-    chosen,
-    config_option,
-    console_for_people,
-    flow_option,
-    json_option,
-    log_to_stderr,
-    patience_ms,
-    print_json,
-)
+from cli.commands.status import iso
+from cli.options import ask_each, asked_flows, console_for_people, flow_options, patience_ms, print_found, show_failed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from replicator.flow.group_members import FlowWorkers, ShownWorker
-    from replicator.model.errors import ReplicatorError
 
 EPILOG = """\b
 Examples:
@@ -42,33 +31,21 @@ Exit codes:
 
 
 @click.command(epilog=EPILOG)
-@config_option
-@flow_option
-@json_option
+@flow_options()
 def workers(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Who shares each flow: processes, their lanes, and since when they run them.
 
     Asks the target for the members of each flow's group of workers. A process that runs a flow alone is none; status
     shows it as the owner of positions.
     """
-    from replicator import config
     from replicator.inspect.workers import read
-    from replicator.model.errors import ReplicatorError
 
-    log_to_stderr()
-    found: list[FlowWorkers] = []
-    failed: dict[str, ReplicatorError] = {}
-    for flow in chosen(config.load(path, os.environ), path, names):
-        try:
-            found.append(read(flow, connect_timeout_ms=patience_ms(flow)))
-        except ReplicatorError as error:
-            failed[flow.name] = error
+    found, failed = ask_each(asked_flows(path, names), lambda flow: read(flow, connect_timeout_ms=patience_ms(flow)))
     if as_json:
-        errors = {name: str(error) for name, error in failed.items()}
-        print_json({"flows": [asdict(it) for it in found], "errors": errors})
+        print_found([asdict(it) for it in found.values()], failed)
     else:
         console = console_for_people()
-        for it in found:
+        for it in found.values():
             show(console, it)
     show_failed(failed)
     return max((error.exit_code for error in failed.values()), default=0)
