@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from replicator.model import names
@@ -157,6 +158,21 @@ def half_copied(it: SourceTransaction, positions: Mapping[Partition, int]) -> Ha
     return HalfCopied(it.transactional_id, it.producer_id, it.epoch, it.start_ms, it.committed, parts)
 
 
+class SourceLook(NamedTuple):
+    """What was asked for at a look: high watermarks, and the ids of topics that were known by then. `others`: topics
+    that had another id than before; `back`: partitions that ended before where they did: they are another topic's, or
+    have lost records."""
+
+    ends: Mapping[Partition, int] = MappingProxyType({})
+    ids: Mapping[str, str] = MappingProxyType({})
+    others: frozenset[str] = frozenset()
+    back: frozenset[Partition] = frozenset()
+
+    def lost(self, ats: Iterable[Partition]) -> set[Partition]:
+        """Those of these partitions of which nothing that was known before is true any more."""
+        return {at for at in ats if at.topic in self.others or at in self.back}
+
+
 class SourceTransactions:
     """Those of one flow's source, as far as they aren't copied.
 
@@ -169,31 +185,28 @@ class SourceTransactions:
     def __init__(self, selects: Callable[[str], bool]) -> None:
         """`selects`: whether the flow copies a topic."""
         self._selects = selects
-        self._ends: Mapping[Partition, int] = {}
-        self._ids: Mapping[str, str] = {}
-        self._remade, self._back = set[str](), set[Partition]()
+        self._last = SourceLook()
         self._known = set[str]()  # ids whose transaction is known from its beginning, or that had one
         self.open: dict[str, SourceTransaction] = {}
         self.ended: dict[int, SourceTransaction] = {}
         self.left_out = 0
-        self._unbounded = set[int]()
         self._noted = set[tuple[str, int]]()  # of those that may be read again
         self._next = 0
 
     @property
     def ends(self) -> Mapping[Partition, int]:
         """Those of the last look."""
-        return self._ends
+        return self._last.ends
 
     @property
     def ids(self) -> Mapping[str, str]:
         """The ids of topics that were known at the last look."""
-        return self._ids
+        return self._last.ids
 
     @property
     def lost(self) -> bool:
         """Whether at the last look some topic was another one, or had lost records."""
-        return bool(self._remade or self._back)
+        return bool(self._last.others or self._last.back)
 
     def go_on(
         self,
@@ -205,10 +218,9 @@ class SourceTransactions:
     ) -> None:
         """Take what was kept; the log is read on from where `ends` and `open_` are from. `ended` may be newer: what is
         read again of it changes nothing."""
-        self._ends, self._ids, self.left_out = ends, ids, left_out
+        self._last, self.left_out = self._last._replace(ends=ends, ids=ids), left_out
         self.open = {it.transactional_id: it for it in open_}
         self.ended = dict(ended)
-        self._unbounded = {number for number, it in ended.items() if not it.bounded}
         self._known = set(self.open)
         self._noted = {(it.transactional_id, it.start_ms) for it in ended.values()}
         self._next = max(ended, default=-1) + 1
@@ -219,7 +231,7 @@ class SourceTransactions:
 
     def miss(self) -> None:
         """Some of the log was not read: nothing is known of what is open."""
-        self._ends, self.open = {}, {}
+        self._last, self.open = self._last._replace(ends={}), {}
         self._known.clear()
 
     def look(
@@ -250,7 +262,7 @@ class SourceTransactions:
             if committed is not None and (committed.transactional_id, committed.start_ms) not in self._noted:
                 done.append(committed)
         if to_end:
-            self._ends, self._ids = ends, {**self._ids, **(ids or {})}
+            self._last = self._last._replace(ends=ends, ids={**self._last.ids, **(ids or {})})
         if not done:
             return numbers
         after = ends_after()
@@ -262,25 +274,19 @@ class SourceTransactions:
     def _add(self, it: SourceTransaction) -> int:
         number = self._next
         self.ended[number] = it
-        if not it.bounded:
-            self._unbounded.add(number)
         self._next += 1
         return number
 
     def _bound(self, ends: Mapping[Partition, int]) -> list[int]:
         """Where it wasn't known how far a partition goes, as in a topic's first seconds, all that had ended by then
         stands below its present end. Return the new numbers of what is known better now."""
-        numbers, self._unbounded = sorted(self._unbounded & self.ended.keys()), set()
         found = list[int]()
-        for number in numbers:
-            it = self.ended[number]
+        for number, it in sorted((number, it) for number, it in self.ended.items() if not it.bounded):
             parts = {
                 at: RecordRange(bounds.first, ends.get(at) if bounds.end is None else bounds.end)
                 for at, bounds in it.parts.items()
             }
-            if parts == it.parts:
-                self._unbounded.add(number)
-            else:
+            if parts != it.parts:
                 del self.ended[number]
                 found.append(self._add(replace(it, parts=parts)))
         return found
@@ -289,25 +295,24 @@ class SourceTransactions:
         """A topic of another id is another one. A partition that ends before where it did is, too, or has lost records.
         What is known of them by now isn't true, nor is what the log says of them up to its present end. Return the new
         numbers of those of which something is known still."""
-        self._remade = {topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id}
-        self._back = {at for at, end in ends.items() if end < self._ends.get(at, 0)}
+        last = self._last
+        others = frozenset(topic for topic, topic_id in ids.items() if last.ids.get(topic, topic_id) != topic_id)
+        back = frozenset(at for at, end in ends.items() if end < last.ends.get(at, 0))
+        self._last = last = last._replace(others=others, back=back)
         if not self.lost:
             return []
-        self._ends = {at: end for at, end in self._ends.items() if not self._is_lost(at)}
+        gone = last.lost(last.ends)
+        self._last = last._replace(ends={at: end for at, end in last.ends.items() if at not in gone})
         for name, it in self.open.items():
-            self.open[name] = it.lose({at for at in it.parts if self._is_lost(at)})
+            self.open[name] = it.lose(last.lost(it.parts))
         found = list[int]()
         for number, it in list(self.ended.items()):
-            ats = {at for at in it.parts if self._is_lost(at)}
-            if ats:
+            if ats := last.lost(it.parts):
                 del self.ended[number]
                 left = it.lose(ats)
                 if len(left.parts) > 1:
                     found.append(self._add(left))
         return found
-
-    def _is_lost(self, at: Partition) -> bool:
-        return at.topic in self._remade or at in self._back
 
     def _take(self, record: LoggedTransaction) -> SourceTransaction | None:
         """Take a record of the log; return the transaction that is committed by it, if it may be half copied."""
@@ -324,11 +329,11 @@ class SourceTransactions:
                 it = self.open[name] = SourceTransaction(name, record.producer_id, record.epoch, record.start_ms)
             seen = record.first or name in self._known
             self._known.add(name)
-            for at in self._copied(record.partitions):
-                if self._is_lost(at):
-                    it.lost.add(at)
-                elif at not in it.lost:
-                    it.parts.setdefault(at, RecordRange(self._ends.get(at) if seen else None))
+            copied = list(self._copied(record.partitions))
+            it.lost |= self._last.lost(copied)
+            for at in copied:
+                if at not in it.lost:
+                    it.parts.setdefault(at, RecordRange(self._last.ends.get(at) if seen else None))
             if state is LoggedState.ONGOING:
                 return None
         self._known.add(name)
