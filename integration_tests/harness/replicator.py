@@ -60,6 +60,7 @@ class FlowFile:
         self.flow, self.path = name, directory / f"{name}.yaml"
         self._clusters = {"here": _properties(source), "there": _properties(target)}
         self._settings = merged(QUICK, settings)
+        self._cluster_keys: dict[str, dict[str, Any]] = {}
         self._others: list[FlowFile] = []
         self._metrics: dict[str, Any] = {}
         self.write()
@@ -68,7 +69,10 @@ class FlowFile:
         """Write the file, with `changes` on top of what it says."""
         self._settings = merged(self._settings, changes)
         clusters = {
-            name: {"properties": {"reconnect.backoff.max.ms": "200", **properties}}
+            name: {
+                "properties": {"reconnect.backoff.max.ms": "200", **properties},
+                **self._cluster_keys.get(name, {}),
+            }
             for name, properties in self._clusters.items()
         }
         flows = {
@@ -86,6 +90,11 @@ class FlowFile:
     def write_to_target(self, properties: Mapping[str, str]) -> None:
         """Write the file with these properties of the target besides."""
         self._clusters["there"] = {**self._clusters["there"], **properties}
+        self.write()
+
+    def of_target(self, **keys: Any) -> None:
+        """Write the file with these keys of the target beside its properties."""
+        self._cluster_keys["there"] = keys
         self.write()
 
     def listen(self, address: str, **settings: Any) -> None:

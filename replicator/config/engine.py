@@ -60,13 +60,14 @@ def _of_cluster(cluster: Cluster) -> list[str]:
     found = [f"{prefix}.{key}" for key in sorted(given) if key not in _HONOURED and not key.startswith(_TUNING)]
     if given.get("security.protocol", "").upper().startswith("SASL"):
         mechanism = given.get("sasl.mechanisms", given.get("sasl.mechanism", "GSSAPI")).upper()
-        if mechanism not in _MECHANISMS and not (mechanism == "OAUTHBEARER" and _has_tokens(given)):
+        tokens = mechanism == "OAUTHBEARER" and (bool(cluster.token_command) or _has_tokens(given))
+        if mechanism not in _MECHANISMS and not tokens:
             found.append(f"{prefix}.sasl.mechanism: {mechanism}")
     return found
 
 
 def _has_tokens(given: Mapping[str, str]) -> bool:
-    """Whether a cluster's properties say where tokens come from, in one of the two ways that `wire.oauth` knows."""
+    """Whether a cluster's properties say where tokens come from, in a way of librdkafka's that `wire.oauth` knows."""
     if given.get("sasl.oauthbearer.method", "default").lower() == "oidc":
         return given.get("sasl.oauthbearer.grant.type", "client_credentials").lower() == "client_credentials"
     return given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() in ("true", "t", "1", "yes", "on")

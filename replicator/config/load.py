@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from replicator.config import librdkafka, metrics, properties, registries, routing
+from replicator.config import librdkafka, metrics, properties, registries, routing, token_command
 from replicator.config.engine import not_honoured
 from replicator.config.messages import faults_of, nearest, suggestion
 from replicator.config.models import Cluster, Config, Flow, MetricsSection, SparkSection
@@ -24,6 +24,7 @@ from replicator.config.sections import (
     FlowSection,
 )
 from replicator.config.source import Document, Fault, Path, but, parse
+from replicator.config.token_command import TokenCommandSettings
 from replicator.config.units import MILLISECONDS
 from replicator.model.counting import counted
 from replicator.model.delivery import Delivery
@@ -183,10 +184,14 @@ class _Reader:
         )
         for problem in problems:
             self._document.fault((*path, "properties", *([problem.key] if problem.key else [])), problem.message)
-        if problems or section is None:
+        tokens = section.model_dump(include=set(TokenCommandSettings.model_fields)) if section else {}
+        against = list(token_command.check(tokens.get(token_command.KEY, ()), resolved))
+        for problem in against:
+            self._document.fault((*path, problem.key), problem.message)
+        if problems or against or section is None:
             return None
         files = outside_files(raw, resolved, self._directory)
-        return Cluster(name=name, properties=resolved, allow_plaintext_password=allowed, files=files)
+        return Cluster(name=name, properties=resolved, allow_plaintext_password=allowed, files=files, **tokens)
 
     def _as_written(self, data: dict[str, Any], path: Path) -> dict[str, Any]:
         """Properties are text to librdkafka: `0123` stays `0123` and `yes` stays `yes`."""

@@ -264,6 +264,9 @@ class Cluster(Frozen):
     name: str
     properties: Properties
     allow_plaintext_password: bool = False
+    token_command: tuple[str, ...] = ()
+    token_timeout_ms: int = 10_000
+    token_life_ms: int = 300_000
     files: tuple[tuple[str, str], ...] = Field(default=(), exclude=True, repr=False)
     """Those that the properties name, see `outside_files`."""
 

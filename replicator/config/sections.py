@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, fie
 from replicator.config.models import LANES_AUTO, LANES_MAX, FlowSettings, Frozen, MetricsSection, SparkSection, Start
 from replicator.config.patterns import TOPIC_NAME, check_pattern
 from replicator.config.source import but
+from replicator.config.token_command import TokenCommandSettings
 from replicator.model.names import HEARTBEATS_PREFIX
 
 FLOW_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
@@ -85,7 +86,7 @@ START_SCHEMA = {
 }
 
 
-class ClusterSection(Frozen):
+class ClusterSection(Frozen, TokenCommandSettings):
     """A Kafka cluster."""
 
     properties: dict[str, str] = Field(

@@ -14,6 +14,7 @@ from enum import Enum, auto
 
 from confluent_kafka import KafkaError, KafkaException
 
+from replicator.kafka.token_command import no_token
 from replicator.model.errors import (
     Abortable,
     ConfigError,
@@ -112,6 +113,8 @@ BROKEN_CONNECTION = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DO
 SERVING = (KafkaException, SystemError)
 NOTHING_RAISED = "returned NULL without setting an exception"
 
+_NO_TOKEN = re.compile("OAuth callback raised exception|OAuth token not set|no token available")
+"""What librdkafka and confluent-kafka say where a token command has no token for them."""
 _NAMED_PARTITIONS = (
     re.compile(r"ProduceRequest for (?P<topic>[\w.-]+) \[(?P<partition>\d+)\]"),
     re.compile(r"Failed to add partition \"(?P<topic>[\w.-]+)\" \[(?P<partition>\d+)\]"),
@@ -166,6 +169,8 @@ def describe(error: KafkaError, cluster: str, doing: str, right: str = "") -> st
     if error.code() in NOT_ALLOWED:
         return f"cluster {cluster!r}: cannot {doing}: the user needs {right or 'a right that it lacks'} ({why})"
     if error.code() in CREDENTIALS:
+        if _NO_TOKEN.search(error.str()) and (missing := no_token(cluster)):
+            return missing
         return f"cluster {cluster!r} refused the credentials: {reason(error)}"
     return f"cluster {cluster!r}: cannot {doing}: {why}"
 

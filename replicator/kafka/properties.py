@@ -8,21 +8,24 @@ from replicator.config import Cluster, Flow
 from replicator.config.properties import FETCH_BYTES as ALL_BYTES
 from replicator.config.properties import FETCH_PARTITION_BYTES as ONE_BYTES
 from replicator.kafka.fetch_size import PARTITIONS_AT_ONCE, WHOLE_FETCH, FetchStep
+from replicator.kafka.token_command import Oauth, oauth_properties
 from replicator.model import names
 
-Properties = dict[str, str | int | float | bool | None]
+Properties = dict[str, str | int | float | bool | Oauth | None]
 SILENT: Properties = {"log_level": 0}
 """For clients of which nobody takes the log lines, see `client_log`: last, so that it holds whatever the file says."""
 
 
 def client_properties(cluster: Cluster, **own: Any) -> dict[str, Any]:
-    """Return the librdkafka settings of a client that looks and administrates; `own` wins over the file."""
+    """Return the librdkafka settings of a client that looks and administrates; `own` wins over the file. Raises
+    Unreachable: a token command has no token, here and in the other functions."""
     quiet = {} if "debug" in cluster.properties or "log_level" in cluster.properties else {"log_level": 0}
     return {
         "client.id": "eos-replicate",
         "enable.metrics.push": "false",
         **quiet,
         **cluster.properties,
+        **oauth_properties(cluster),
         **own,
     }
 
@@ -35,6 +38,7 @@ def _base(cluster: Cluster, flow: Flow, role: str) -> Properties:
         "reconnect.backoff.max.ms": max(1000, int(given.get("reconnect.backoff.ms", 0))),  # a dead one once a second
         "socket.nagle.disable": True,
         **given,
+        **oauth_properties(cluster),
         "client.id": f"eos-replicate.{flow.name}.{role}",
     }
 

@@ -94,7 +94,9 @@ def judge(found: ExecutorState) -> None:
 def files_of(flow: Flow) -> tuple[str, ...]:
     """Paths that client properties of the flow's clusters name: their clients run in tasks, too."""
     properties = [item for cluster in (flow.source, flow.target) for item in cluster.properties.items()]
-    return tuple(sorted({path for name, path in properties if _FILE.fullmatch(name) and path != _NO_FILE}))
+    programs = {cluster.token_command[0] for cluster in (flow.source, flow.target) if cluster.token_command}
+    paths = {path for name, path in properties if _FILE.fullmatch(name) and path != _NO_FILE}
+    return tuple(sorted(paths | {name for name in programs if name.startswith("/")}))
 
 
 class Absence:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from replicator.config import Cluster
 from replicator.model.errors import ConfigError, LocalFault, Unsupported
-from replicator.wire.oauth import OAUTHBEARER, TokenSource, source_of, token_settings
+from replicator.wire.oauth import OAUTHBEARER, TokenSource, token_source
 from replicator.wire.sasl import MECHANISMS
 
 _DECISIVE = ("ssl.", "enable.ssl.")
@@ -58,7 +58,7 @@ def access(cluster: Cluster) -> Access:
     if protocol.startswith("SASL"):
         mechanism = given.get("sasl.mechanisms", given.get("sasl.mechanism", "GSSAPI")).upper()
         if mechanism == OAUTHBEARER:
-            tokens = source_of(token_settings(name, given, plaintext_allowed=cluster.allow_plaintext_password))
+            tokens = token_source(cluster)
         elif mechanism not in MECHANISMS:
             known = ", ".join((*MECHANISMS, OAUTHBEARER))
             raise _unsupported(name, f"sasl.mechanism {mechanism}; known are {known}")

@@ -279,9 +279,18 @@ class Connection:
             if lifetime:
                 self._expires_s = time.monotonic() + _SESSION_SHARE * lifetime.total_seconds()
         except sasl.BadLogin as error:
+            self._token_refused()
             raise Unreachable(f"{self.where}: cannot log in with {access.mechanism}: {error}") from error
+        except Unreachable as error:
+            if not isinstance(error, ConnectionLost):
+                self._token_refused()
+            raise
         finally:
             tokens.close()
+
+    def _token_refused(self) -> None:
+        if self._access.tokens is not None:
+            self._access.tokens.refused()
 
     def _check(self, code: int, doing: str, said: str = "") -> None:
         if code != _NO_ERROR:

@@ -1,8 +1,9 @@
 """Tokens of OAUTHBEARER logins (KIP-255, KIP-768), from the same properties as librdkafka's. Used by `access`.
 
 With `sasl.oauthbearer.method: oidc` a token endpoint gives them for a client's id and secret (RFC 6749, section 4.4);
-for tests they are written here, without a signature. A token is used for a part of its life, as librdkafka does it; a
-new one is asked for by the next connection, which is made before the login ends (KIP-368).
+a cluster's `token_command` prints them; for tests they are written here, without a signature. A token is used for a
+part of its life, as librdkafka does it; a new one is asked for by the next connection, which is made before the login
+ends (KIP-368).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import base64
 import json
 import re
 import ssl
-import threading
 import time
 import urllib.parse
 import urllib.request
@@ -21,7 +21,10 @@ from functools import lru_cache
 from http.client import HTTPException
 from typing import Any
 
+from replicator.config import Cluster
 from replicator.config.properties import is_loopback
+from replicator.kafka.kept_token import KeptToken
+from replicator.kafka.token_command import TOKEN, kept_token, life_left_s
 from replicator.model.errors import ConfigError, LocalFault, Unreachable, Unsupported
 
 OAUTHBEARER = "OAUTHBEARER"
@@ -35,8 +38,6 @@ UNDERSTOOD = frozenset(
 ENDPOINT_S = 10.0
 """How long a token endpoint is waited for."""
 _ANSWER_BYTES_MAX = 1024 * 1024
-_LIFE_SHARE = 0.8  # as librdkafka's
-_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 _EXTENSION = re.compile(r"[a-zA-Z]+=[\x21-\x7e \t\r\n]+")
 _TRUE = ("true", "t", "1", "yes", "on")
 _UNSECURED = {
@@ -66,10 +67,10 @@ class TokenSettings:
 class TokenSource:
     """The tokens of one cluster, for all connections of the process. May be used by any thread."""
 
-    def __init__(self, settings: TokenSettings) -> None:
+    def __init__(self, settings: TokenSettings, kept: KeptToken | None = None) -> None:
+        """`kept`: the tokens, where they come from elsewhere."""
         self._settings = settings
-        self._lock = threading.Lock()
-        self._token, self._fresh_until_s = "", 0.0
+        self._kept = kept or KeptToken(lambda: _asked(settings) if settings.url else _unsigned(settings))
 
     def first_message(self) -> bytes:
         """Return what a client says first (RFC 7628). Raises Unreachable: there is no token."""
@@ -78,17 +79,25 @@ class TokenSource:
 
     def token(self) -> str:
         """Return a token that is valid for a while. Raises Unreachable."""
-        with self._lock:
-            if time.monotonic() >= self._fresh_until_s:
-                now_s, settings = time.monotonic(), self._settings
-                self._token, life_s = _asked(settings) if settings.url else _unsigned(settings)
-                self._fresh_until_s = now_s + _LIFE_SHARE * life_s
-            return self._token
+        return self._kept.token()
+
+    def refused(self) -> None:
+        """Take note that a broker doesn't take the token."""
+        self._kept.refused()
+
+
+def token_source(cluster: Cluster) -> TokenSource:
+    """Return the process's source of a cluster's tokens. Raises as `token_settings`."""
+    given = cluster.properties
+    if cluster.token_command:
+        return TokenSource(
+            TokenSettings(cluster.name, extensions=_extensions(cluster.name, given)), kept_token(cluster)
+        )
+    return _source_of(token_settings(cluster.name, given, plaintext_allowed=cluster.allow_plaintext_password))
 
 
 @lru_cache(maxsize=64)
-def source_of(settings: TokenSettings) -> TokenSource:
-    """Return the process's source of these tokens."""
+def _source_of(settings: TokenSettings) -> TokenSource:
     return TokenSource(settings)
 
 
@@ -100,9 +109,7 @@ def token_settings(cluster: str, given: Mapping[str, str], *, plaintext_allowed:
     unknown = sorted(key for key in given if key.startswith(("sasl.oauthbearer.", "https.")) and key not in UNDERSTOOD)
     if unknown:
         raise _unsupported(cluster, ", ".join(unknown))
-    extensions = tuple(each for each in given.get("sasl.oauthbearer.extensions", "").split(",") if each)
-    if not all(_EXTENSION.fullmatch(each) for each in extensions):
-        raise _wrong(cluster, "sasl.oauthbearer.extensions", "expected name=value, separated by commas")
+    extensions = _extensions(cluster, given)
     if given.get("sasl.oauthbearer.method", "default").lower() != "oidc":
         return _unsecured_settings(cluster, given, extensions)
     if (grant := given.get("sasl.oauthbearer.grant.type", "client_credentials").lower()) != "client_credentials":
@@ -122,10 +129,17 @@ def token_settings(cluster: str, given: Mapping[str, str], *, plaintext_allowed:
     )  # fmt: skip
 
 
+def _extensions(cluster: str, given: Mapping[str, str]) -> tuple[str, ...]:
+    found = tuple(each for each in given.get("sasl.oauthbearer.extensions", "").split(",") if each)
+    if not all(_EXTENSION.fullmatch(each) for each in found):
+        raise _wrong(cluster, "sasl.oauthbearer.extensions", "expected name=value, separated by commas")
+    return found
+
+
 def _unsecured_settings(cluster: str, given: Mapping[str, str], extensions: tuple[str, ...]) -> TokenSettings:
     """`sasl.oauthbearer.config`, as librdkafka has it."""
     if given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() not in _TRUE:
-        raise _unsupported(cluster, "OAUTHBEARER, unless sasl.oauthbearer.method is oidc")
+        raise _unsupported(cluster, "OAUTHBEARER, unless sasl.oauthbearer.method is oidc or there is a token_command")
     said = dict(item.partition("=")[::2] for item in given.get("sasl.oauthbearer.config", "").split())
     unknown = sorted(name for name in said if name not in _UNSECURED and not name.startswith("extension_"))
     values = _UNSECURED | said
@@ -191,17 +205,8 @@ def _asked(settings: TokenSettings) -> tuple[str, float]:
     try:
         found = json.loads(body)
         token, life_s = found["access_token"], found.get("expires_in")
-        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        if not isinstance(token, str) or not TOKEN.fullmatch(token):
             raise ValueError("access_token is no token")
-        return token, max(0.0, float(life_s) if life_s is not None else _left_s(token))
+        return token, max(0.0, float(life_s) if life_s is not None else life_left_s(token) or 0.0)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Unreachable(f"{where}: its answer can't be used: {error}") from error
-
-
-def _left_s(token: str) -> float:
-    """For how long a JWT is valid by its own claim; 0 where it has none, or is none."""
-    try:
-        payload = token.split(".")[1]
-        return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]) - time.time()
-    except (ValueError, KeyError, IndexError, TypeError):
-        return 0.0

@@ -45,6 +45,11 @@ def properties(cluster: Cluster) -> dict[str, str]:
         ConfigError: a security property has no counterpart; the message names the cluster and the property.
     """
     given = dict(cluster.properties)
+    if cluster.token_command:
+        raise ConfigError(
+            f"clusters.{cluster.name}.token_command: Spark reads with Kafka's Java client, which can't be given tokens "
+            "of a command; reconcile --local can"
+        )
     _refuse(cluster.name, given)
     found = {name: given[name] for name in _SAME if name in given}
     if "security.protocol" in found:

@@ -1,0 +1,160 @@
+"""Tokens that a cluster's `token_command` prints: run, kept, and given to librdkafka's clients.
+
+Invariants
+- The command, and all that it has started and left in its process group, ends with it, at its deadline at the latest.
+- No shell reads anything, and nothing of what it prints on standard output is ever told. Its arguments aren't either.
+- Whatever is wrong with it is Unreachable: the flow waits, says why, and asks again.
+
+Used by `properties` and by `wire.oauth`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import IO
+
+from replicator.config import Cluster
+from replicator.kafka.kept_token import KeptToken
+from replicator.model.errors import Unreachable
+from replicator.model.printable import printable
+
+TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+"""Of RFC 6750."""
+TOKEN_BYTES_MAX, SAID_BYTES_MAX = 256 * 1024, 500
+READ_BYTES = 64 * 1024
+END_S_MAX = 1.0  # what has left the process group may hold the pipe for ever
+Oauth = Callable[[str | None], tuple[str, float, str, dict[str, str]]]
+"""confluent-kafka's `oauth_cb`: gets sasl.oauthbearer.config; returns a token, its end in seconds since 1970, a
+principal's name that nobody reads, and extensions (RFC 7628). Called in a thread of librdkafka's, at about the same
+share of a token's life as `kept_token` has; where it raises, librdkafka calls it again 10 s later."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    cluster: str
+    command: tuple[str, ...]
+    timeout_s: float
+    life_s: float
+
+
+def kept_token(cluster: Cluster) -> KeptToken:
+    """Return the process's token of a cluster that has a token command."""
+    settings = _Settings(
+        cluster.name, cluster.token_command, cluster.token_timeout_ms / 1000, cluster.token_life_ms / 1000
+    )
+    return _kept(settings)
+
+
+@lru_cache(maxsize=64)
+def _kept(settings: _Settings) -> KeptToken:
+    kept = _newest[settings.cluster] = KeptToken(lambda: _printed(settings))
+    return kept
+
+
+_newest: dict[str, KeptToken] = {}
+"""By the name of the cluster: librdkafka says of a token that it doesn't get no more than that it didn't."""
+
+
+def no_token(cluster: str) -> str:
+    """Say why a cluster's command has printed no token when it was run last; empty where it has, or there is none."""
+    kept = _newest.get(cluster)
+    return kept.failure if kept is not None else ""
+
+
+def oauth_properties(cluster: Cluster) -> dict[str, Oauth]:
+    """Return what a client of librdkafka needs to be given tokens of the command; nothing where there is none.
+
+    Such a client waits in its constructor for its first token, for 10 s, and then fails in ways that say nothing. So
+    that token is here before. Raises Unreachable: it isn't to be had.
+    """
+    if not cluster.token_command:
+        return {}
+    kept = kept_token(cluster)
+    kept.token()
+    said = cluster.properties.get("sasl.oauthbearer.extensions", "")
+    extensions = dict(each.partition("=")[::2] for each in said.split(",") if each)
+    return {"oauth_cb": lambda _: (*kept.with_end(), "", extensions)}
+
+
+def life_left_s(token: str) -> float | None:
+    """Return for how long a JWT is valid by its own claim; None where it has none, or is none."""
+    try:
+        payload = token.split(".")[1]
+        end_s = float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
+        return end_s - time.time() if math.isfinite(end_s) else None
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None
+
+
+def _printed(settings: _Settings) -> tuple[str, float]:
+    where = f"cluster {settings.cluster!r}: no token: token_command {settings.command[0]}"
+    try:
+        code, output, said = _run(settings.command, settings.timeout_s)
+    except OSError as error:
+        raise Unreachable(f"{where}: it can't be started: {error.strerror or error}") from error
+    token = output.decode(errors="replace").strip()
+    told = printable((said.replace(token, "[hidden]") if token else said).strip())
+    told = f": {told}" if told else ""
+    if code is None:
+        raise Unreachable(f"{where}: it didn't end within {settings.timeout_s:g} s, and was killed{told}")
+    if code:
+        how = f"it ended with exit code {code}" if code > 0 else f"it was ended by signal {-code}"
+        raise Unreachable(f"{where}: {how}{told}")
+    if not token:
+        raise Unreachable(f"{where}: it printed nothing{told}")
+    if len(output) > TOKEN_BYTES_MAX or not TOKEN.fullmatch(token):
+        raise Unreachable(f"{where}: what it printed is no token{told}")
+    left_s = life_left_s(token)
+    if left_s is not None and left_s <= 0:
+        raise Unreachable(f"{where}: the token that it printed has expired {-left_s:.0f} s ago{told}")
+    return token, settings.life_s if left_s is None else left_s
+
+
+def _run(command: tuple[str, ...], timeout_s: float) -> tuple[int | None, bytes, str]:
+    """Run it: its exit code, None at the deadline; the beginning of its output; the end of what it says besides."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
+    )
+    output, said = bytearray(), bytearray()
+    readers = (
+        threading.Thread(target=_read, args=(process.stdout, output, TOKEN_BYTES_MAX + 1), daemon=True),
+        threading.Thread(target=_read, args=(process.stderr, said, -SAID_BYTES_MAX), daemon=True),
+    )
+    for reader in readers:
+        reader.start()
+    code: int | None = None
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            code = process.wait(timeout_s)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()  # should it have left the group
+        process.wait()
+    for reader in readers:
+        reader.join(END_S_MAX)
+    return code, bytes(output), said.decode(errors="replace")
+
+
+def _read(stream: IO[bytes] | None, kept: bytearray, bytes_max: int) -> None:
+    """Read to the end, and keep the first bytes, or the last ones where `bytes_max` is negative."""
+    assert stream is not None
+    with stream:
+        while chunk := os.read(stream.fileno(), READ_BYTES):
+            if bytes_max > 0:
+                kept += chunk[: bytes_max - len(kept)]
+            else:
+                kept += chunk
+                del kept[:bytes_max]
