@@ -232,6 +232,7 @@ def topic_routes(
     there = target.partitions if target else 0
     bounds = TimestampBounds.of(target.configs) if target else UNBOUNDED
     bytes_max = int(target.configs.get(MAX_MESSAGE_BYTES, "0")) if target else 0
+    compression = target.configs.get("compression.type", "") if target else ""
     routes: list[Route] = []
     for number in range(source.partitions):
         stopped, waiting = decision.stopped, decision.waiting
@@ -239,5 +240,7 @@ def topic_routes(
             stopped, waiting = decision.stopped_beyond, decision.waiting_beyond
         at, to = Partition(source.name, number), Partition(name, number)
         target_there = target_id if number < there else ""
-        routes.append(Route(at, to, source.topic_id, target_there, stopped, waiting, bounds, origins, bytes_max))
+        routes.append(
+            Route(at, to, source.topic_id, target_there, stopped, waiting, bounds, origins, bytes_max, compression)
+        )
     return routes

@@ -159,6 +159,7 @@ def _plane(
         patience=patience,
         fetch_size=fetch_size,
         timestamps={route.source: route.timestamps for route in plan.routes},
+        compression={route.source: route.compression for route in plan.routes},
     )
     if chosen_engine(plan.flow).name == BATCHES:
         from replicator.planes.batches_io.plane import BatchesPlane  # which takes a while, and not every flow needs

@@ -21,7 +21,7 @@ class Route:
     `waiting` says in the same way why nothing can be copied now, such as a missing right; it is asked again at every
     discovery. A topic that does not exist at the target has an empty `target_topic_id`. `timestamps`: which ones the
     target topic takes. `origins`: where the source has the topic from, where other flows write it. `message_bytes_max`:
-    max.message.bytes of the target topic, 0 where that isn't known.
+    max.message.bytes of the target topic, 0 where that isn't known; `compression`: its compression.type, else empty.
     """
 
     source: Partition
@@ -33,3 +33,4 @@ class Route:
     timestamps: TimestampBounds = UNBOUNDED
     origins: Origins = NONE
     message_bytes_max: int = 0
+    compression: str = ""

@@ -17,9 +17,10 @@ class PlaneSettings:
     """What a plane is to do.
 
     `claim_partition` is the one of the claims topic that this lane writes, `routes` maps source to target partitions.
-    `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`, `compress` too, `timestamps` by source partition as
-    of `Route`. `bulk`: single partitions are copied in large transactions, where latency does not matter. `patience` is
-    what the flow knows of its coordinator, None: nothing. `fetch_size` is what it knows of the line to its source.
+    `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`, `compress` too, `timestamps` and `compression` by
+    source partition as of `Route`. `bulk`: single partitions are copied in large transactions, where latency does not
+    matter. `patience` is what the flow knows of its coordinator, None: nothing. `fetch_size` is what it knows of the
+    line to its source.
     """
 
     flow: Flow
@@ -33,3 +34,4 @@ class PlaneSettings:
     patience: CoordinatorPatience | None = None
     fetch_size: FetchSize = field(default_factory=FetchSize)
     timestamps: Mapping[Partition, TimestampBounds] = field(default_factory=dict)
+    compression: Mapping[Partition, str] = field(default_factory=dict)

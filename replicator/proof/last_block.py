@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 
 from kafka_records.batch import CorruptBatch
 from kafka_records.fetched import FetchedBatch
-from kafka_records.records import Record, decode
+from kafka_records.records import decode
 from replicator.model.checkpoint import DIGEST_KIND, DIGEST_UNTOLD
 from replicator.model.counting import counted
-from replicator.planes.batches_io.digest import PayloadChain
-from replicator.planes.records.digest import Chain, Fields
+from replicator.planes.batches_io.digest import PayloadChain, fields_of
+from replicator.planes.records.digest import Chain
 from replicator.proof.pairs import DigestBlock, Pair
 from replicator.proof.partition_side import PartitionSide
 from replicator.wire.committed_log import corrupt
@@ -109,14 +109,9 @@ def _of_records(block: DigestBlock, batches: Iterable[FetchedBatch]) -> tuple[in
     chain, count = Chain(block.before), 0
     for batch in batches:
         found = [record for record in decode(batch.data) if block.first <= record.offset < block.end]
-        chain.update(map(_fields, found))
+        chain.update(map(fields_of, found))
         count += len(found)
     return count, chain.hexdigest(), block.codecs
-
-
-def _fields(record: Record) -> Fields:
-    headers = [(name.decode(errors="replace"), value) for name, value in record.headers]
-    return record.key, record.value, record.timestamp_ms, headers
 
 
 def _of_batches(block: DigestBlock, batches: Iterable[FetchedBatch]) -> tuple[int, str, int]:

@@ -17,7 +17,7 @@ from kafka_records.records import Record
 from replicator.kafka import properties
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.model import names
-from replicator.model.checkpoint import PAYLOAD_DIGEST_KIND, Stored
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, ReplicatorError
 from replicator.model.partition import Committed, Partition
 from replicator.planes.batches.decoding import WritableBatch
@@ -26,7 +26,7 @@ from replicator.planes.batches.merge import MergeLimits
 from replicator.planes.batches_io.brokers import Brokers, BrokerSettings
 from replicator.planes.batches_io.budget import FetchBudget
 from replicator.planes.batches_io.coordinators import Coordinators, TransactionTerms
-from replicator.planes.batches_io.digest import PayloadChain
+from replicator.planes.batches_io.digest import Chains, DecodedChain, PayloadChain
 from replicator.planes.batches_io.intake import Intake
 from replicator.planes.batches_io.loop import LinkLoop
 from replicator.planes.batches_io.outcomes import Outcomes
@@ -52,7 +52,7 @@ _MAGIC = 2
 class _Sent:
     """What was handed over of one source partition in the open transaction."""
 
-    chain: PayloadChain
+    chain: PayloadChain | DecodedChain
     next_offset: int = -1
     leader_epoch: int = -1
     records: int = 0
@@ -120,6 +120,7 @@ class BatchesPlane:
         )
         self._positions = PositionReader(flow.target.name, group, terms.client_id, coordinators, request_s, self._turn)
         self._plans: Mapping[Partition, ReadPlan] = {}
+        self._chains = Chains(settings.compression)
         self._digests: dict[Partition, str] = {}  # of the block that was committed last, since the last seek
         self._sent: dict[Partition, _Sent] = {}
         self._own: dict[Partition, int] = {}  # records of the flow's own topics in the open transaction
@@ -210,7 +211,8 @@ class BatchesPlane:
         sent = self._sent.get(at)
         if sent is None:
             self._first_s = self._first_s if self._sent else time.monotonic()
-            sent = self._sent[at] = _Sent(PayloadChain(self._digests.get(at, "")))
+            sent = self._sent[at] = _Sent(self._chains.begun(at, batch.header, self._digests.get(at, "")))
+        self._chains.look(at, batch.header)
         sent.chain.update(batch.header, batch.data)
         sent.next_offset, sent.leader_epoch = batch.next_offset, batch.leader_epoch
         sent.records += batch.records
@@ -245,7 +247,7 @@ class BatchesPlane:
                 raise Abortable(f"{self._routes[at]}: {acked.records} of {sent.records} records were acknowledged")
             copied[at] = Copied(
                 sent.next_offset, sent.leader_epoch, sent.records, sent.bytes, sent.chain.hexdigest(),
-                acked.first_target, acked.next_target, None, list(acked.runs), acked.restamped, PAYLOAD_DIGEST_KIND,
+                acked.first_target, acked.next_target, None, list(acked.runs), acked.restamped, sent.chain.kind,
                 sent.chain.codecs,
             )  # fmt: skip
         for at, blocked in self._intake.blocked().items():

@@ -24,10 +24,11 @@ Fields = tuple[bytes | None, bytes | None, int, Any]
 
 
 def canonical_headers(headers: Headers) -> bytes:
-    """Return the canonical bytes of a record's headers, count included."""
+    """Return the canonical bytes of a record's headers, count included. Bytes of a key that aren't UTF-8 stand in it as
+    `surrogateescape` has them."""
     parts = [_pack_int(len(headers))]
     for key, value in headers:
-        raw = key.encode()
+        raw = key.encode(errors="surrogateescape")
         parts += (_pack_int(len(raw)), raw)
         parts += (_pack_int(-1),) if value is None else (_pack_int(len(value)), value)
     return b"".join(parts)
