@@ -6,10 +6,11 @@ Nothing is decided here: what isn't as it is shown is looked at in the next roun
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from itertools import islice
 
-from replicator.group_sync.asked_once import answers_once
+from replicator.group_sync.asked_once import InPartition, answers_once
 from replicator.group_sync.followed import FollowedGroups
 from replicator.group_sync.ports import LiveMap, TargetGroups
 from replicator.groups.row_columns import Translated
@@ -70,7 +71,10 @@ class Standing:
             self._compare(some, now_s)
 
     def _compare(self, rows: Collection[_Row], now_s: float) -> None:
-        found = answers_once(self._map, ((topic, ((at, source),)) for _, topic, at, (source, _, _) in rows))
+        wanted = defaultdict[str, list[InPartition]](list)
+        for _, topic, at, (source, _, _) in rows:
+            wanted[topic].append((at, source))
+        found = answers_once(self._map, wanted.items())
         for group, topic, at, (source, target, known) in rows:
             answer = with_delivered(found[topic][at, source], self._followed.delivered(group, topic, at))
             if self._differs(answer, target, known):
