@@ -71,7 +71,7 @@ def test_ranges_are_copied_by_the_flow_s_engine(make_copying: MakeCopying, engin
     copying.assert_exact()
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long", kafka="full")
 def test_back_and_forth_between_live_and_backfill_while_the_source_is_written(make_copying: MakeCopying) -> None:
     copying = make_copying(lanes=2)
     with copying.writing():
@@ -315,7 +315,7 @@ def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopyin
     copying.finish(copying.running())
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long", kafka="full")
 def test_a_task_that_waits_notices_soon_that_another_generation_is_open(copying: Copying) -> None:
     """It sends nothing to the target for minutes, so nobody tells it that it was fenced."""
     copying.load.plain(300)

@@ -182,7 +182,7 @@ class LaneDriver:
         return self._memory.partitions.told()
 
     def _all_states(self) -> dict[Partition, PartitionState | None]:
-        """Those that the lane was made with, and those of deleted topics, of which it has found the positions."""
+        """List those that the lane was made with, and those of deleted topics, of which it has found the positions."""
         return {**dict.fromkeys(route.source for route in self.plan.routes), **self.states}
 
     def _queued_bytes(self) -> int | None:

@@ -23,8 +23,6 @@ from replicator.state.claims import Claims
 from replicator.state.generation import Generation
 from replicator.state.signed_gaps import adoptions, signed_gaps
 
-Bounds = Mapping[tuple[str, int], int]
-
 
 def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Snapshot:
     """Ask the target alone. Nothing is changed.

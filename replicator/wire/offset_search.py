@@ -22,9 +22,10 @@ _REPLICA_NOT_AVAILABLE = 9  # a leader answers nevertheless
 _LISTENER_NOT_FOUND = 72  # the leader lives, and can't be reached on this listener now
 _LEADERLESS = (5, _REPLICA_NOT_AVAILABLE, _LISTENER_NOT_FOUND)
 
-_Told = tuple[int | None, int, int]
-_LEFT_OUT: _Told = (None, 0, 0)
-"""Error, offset, timestamp of a partition that a leader's answer doesn't have."""
+_ListedValue = tuple[int | None, int, int]
+"""Error, offset, timestamp."""
+_LEFT_OUT: _ListedValue = (None, 0, 0)
+"""Of a partition that a leader's answer doesn't have."""
 
 
 class OffsetSearch:
@@ -94,7 +95,7 @@ class OffsetSearch:
     def answered(self, asked: Collection[Partition], answers: Sequence[Sequence[Answer]]) -> None:
         """A broker has answered for `asked`; `answers` has one item for each `Wanted`."""
         self._asked.difference_update(asked)
-        listed: list[dict[tuple[str, int], _Told]] = [
+        listed: list[dict[tuple[str, int], _ListedValue]] = [
             {(topic, index): (code, offset, time) for topic, index, code, time, offset in one} for one in answers
         ]
         for at in asked:
