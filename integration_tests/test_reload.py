@@ -7,11 +7,13 @@ import pty
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.processes import wait_until
 
@@ -163,3 +165,31 @@ def test_under_nohup_it_outlives_its_terminal_and_reloads(make_copying: MakeCopy
     finally:
         subprocess.run(["kill", "-9", str(pid)], check=False, capture_output=True)
     copying.assert_exact()
+
+
+@pytest.mark.tier("long")
+def test_a_reload_that_is_asked_for_while_it_starts_is_done_once_it_runs(make_copying: MakeCopying) -> None:
+    """As soon as the process has any handler; before it has one, the system ends it."""
+    copying = make_copying()
+    log = copying.file.path.with_suffix(".log")
+    command = [sys.executable, "-m", "cli.main", "run", "-c", str(copying.file.path), "--log-format", "json"]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=file, start_new_session=True)
+    status = Path(f"/proc/{process.pid}/status")
+
+    def hears() -> bool:
+        caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught.split()[1], 16) >> (signal.SIGHUP - 1) & 1)
+
+    try:
+        wait_until(hears, "it hears SIGHUP", log.read_text)
+        assert "connecting" not in log.read_text()
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: log.read_text().count("config_reloaded") == 1, "it is reloaded", log.read_text)
+        copying.load.mixed(50)
+        copying.wait_copied()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(clients.TIMEOUT_S) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()

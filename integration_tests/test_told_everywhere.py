@@ -14,7 +14,7 @@ from integration_tests.harness.failing_over import command, failover
 from integration_tests.harness.observed import Observed
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
-from integration_tests.test_incidents_played import LARGE
+from integration_tests.test_incidents_played import LARGE, open_id, resolved
 from integration_tests.test_metrics import observed
 from replicator.model.partition import Partition
 from replicator.observe.view import Doing
@@ -194,4 +194,22 @@ def test_they_tell_the_same_of_partitions_in_every_state(make_copying: MakeCopyi
     for state, number in counted.items():
         assert asked.value("eos_flow_partitions", flow=flow.name, state=state) == number
     held_back.abort_transaction()
+    assert worker.stop() == 0, worker.tail()
+
+
+def test_they_tell_the_position_that_a_decision_has_given(make_copying: MakeCopying) -> None:
+    """Also where nothing comes afterwards: the lag doesn't get older."""
+    copying = make_copying(partitions=1)
+    clients.create_topic(copying.target, copying.copy, 1, {"cleanup.policy": "compact"})
+    asked = observed(copying)
+    worker = copying.running("", "--shared")
+    clients.put(clients.producer(copying.source), copying.topic, b"copied", key=b"key")
+    clients.put(clients.producer(copying.source), copying.topic, b"refused", key=None)
+    resolved(copying, open_id(copying, "record_refused", copying.topic, worker), "--skip", "skipped")
+    labels = {"flow": copying.name, "topic": copying.topic, "partition": "0"}
+    _, said = copying.asked("status")
+    assert [(row["position"], row["lag_records"]) for row in said["partitions"]] == [(2, 0)]
+    asked.wait("the position", lambda it: it.value("eos_partition_position", **labels) == 2)
+    asked.wait("no lag", lambda it: it.value("eos_partition_lag_records", **labels) == 0)
+    assert asked.value("eos_partition_lag_seconds", **labels) == 0
     assert worker.stop() == 0, worker.tail()

@@ -63,7 +63,7 @@ class LaneDecisions:
     ) -> None:
         self._plan, self._policy, self._to, self._clock, self._log = plan, policy, to, context.clock, context.log
         self._partitions, self._reports = memory.partitions, memory.reports
-        self._start, self._transactions = start, transactions
+        self._start, self._transactions, self._observer = start, transactions, context.observer
         self._control = Partition(names.control_topic(plan.flow.name), 0)
         self._decided: Mapping[str, OperatorDecision] = {}
         self._ends: LogEnds | ReplicatorError | None = None  # of the control topic, before it was read last
@@ -161,6 +161,7 @@ class LaneDecisions:
             moved = positions.skipped(at, decision.end, self._clock.now_ms())
             closed = self._closed(occurrence, decision, (before.offset, decision.end), kept)
             self._transactions.commit_decision(positions, at, moved, closed)
+            self._observer.committed({}, {at: moved}, 0.0)
             self._beforehand.acted(closed)
         self._tell(at, decision)
         self._judge_anew(at)

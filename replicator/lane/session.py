@@ -287,7 +287,7 @@ class ProducerSession:
         """
         while True:
             try:
-                self._transactions.commit(kind, self.positions)
+                done = self._transactions.commit(kind, self.positions)
             except NotAllowed as denied:
                 kept_out = self._keep_out(denied)
                 self._plane.abort()
@@ -298,6 +298,7 @@ class ProducerSession:
                 raise  # nothing was sent yet
             except Abortable as error:
                 raise UnknownOutcome(str(error)) from error
+            self._observer.committed({}, done.positions, 0.0)
             self._start.check_origins()
             return
 
