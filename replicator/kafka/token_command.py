@@ -1,8 +1,10 @@
 """Tokens that a cluster's `token_command` prints: run, kept, and given to librdkafka's clients.
 
 Invariants
-- The command, and all that it has started and left in its process group, ends with it, at its deadline at the latest.
+- The command, and all that it has started and left in its process group, ends with it, at its deadline at the latest,
+  and with this process, unless that is killed.
 - No shell reads anything, and nothing of what it prints on standard output is ever told. Its arguments aren't either.
+  What could be a token isn't told of standard error.
 - Whatever is wrong with it is Unreachable: the flow waits, says why, and asks again.
 
 Used by `properties` and by `wire.oauth`.
@@ -10,6 +12,7 @@ Used by `properties` and by `wire.oauth`.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import math
@@ -33,6 +36,10 @@ from replicator.model.printable import printable
 TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 """Of RFC 6750."""
 TOKEN_BYTES_MAX, SAID_BYTES_MAX = 256 * 1024, 500
+LIKE_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]{65,}=*|[-_a-zA-Z0-9]{8,}(?:\.[-_a-zA-Z0-9]{8,}){2}")
+"""Long, or the three parts of a JWT."""
+PRINTED_PART = re.compile(r"[-_~+/.a-zA-Z0-9]{8,}=*")
+LIFE_S_MAX = 10 * 365 * 86_400.0  # more than librdkafka's milliseconds since 1970 can hold may stand in a JWT
 READ_BYTES = 64 * 1024
 END_S_MAX = 1.0  # what has left the process group may hold the pipe for ever
 Oauth = Callable[[str | None], tuple[str, float, str, dict[str, str]]]
@@ -93,8 +100,8 @@ def life_left_s(token: str) -> float | None:
     try:
         payload = token.split(".")[1]
         end_s = float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
-        return end_s - time.time() if math.isfinite(end_s) else None
-    except (ValueError, KeyError, IndexError, TypeError):
+        return min(end_s - time.time(), LIFE_S_MAX) if math.isfinite(end_s) else None
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -102,10 +109,10 @@ def _printed(settings: _Settings) -> tuple[str, float]:
     where = f"cluster {settings.cluster!r}: no token: token_command {settings.command[0]}"
     try:
         code, output, said = _run(settings.command, settings.timeout_s)
-    except OSError as error:
-        raise Unreachable(f"{where}: it can't be started: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in it
+        raise Unreachable(f"{where}: it can't be started: {getattr(error, 'strerror', None) or error}") from error
     token = output.decode(errors="replace").strip()
-    told = printable((said.replace(token, "[hidden]") if token else said).strip())
+    told = printable(_hidden(said, token).strip())[-SAID_BYTES_MAX:]
     told = f": {told}" if told else ""
     if code is None:
         raise Unreachable(f"{where}: it didn't end within {settings.timeout_s:g} s, and was killed{told}")
@@ -122,15 +129,38 @@ def _printed(settings: _Settings) -> tuple[str, float]:
     return token, settings.life_s if left_s is None else left_s
 
 
+def _hidden(said: str, printed: str) -> str:
+    """Leave out of what it says besides all that it has printed, and what looks like a token."""
+    for part in sorted({printed, *PRINTED_PART.findall(printed)}, key=len, reverse=True):
+        said = said.replace(part, "[hidden]") if part else said
+    return LIKE_TOKEN.sub("[hidden]", said)
+
+
+_running: set[int] = set()
+"""Process groups of commands that run."""
+
+
+@atexit.register
+def _end_all() -> None:
+    for group in list(_running):
+        _end(group)
+
+
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
+        os.killpg(group, signal.SIGKILL)
+
+
 def _run(command: tuple[str, ...], timeout_s: float) -> tuple[int | None, bytes, str]:
     """Run it: its exit code, None at the deadline; the beginning of its output; the end of what it says besides."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
     )
+    _running.add(process.pid)
     output, said = bytearray(), bytearray()
     readers = (
         threading.Thread(target=_read, args=(process.stdout, output, TOKEN_BYTES_MAX + 1), daemon=True),
-        threading.Thread(target=_read, args=(process.stderr, said, -SAID_BYTES_MAX), daemon=True),
+        threading.Thread(target=_read, args=(process.stderr, said, -TOKEN_BYTES_MAX), daemon=True),
     )
     for reader in readers:
         reader.start()
@@ -139,8 +169,8 @@ def _run(command: tuple[str, ...], timeout_s: float) -> tuple[int | None, bytes,
         with suppress(subprocess.TimeoutExpired):
             code = process.wait(timeout_s)
     finally:
-        with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
-            os.killpg(process.pid, signal.SIGKILL)
+        _end(process.pid)
+        _running.discard(process.pid)
         process.kill()  # should it have left the group
         process.wait()
     for reader in readers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -68,7 +69,7 @@ def test_a_jwt_says_itself_until_when_it_holds(tmp_path: Path) -> None:
     end_s = time.time() + 3_000
     found = kept_token(loaded("jwt", command(tmp_path, f"print({jwt({'exp': end_s})!r})")))
     assert abs(found.with_end()[1] - end_s) < 2
-    for claims in ({"exp": "later"}, {"exp": float("nan")}, {}):  # none that can be relied on
+    for claims in ({"exp": "later"}, {"exp": float("nan")}, {"exp": 10**400}, {}):  # none that can be relied on
         plain = kept_token(loaded("jwt", command(tmp_path, f"print({jwt(claims)!r})"), token_life_ms=1_000_000))
         assert 900 < plain.with_end()[1] - time.time() <= 1_000
         kept_token.__globals__["_kept"].cache_clear()
@@ -78,6 +79,15 @@ def test_a_jwt_says_itself_until_when_it_holds(tmp_path: Path) -> None:
     ("body", "why"),
     [
         ("print('tok'); sys.exit('no ticket: tok')", r"ended with exit code 1: no ticket: \[hidden\]$"),
+        (
+            "print('a' * 900); print('curl: ' + 'a' * 900, file=sys.stderr); sys.exit(2)",
+            r"ended with exit code 2: curl: \[hidden\]$",
+        ),
+        (
+            """print('{"access_token": "opaque-token"}'); print('+ T=opaque-token', file=sys.stderr)""",
+            r"what it printed is no token: \+ T=\[hidden\]$",
+        ),
+        ("print('eyJhbGciOiJ9.eyJleHAiOjF9.c2lnbmF0dXJl', file=sys.stderr); sys.exit(1)", r"code 1: \[hidden\]$"),
         ("print()", "it printed nothing$"),
         ("print('a b')", "what it printed is no token$"),
         ("print('x' * 300_000)", "what it printed is no token$"),
@@ -153,3 +163,22 @@ def test_the_old_token_does_until_its_end_and_a_refused_one_no_longer(monkeypatc
 def test_a_file_that_contradicts_itself_is_refused(command_: Any, properties: str, why: str) -> None:
     with pytest.raises(FlowFileError, match=why):
         loaded("wrong", command_, properties)
+
+
+def test_a_program_that_hangs_ends_with_the_process(tmp_path: Path) -> None:
+    """Which ends while another thread waits for the token."""
+    pid = tmp_path / "pid"
+    body = f"open({str(pid)!r}, 'w').write(str(os.getpid())); os.rename({str(pid)!r}, {str(pid)!r} + '.all')"
+    words = command(tmp_path, f"{body}; time.sleep(600)")
+    program = f"""
+import pathlib, threading, time
+from replicator.kafka.token_command import _run
+threading.Thread(target=_run, args=({tuple(words)!r}, 500.0), daemon=True).start()
+while not pathlib.Path({str(pid) + ".all"!r}).exists():
+    time.sleep(0.01)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    process, deadline_s = Path("/proc") / (tmp_path / "pid.all").read_text(), time.monotonic() + 30
+    while process.exists() and "State:\tZ" not in (process / "status").read_text():
+        assert time.monotonic() < deadline_s, "it runs"
+        time.sleep(0.01)
