@@ -50,6 +50,9 @@ def test_what_was_copied_is_proven_by_the_target_alone(
         code, alone, said = asked(copying, *ALONE)
         assert [it["name"] for it in alone["not_compared"]] == ["target_topic_deleted"], said
         clients.delete_topic(target.bootstrap, names.claims_topic(two.name))
+        code, alone, said = asked(copying, *ALONE)
+        lost = [(it["name"], it["topic"]) for it in alone["not_compared"]]
+        assert lost == [("claims_topic_lost", two.second)], said
         clients.delete_topic(target.bootstrap, names.control_topic(two.name))
         code, _, said = asked(copying, *ALONE)
         assert (code, "nothing_to_reconcile" in said) == (4, True), said

@@ -17,6 +17,7 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
+from replicator.proof.known_partitions import claims_lost
 from replicator.proof.pairs import Offsets, PairFacts, pairs_of, readable, without_position
 from replicator.proof.snapshot import Snapshot, await_applied
 from replicator.state.claims import Claims
@@ -39,8 +40,10 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
         cluster_id = clusters.target.connect().cluster_id
         control = clusters.state.control_if_any()
-        claims = clusters.state.claims_if_any() or Claims({}, ())
-        known = copied(flow, claims, control.open if control else None)
+        opened = control.open if control else None
+        found = clusters.state.claims_if_any()
+        claims = found or Claims({}, ())
+        known = copied(flow, claims, opened)
         if others := sorted(set(topics) - {at.topic for at in known}):
             raise ConfigError(f"flow {flow.name} has not copied topic {', '.join(others)}")
         routes = {at: to for at, to in known.items() if not topics or at.topic in topics}
@@ -53,6 +56,10 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
             for at, to in sorted(routes.items())
             if positions.get(to) is None
         ]
+        named = [incident for incident in gone if incident is not None]
+        without = {at for at, to in routes.items() if positions.get(to) is None}
+        left = without - {Partition(it.topic, it.partition) for it in named}
+        named += claims_lost(flow, left, found, opened)
         read, unreadable = _readable(routes, positions)
         await_applied(clusters, {routes[at]: it.evidence.next_target_offset for at, it in read.items()})
         stable = clusters.target.offsets([routes[at] for at in read], end=True, committed_only=True)
@@ -60,7 +67,7 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
         _facts(routes[at], it, targets[routes[at].topic], claims, (starts[routes[at]], stable[routes[at]]))
         for at, it in sorted(read.items())
     ]
-    unclear = (*(incident for incident in gone if incident is not None), *unreadable)
+    unclear = (*named, *unreadable)
     if not facts:
         why = f"flow {flow.name} has no position of a partition that it has copied"
         raise next(iter(unclear), Incident("nothing_to_reconcile", why, advice="Run the flow first"))
@@ -78,7 +85,11 @@ def copied(flow: Flow, claims: Claims, opened: Generation | None) -> dict[Partit
         if routing.selects(flow, topic)
         for number in range(partitions)
     }
-    claimed = {it.source: at for at, it in claims.claims.items() if routing.selects(flow, it.source.topic)}
+    claimed = dict[Partition, Partition]()
+    for at, it in claims.claims.items():  # a source that was renamed, and back, has several; the one of today counts
+        if routing.selects(flow, it.source.topic):
+            today = at.topic == routing.target_topic(flow, it.source.topic)
+            claimed[it.source] = at if today else claimed.get(it.source, at)
     return found | claimed
 
 
