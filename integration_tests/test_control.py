@@ -143,6 +143,18 @@ def test_the_rate_of_the_flow_file_and_of_a_topic_by_bytes(make_copying: MakeCop
     copying.finish(worker)
 
 
+@pytest.mark.tier("long")
+def test_a_slow_rate_is_not_taken_for_a_source_that_does_not_serve(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=1)
+    worker = copying.running()
+    typed(copying, "rate", "--topics", copying.topic, "--records-per-s", "7")
+    worker.wait_event("settings_taken")
+    clients.put(clients.producer(copying.source), copying.topic, *[b"slow"] * 300)
+    wait_until(lambda: sum(it["records"] for it in worker.seen("committed")) == 300, "all is copied", worker.tail)
+    assert worker.seen("waiting") == []
+    assert worker.stop() == 0, worker.tail()
+
+
 @FULL
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "zombie"])
 def test_commands_that_die_in_the_middle_leave_a_flow_that_can_be_paused(

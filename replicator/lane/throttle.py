@@ -121,6 +121,11 @@ class FlowThrottle:
         found = {FLOW: self._from_file, **self._settings.rates}
         return {at: limit for at, limit in found.items() if limit.limits}
 
+    def limited(self, topic: str) -> bool:
+        """Say whether a source topic is copied no faster than some limit: its own, or that of the whole flow."""
+        with self._lock:
+            return not self.rates().keys().isdisjoint((FLOW, topic))
+
     def _current(self, now_s: float) -> dict[str, _Limiter]:
         """Return the buckets, made anew where a limit is another than before; others keep what they hold."""
         if self._stale:

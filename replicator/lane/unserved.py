@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from replicator.lane.partition import HoldUp, LanePartition, Reason, RecordsCommitted, Wait
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock, ClusterQuestions
+from replicator.lane.throttling import LaneThrottling
 from replicator.model.partition import Partition
 
 QUIET_S, STUCK_S = 3.0, 6.0
@@ -22,8 +23,16 @@ LOOK_S = 1.0  # between two looks for such partitions
 class UnservedSources:
     """Of one producer session."""
 
-    def __init__(self, partitions: Partitions, source: ClusterQuestions, cluster: str, clock: Clock) -> None:
-        """`cluster`: the source's name in the flow file."""
+    def __init__(
+        self,
+        partitions: Partitions,
+        source: ClusterQuestions,
+        cluster: str,
+        clock: Clock,
+        limits: LaneThrottling,
+    ) -> None:
+        """`cluster`: the source's name in the flow file. `limits`: what may keep records unread that are served."""
+        self._limits = limits
         self._partitions, self._source, self._cluster, self._clock = partitions, source, cluster, clock
         self._began_s = self._looked_s = self._idle_s = clock.now_s()
         self._held: set[Partition] = set()
@@ -49,7 +58,12 @@ class UnservedSources:
             self._partitions.apply(at, Wait(Reason.NO_ANSWER, why))
         if now_s < self._idle_s + LOOK_S:
             for at in quiet:
-                if quiet_s[at] >= STUCK_S and at not in refused and at not in self._held:
+                if (
+                    quiet_s[at] >= STUCK_S
+                    and at not in refused
+                    and at not in self._held
+                    and not self._limits.limited(at)
+                ):
                     self._hold(at, copied[at])
 
     def _hold(self, at: Partition, partition: LanePartition) -> None:

@@ -105,6 +105,7 @@ def test_a_limited_topic_holds_back_no_other() -> None:
     assert seen[0][0] == 300
     assert 0 < seen[0][1] < 400
     assert world.happened_s - began_s >= (600 - 2 * TOPIC_RECORDS_MIN) / 10
+    assert world.told("waiting") == [], "nobody is to blame but the limit"
 
 
 def test_a_lane_that_waits_for_its_rate_looks_after_all_else() -> None:
