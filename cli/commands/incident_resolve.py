@@ -56,7 +56,8 @@ Exit codes:
     "--set-aside",
     "commands",
     flag_value="set-aside",
-    help="The same for one record, which is kept in the topic __eos.<flow>.aside.",
+    help="The same for one record, which is kept in the topic __eos.<flow>.aside. Of one above limits.record_bytes_max "
+    "neither key nor value is kept.",
 )
 @click.option(
     "--restart-topic",
@@ -246,10 +247,22 @@ def _show(flow: Flow, done: Resolved) -> None:
     elif it.moved is not None:
         click.echo(f"The position went from source offset {it.moved[0]} to {it.moved[1]}.")
         if closing.kept:
-            click.echo(f"The record is in {names.aside_topic(flow.name)}: {closing.kept}.")
+            click.echo(_kept_said(names.aside_topic(flow.name), closing.kept))
     elif still is not None:
         click.echo(f"The partition was judged again, and {still.name} still stops it: the incident is {still.id} now.")
     elif closing.decision is not None:
         click.echo("The partition was judged again: incident list shows whether anything still stops it.")
     else:
         click.echo("Its cause went away meanwhile; nothing was left out.")
+
+
+def _kept_said(topic: str, kept: str) -> str:
+    """What of the record stands in the flow's topic: who decided may take "it is set aside" for "nothing is lost"."""
+    from replicator.lane.aside import Kept
+
+    if kept != Kept.STUB:
+        return f"The record is in {topic}: {kept}."
+    return (
+        f"The record's key and value were not kept: it is larger than limits.record_bytes_max. In {topic} are only "
+        "headers that say where it was."
+    )

@@ -156,7 +156,8 @@ _TARGET = {
         "compressed, leave compression.type out of the target's properties or set it to zstd; then incident resolve ID "
         "--retry, or, where that stops at the same record again or the flow file was changed, restart the worker. "
         "To go on without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip "
-        "doesn't",
+        "doesn't. Of a record above limits.record_bytes_max --set-aside keeps neither key nor value, only headers that "
+        "say where it was",
     ),
     "record_refused": IncidentKind(
         "The target refuses this record; the message has its reason",

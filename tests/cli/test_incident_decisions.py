@@ -110,7 +110,11 @@ def test_the_flow_is_found_by_the_id_and_the_decision_says_who_and_why(
     [
         (None, "The flow has not acted on it yet"),
         ({"effect": Ending.RETRIED}, "its facts had changed: nothing was done"),
-        ({"effect": Ending.SET_ASIDE, "moved": (10, 11), "kept": "stub"}, "The record is in __eos.orders.aside: stub."),
+        (
+            {"effect": Ending.SET_ASIDE, "moved": (10, 11), "kept": "whole"},
+            "The record is in __eos.orders.aside: whole.",
+        ),
+        ({"effect": Ending.SET_ASIDE, "moved": (10, 11), "kept": "stub"}, "The record's key and value were not kept"),
     ],
 )
 def test_what_came_of_it_is_said(
