@@ -45,12 +45,13 @@ def page() -> str:
 
 
 DOING = {
-    Doing.UNDECIDED: "Its lane has just begun and has not decided yet.",
+    Doing.UNDECIDED: "Its lane has just begun and has not decided yet, or has ended and nobody is known to have it.",
     Doing.COPYING: "Its records are copied as they come.",
     Doing.WAITING: "Something that may pass keeps it back: `eos_partition_cause` has the reason as `kind`.",
     Doing.PAUSED: "An operator has [paused](../operate/control.md#pausing) its topic, or the flow.",
     Doing.FAILED_OVER: "Its topic was [failed over](../operate/failover.md#a-part-of-a-flow): its position is kept.",
-    Doing.GONE: "Its topic has gone (`deleted_topics: keep`) or isn't selected any more. What was counted of it stays.",
+    Doing.GONE: "Its topic has gone (`deleted_topics: keep`) or isn't selected any more, or another worker has its "
+    "lane. What was counted of it stays.",
     Doing.STOPPED: "An [incident](../operate/incidents.md) has stopped it, and is the `kind` of `eos_partition_cause`.",
 }
 STAGES = {

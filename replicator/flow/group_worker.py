@@ -102,7 +102,7 @@ class GroupWorker:
         self._stop_by: float | None = None
         self._observer = parts.observe(flow)
         self._assigned_s: dict[int, float] = {}
-        self._stages: dict[int, LaneStage] = {}
+        self._told: tuple[dict[int, LaneStage], bool] = {}, False  # to the observer
         self._shown_lanes = ShownLanes()
         self._name, self._early = own_client_id(), early
         self._members = partial(parts.members, plane)
@@ -131,7 +131,7 @@ class GroupWorker:
             raise
         finally:
             self._end_duties()
-            self._observer.stages({})
+            self._observer.stages({}, assigned=False)
             self._ended.set()
             self.close()
         if self._error is not None:
@@ -363,9 +363,9 @@ class GroupWorker:
     def _tell_stages(self) -> None:
         numbered = ((lane, self._membership.lane_stage(lane)) for lane in range(self._generation.lanes))
         stages: dict[int, LaneStage] = {at: stage for at, stage in numbered if stage is not LaneStage.UNASSIGNED}
-        if stages != self._stages:
-            self._stages = stages
-            self._observer.stages(stages)
+        if self._told != (told := (stages, self._membership.has_assignment)):
+            self._told = told
+            self._observer.stages(stages, assigned=self._membership.has_assignment)
             self._watch.changed()
         running = [lane for lane, stage in stages.items() if stage is LaneStage.RUNNING]
         for lane, number in self._shown_lanes.to_show(running):

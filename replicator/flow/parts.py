@@ -82,8 +82,9 @@ class Group(Protocol):
 class WorkerObserver(Protocol):
     """Is told what a worker that shares its flow does, by the flow's thread; must not block and not raise."""
 
-    def stages(self, stages: Mapping[int, LaneStage]) -> None:
-        """Where the lanes stand that it has been given, or that still run here."""
+    def stages(self, stages: Mapping[int, LaneStage], *, assigned: bool) -> None:
+        """Where the lanes stand that it has been given, or that still run here. `assigned`: whether the group's last
+        word is an assignment, if only of no lanes."""
 
     def rebalanced(self) -> None:
         """The group has given it an assignment."""
@@ -101,7 +102,7 @@ class WorkerObserver(Protocol):
 class Unwatched:
     """Implements `WorkerObserver` for a worker that nobody watches."""
 
-    def stages(self, stages: Mapping[int, LaneStage]) -> None:
+    def stages(self, stages: Mapping[int, LaneStage], *, assigned: bool) -> None:
         """See `WorkerObserver`."""
 
     def rebalanced(self) -> None:

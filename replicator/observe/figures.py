@@ -20,13 +20,14 @@ from dataclasses import dataclass, field, replace
 from replicator.config import Flow
 from replicator.groups.shown_groups import GroupObserver, GroupShown
 from replicator.lane.driver import QueuedBytes, States
-from replicator.lane.partition import PartitionState
+from replicator.lane.partition import PartitionState, Reason, Waiting
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
 from replicator.model.partition import Partition
 from replicator.observe.worker_figures import ObservedWorker, WorkerFigures
 from replicator.planes.contract import Copied
 from replicator.schemas.shown import SchemaObserver, SchemasShown
+from replicator.state.generation import LaneAssignment
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histogram of how long transactions took."""
@@ -76,7 +77,8 @@ class GroupFigures:
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
     """A copy of one flow's figures at one moment. `states`: of the partitions that its lanes have now, None until they
-    are known. `heartbeat`: None before the first one has arrived, and of a flow without. `worker`: None where
+    are known. `left`: partitions that a lane had when it ended, and of which nobody is known to have them since.
+    `heartbeat`: None before the first one has arrived, and of a flow without. `worker`: None where
     the process doesn't share the flow. `groups`, `schemas`: None where this process doesn't sync any."""
 
     partitions: Mapping[Partition, PartitionFigures]
@@ -86,6 +88,7 @@ class FlowFigures:
     worker: WorkerFigures | None = None
     groups: GroupFigures | None = None
     schemas: SchemasShown | None = None
+    left: frozenset[Partition] = frozenset()
 
 
 class ObservedFlow:
@@ -100,6 +103,8 @@ class ObservedFlow:
         self._owner = ""  # of the attempt whose lanes show their states
         self._states: dict[int, States] = {}
         self._queues: dict[int, QueuedBytes] = {}
+        self._assignment = LaneAssignment(1)  # of the lanes that were made last
+        self._left: set[Partition] = set()  # had by lanes that have ended, and not been made again
         self._heartbeat: HeartbeatFigures | None = None
         self._worker: ObservedWorker | None = None
         self._groups: GroupFigures | None = None
@@ -132,16 +137,23 @@ class ObservedFlow:
         """Take up a lane that was made. `states`: what its partitions do, and `queued_bytes` as of its plane; both are
         asked from any thread."""
         with self._lock:
+            ended = [] if plan.owner == self._owner else list(self._states.values())
+        left = _had(ended)
+        with self._lock:
             if plan.owner != self._owner:
                 self._owner, self._states, self._queues = plan.owner, {}, {}
+            self._assignment = plan.assignment
+            self._left = {at for at in self._left | left if plan.assignment.lane_of(*at) != plan.lane}
             self._states[plan.lane], self._queues[plan.lane] = states, queued_bytes
             figures = self._lanes.setdefault(plan.lane, LaneFigures())
         return ObservedLane(figures, self._partitions, self._lock, self._now_ms, lambda: self._over(plan.lane, states))
 
     def _over(self, lane: int, states: States) -> None:
+        left = _had([states])
         with self._lock:
             if self._states.get(lane) is states:  # it was not made anew meanwhile
                 del self._states[lane], self._queues[lane]
+                self._left |= left
 
     def figures(self) -> FlowFigures:
         """Copy all of them."""
@@ -154,11 +166,15 @@ class ObservedFlow:
             for lane, queued_bytes in self._queues.items():
                 lanes[lane].queued_bytes = queued_bytes()
             states = list(self._states.values())
+            left = {at: self._assignment.lane_of(*at) for at in self._left}
         found: dict[Partition, PartitionState | None] = {}
         for each in states:
             found |= each()
         worker = None if self._worker is None else self._worker.figures
-        return FlowFigures(partitions, lanes, found, self._heartbeat, worker, self._groups, self._schemas)
+        nobodys = frozenset(
+            at for at, lane in left.items() if at not in found and (worker is None or not worker.elsewhere(lane))
+        )
+        return FlowFigures(partitions, lanes, found, self._heartbeat, worker, self._groups, self._schemas, nobodys)
 
     def partition_positions(self) -> dict[Partition, int | None]:
         """Every partition that lanes have now, with its position."""
@@ -167,6 +183,12 @@ class ObservedFlow:
         here = [at for each in states for at in each()]
         with self._lock:
             return {at: found.position if (found := self._partitions.get(at)) else None for at in here}
+
+
+def _had(ended: Iterable[States]) -> set[Partition]:
+    """List the partitions that lanes had when they ended, but for deleted topics: nobody copies those."""
+    found = {at: state for each in ended for at, state in each().items()}
+    return {at for at, it in found.items() if not (isinstance(it, Waiting) and it.reason is Reason.KEPT)}
 
 
 class ObservedLane:

@@ -24,12 +24,13 @@ class Doing(IntEnum):
     """What a partition does, as the number that metrics have."""
 
     UNDECIDED = 0
-    """Its lane has just begun, and has not said anything of it yet."""
+    """Its lane has just begun, and has not said anything of it yet; or has ended, and nobody is known to have it."""
     COPYING = 1
     WAITING = 2
     STOPPED = 3
     GONE = 4
-    """No lane has it any more: its topic has gone, or isn't selected any more. What was counted of it stays."""
+    """This process has nothing to do with it any more: its topic has gone, isn't selected any more, or another worker
+    has its lane. What was counted of it stays."""
     PAUSED = 5
     """By an operator."""
     FAILED_OVER = 6
@@ -150,7 +151,10 @@ class Views:
     def _flow(self, name: str, stage: Stage, clusters: tuple[str, str], watch: LagWatch | None) -> FlowView:
         found = self._figures.flows[name].figures()
         shown = found.states if stage is Stage.RUNNING else dict.fromkeys(found.partitions)
-        positions = {at: figures.position for at, figures in found.partitions.items()}
+        left = dict.fromkeys(found.left) if stage is Stage.RUNNING else {}
+        shown = {**left, **shown}
+        # Whoever has one of those by now may be ahead: its position of then says nothing of what is left to copy.
+        positions = {at: figures.position for at, figures in found.partitions.items() if at not in left}
         lags = watch.lags(positions) if watch is not None else {}
         partitions = tuple(
             PartitionView(

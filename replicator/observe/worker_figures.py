@@ -14,12 +14,14 @@ from replicator.workers.lane_stages import LaneStage
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
     """Of one flow. `stages`: of the lanes that this worker has, or that still run here. `rebalances`: assignments since
-    the process began; `handovers`: how many lanes it has begun to run, and `handover_s` how long that took in all, each
-    from its assignment. `standing_by`: why it runs nothing; empty: it doesn't stand by. `members`: all workers of the
-    flow, as they were at `members_ms` (wall clock); None before that is known."""
+    the process began; `assigned`: whether the group's last word is an assignment, so not before the first one, nor once
+    the membership is lost; `handovers`: how many lanes it has begun to run, and `handover_s` how long that took in
+    all, each from its assignment. `standing_by`: why it runs nothing; empty: it doesn't stand by. `members`: all
+    workers of the flow, as they were at `members_ms` (wall clock); None before that is known."""
 
     stages: Mapping[int, LaneStage] = field(default_factory=dict)
     rebalances: int = 0
+    assigned: bool = False
     handovers: int = 0
     handover_s: float = 0.0
     standing_by: str = ""
@@ -28,10 +30,21 @@ class WorkerFigures:
 
     @property
     def all_held(self) -> bool:
-        """Whether the group has given this worker its lanes, and each of them has initialised its transactional id."""
-        if self.standing_by or not self.rebalances:
+        """Whether the group has given this worker its lanes, and each of them has initialised its transactional id. One
+        without lanes is a member of a group whose other members have them all."""
+        if self.standing_by or not self.assigned:
             return False
-        return all(it is LaneStage.RUNNING for it in self.stages.values() if it.assigned)
+        own = [it for it in self.stages.values() if it.assigned]
+        if not own:
+            return self.members is not None and self.members.lanes > 0 and not self.members.unassigned
+        return all(it is LaneStage.RUNNING for it in own)
+
+    def elsewhere(self, lane: int) -> bool:
+        """Whether another member of the group has a lane. Who is no member itself can't tell."""
+        if not self.assigned or self.members is None or lane >= self.members.lanes:
+            return False
+        here = lane in self.stages and self.stages[lane].assigned
+        return not here and lane not in self.members.unassigned
 
 
 class ObservedWorker:
@@ -45,9 +58,9 @@ class ObservedWorker:
         """As they are now."""
         return self._own
 
-    def stages(self, stages: Mapping[int, LaneStage]) -> None:
+    def stages(self, stages: Mapping[int, LaneStage], *, assigned: bool) -> None:
         """See `WorkerObserver`."""
-        self._change(lambda it: replace(it, stages=stages, standing_by=""))
+        self._change(lambda it: replace(it, stages=stages, assigned=assigned, standing_by=""))
 
     def rebalanced(self) -> None:
         """See `WorkerObserver`."""
@@ -59,7 +72,7 @@ class ObservedWorker:
 
     def standing_by(self, reason: str) -> None:
         """See `WorkerObserver`."""
-        self._change(lambda it: replace(it, stages={}, standing_by=reason))
+        self._change(lambda it: replace(it, stages={}, assigned=False, standing_by=reason))
 
     def members(self, found: FlowWorkers, at_ms: int) -> None:
         """See `WorkerObserver`."""

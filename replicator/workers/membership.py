@@ -72,6 +72,8 @@ class Membership:
         self._due_s: float | None = None
         self._proofs = 0
         self._alone = False
+        self.has_assignment = False
+        """Whether the group's last word is an assignment: none has come yet, or the membership was lost since."""
         self.stage = WorkerStage.CREATED
         self.standing_by = ""
         """Why it stands by; empty: it doesn't."""
@@ -91,8 +93,10 @@ class Membership:
 
     @property
     def all_held(self) -> bool:
-        """Whether each lane that is assigned has initialised its id: readiness of a worker."""
-        return all(lane.stage is LaneStage.RUNNING for lane in self._lanes if lane.stage.assigned)
+        """Whether the group has given it lanes, if only none, and each that is assigned has initialised its id."""
+        return self.has_assignment and all(
+            lane.stage is LaneStage.RUNNING for lane in self._lanes if lane.stage.assigned
+        )
 
     def subscribe(self, now_s: float) -> list[Action]:
         """Take part: the generation is open, and this worker can follow its settings."""
@@ -120,6 +124,7 @@ class Membership:
         """
         if self.stage is not WorkerStage.SUBSCRIBED:
             return []
+        self.has_assignment = True
         done: list[Action] = []
         for number, lane in enumerate(self._lanes):
             if number in lanes and not lane.stage.assigned:
@@ -134,6 +139,7 @@ class Membership:
 
     def lost(self, now_s: float) -> list[Action]:
         """This worker is no member any more, and nobody knows who runs its lanes."""
+        self.has_assignment = False
         return self._all(LaneEvent.LOST, now_s)
 
     def member_changed(self, now_s: float) -> list[Action]:
@@ -217,7 +223,7 @@ class Membership:
         before = self.stage
         self.stage, effects = WORKER_TRANSITIONS[before][event]
         if self.stage is not before:
-            self._due_s = None
+            self._due_s, self.has_assignment = None, False  # each change of it leaves the group, or has left it
         return [action for effect in effects for action in self._worker_effect(effect, now_s)]
 
     def _worker_effect(self, effect: WorkerEffect, now_s: float) -> Iterator[Action]:

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from replicator.flow.group_watch import GroupWatch
-from replicator.flow.parts import Parts
+from replicator.flow.parts import Parts, Unwatched, WorkerObserver
 from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.group_events import (
@@ -30,7 +30,13 @@ WAIT_S = 10.0
 class Run:
     """One worker in a thread, with its lanes and its group."""
 
-    def __init__(self, settings: str = "lanes: 2", members: Callable[[], list[str]] = lambda: ["other"]) -> None:
+    def __init__(
+        self,
+        settings: str = "lanes: 2",
+        members: Callable[[], list[str]] = lambda: ["other"],
+        observer: WorkerObserver | None = None,
+    ) -> None:
+        observes = observer or Unwatched()
         whole = config(settings)
         self.flow = whole.flows["f"]
         self.plane = run_before(FakePlane(self.flow, {"t1": topic("t1", 8)}))
@@ -44,6 +50,7 @@ class Run:
             duties=lambda flow, ended, failed: self.duties.put(ended),
             group=self._group,
             members=lambda plane: members(),
+            observe=lambda flow: observes,
         )
         self.worker = SharedFlow(self.flow, whole, parts, structlog.get_logger())
         self.result: int | BaseException | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 
 import pytest
 from structlog.testing import capture_logs
 
-from replicator.kafka.group_events import GroupTrouble, LanesTopicUnfit
+from replicator.kafka.group_events import GroupTrouble, LanesTopicUnfit, MembershipLost
 from replicator.model.errors import ConfigError, Fenced, Incident, LocalFault, NotAllowed, TakenOver, Unreachable
+from replicator.observe.worker_figures import ObservedWorker
 from replicator.state.generation import Kind, LaneAssignment
 from replicator.state.own_file import own_file
 from replicator.workers import membership
@@ -69,6 +71,30 @@ def test_a_fenced_lane_that_is_still_its_own_is_started_again() -> None:
         assert lane.fenced.wait(WAIT_S)
         lane.end(Fenced("a transaction timed out"))
         assert run.lane().fenced.wait(WAIT_S)
+
+
+def test_a_worker_that_has_lost_membership_and_lanes_tells_that_it_holds_nothing() -> None:
+    """As when the target is away. It holds its lanes again once the group has given them back."""
+    observer = ObservedWorker()
+
+    def told(*, held: bool) -> None:
+        give_up_s = time.monotonic() + WAIT_S
+        while observer.figures.all_held is not held:
+            assert time.monotonic() < give_up_s
+            time.sleep(0.01)
+
+    with running(observer=observer) as (run, group):
+        group.assign(0, 1)
+        lanes = [run.lane(), run.lane()]
+        told(held=True)
+        group.tell(MembershipLost())
+        told(held=False)
+        for lane in lanes:
+            lane.end(Unreachable("away"))
+            assert lane.forgotten.wait(WAIT_S)
+        told(held=False)
+        group.assign(0, 1)
+        told(held=True)
 
 
 def test_a_cause_in_the_clusters_ends_no_other_lane() -> None:

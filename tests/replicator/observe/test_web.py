@@ -11,6 +11,7 @@ from wsgiref.util import setup_testing_defaults
 
 import pytest
 
+from replicator.flow.group_members import FlowWorkers, HeldLane, ShownWorker
 from replicator.flow.restarts import Stage
 from replicator.model.partition import Partition
 from replicator.observe.figures import PartitionFigures
@@ -113,9 +114,9 @@ def test_a_worker_is_ready_once_it_runs_the_lanes_that_it_was_given() -> None:
 
     look()
     worker.rebalanced()
-    worker.stages({0: LaneStage.RUNNING, 1: LaneStage.STARTING})
+    worker.stages({0: LaneStage.RUNNING, 1: LaneStage.STARTING}, assigned=True)
     look()
-    worker.stages({0: LaneStage.RUNNING, 1: LaneStage.RUNNING, 2: LaneStage.OUTGOING})
+    worker.stages({0: LaneStage.RUNNING, 1: LaneStage.RUNNING, 2: LaneStage.OUTGOING}, assigned=True)
     worker.handed_over(0.5)
     look()
     worker.standing_by("a backfill has it")
@@ -124,10 +125,42 @@ def test_a_worker_is_ready_once_it_runs_the_lanes_that_it_was_given() -> None:
     assert get("/readyz/lanes", [flow(stopped)])[0] == 200, "nobody shares it: its lanes run"
 
 
+def lanes_ready(worker: ObservedWorker) -> int:
+    return get("/readyz/lanes", [replace(READY, worker=worker.figures)])[0]
+
+
+def test_a_worker_that_has_lost_its_membership_is_not_ready() -> None:
+    """Not while its lanes go on without it, and not once they have ended; but as soon as it has them again."""
+    worker = ObservedWorker()
+    worker.rebalanced()
+    worker.stages({0: LaneStage.RUNNING}, assigned=True)
+    assert lanes_ready(worker) == 200
+    worker.stages({0: LaneStage.DETACHED}, assigned=False)
+    assert lanes_ready(worker) == 503
+    worker.stages({}, assigned=False)
+    assert lanes_ready(worker) == 503
+    worker.stages({0: LaneStage.RUNNING}, assigned=True)
+    assert lanes_ready(worker) == 200
+
+
+def test_a_worker_without_lanes_is_ready_while_other_members_have_them_all() -> None:
+    worker = ObservedWorker()
+    worker.rebalanced()
+    worker.stages({}, assigned=True)
+    assert lanes_ready(worker) == 503, "who has them isn't known"
+    other = ShownWorker(host="other", pid=1, address="", lanes=(HeldLane(lane=0, since_ms=None),))
+    worker.members(FlowWorkers(flow="f", generation=1, lanes=2, workers=(other,), unassigned=(1,)), 0)
+    assert lanes_ready(worker) == 503, "nobody has lane 1"
+    worker.members(FlowWorkers(flow="f", generation=1, lanes=1, workers=(other,), unassigned=()), 0)
+    assert lanes_ready(worker) == 200
+    worker.stages({}, assigned=False)
+    assert lanes_ready(worker) == 503, "what was known of the group holds no more"
+
+
 def test_metrics_of_a_worker() -> None:
     worker = ObservedWorker()
     worker.rebalanced()
-    worker.stages({0: LaneStage.RUNNING, 2: LaneStage.OUTGOING})
+    worker.stages({0: LaneStage.RUNNING, 2: LaneStage.OUTGOING}, assigned=True)
     worker.handed_over(0.5)
     body = get("/metrics", [replace(READY, worker=worker.figures)])[2].decode()
     for line in (

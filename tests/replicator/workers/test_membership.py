@@ -56,6 +56,23 @@ def running(lanes: int = 1) -> Membership:
     return made
 
 
+def test_it_holds_what_it_shall_only_while_it_has_an_assignment() -> None:
+    made = member(2)
+    assert not made.all_held, "the group has said nothing yet"
+    made.assigned((), 0.0)
+    assert made.all_held, "others have the lanes"
+    made = running()
+    made.lost(1.0)
+    assert not made.all_held
+    made.lane_told(0, LaneEvent.FAILED, 2.0)
+    assert made.lane_stage(0) is LaneStage.UNASSIGNED
+    assert not made.all_held, "it has no lanes, and nobody else is known to"
+    made.assigned((), 3.0)
+    assert made.all_held
+    made.stop(4.0)
+    assert not made.all_held
+
+
 def test_a_lane_is_proved_before_it_initialises() -> None:
     made = member()
     assert made.assigned({0}, 0.0) == [LaneAction(0, START)]
