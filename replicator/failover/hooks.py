@@ -14,20 +14,18 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
+
+from replicator.kafka.child_group import child_group
 
 OUTPUT_BYTES_MAX = 16 * 1024
 """Of what a hook has written its end is kept: there stands why it failed."""
 READ_BYTES = 64 * 1024
 END_S_MAX = 1.0  # what has left the process group may hold the pipe for ever
-_GUARD = "import os, sys; sys.stdin.read(); os.killpg(0, 9)"
-"""Leads the process group of a hook, and kills it once its own standard input ends, which whoever runs the hook holds.
-It is there before the hook is: there is no moment at which nobody would end that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ def cannot_start(command: Sequence[str]) -> str:
 
 def run_hook(command: Sequence[str], facts: Mapping[str, Any], timeout_s: float) -> HookResult:
     """Run a hook to its end, or to its deadline. `facts`: what it gets as JSON. An interrupt ends it, too."""
-    with _group() as group:
+    with child_group() as group:
         try:
             process = subprocess.Popen(
                 command,
@@ -92,23 +90,6 @@ def _ended(code: int) -> str:
     except ValueError:  # a real-time signal
         name = f"signal {-code}"
     return f"it was ended by {name}"
-
-
-@contextmanager
-def _group() -> Iterator[int]:
-    """A process group that is killed at the end of the block, or when this process ends, whatever ends it."""
-    with subprocess.Popen(
-        [sys.executable, "-ISc", _GUARD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    ) as guard:
-        try:
-            yield guard.pid
-        finally:
-            with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group, or nothing of ours
-                os.killpg(guard.pid, signal.SIGKILL)
 
 
 def _write(stream: IO[bytes] | None, text: bytes) -> None:

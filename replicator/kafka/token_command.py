@@ -2,7 +2,7 @@
 
 Invariants
 - The command, and all that it has started and left in its process group, ends with it, at its deadline at the latest,
-  and with this process, unless that is killed.
+  and with this process, whatever ends that.
 - No shell reads anything, and nothing of what it prints on standard output is ever told. Its arguments aren't either.
   What could be a token isn't told of standard error.
 - Whatever is wrong with it is Unreachable: the flow waits, says why, and asks again.
@@ -12,13 +12,11 @@ Used by `properties` and by `wire.oauth`.
 
 from __future__ import annotations
 
-import atexit
 import base64
 import json
 import math
 import os
 import re
-import signal
 import subprocess
 import threading
 import time
@@ -29,6 +27,7 @@ from functools import lru_cache
 from typing import IO
 
 from replicator.config import Cluster
+from replicator.kafka.child_group import child_group
 from replicator.kafka.kept_token import KeptToken
 from replicator.model.errors import Unreachable
 from replicator.model.printable import printable
@@ -136,43 +135,26 @@ def _hidden(said: str, printed: str) -> str:
     return LIKE_TOKEN.sub("[hidden]", said)
 
 
-_running: set[int] = set()
-"""Process groups of commands that run."""
-
-
-@atexit.register
-def _end_all() -> None:
-    for group in list(_running):
-        _end(group)
-
-
-def _end(group: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
-        os.killpg(group, signal.SIGKILL)
-
-
 def _run(command: tuple[str, ...], timeout_s: float) -> tuple[int | None, bytes, str]:
     """Run it: its exit code, None at the deadline; the beginning of its output; the end of what it says besides."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
-    )
-    _running.add(process.pid)
     output, said = bytearray(), bytearray()
-    readers = (
-        threading.Thread(target=_read, args=(process.stdout, output, TOKEN_BYTES_MAX + 1), daemon=True),
-        threading.Thread(target=_read, args=(process.stderr, said, -TOKEN_BYTES_MAX), daemon=True),
-    )
-    for reader in readers:
-        reader.start()
     code: int | None = None
-    try:
-        with suppress(subprocess.TimeoutExpired):
-            code = process.wait(timeout_s)
-    finally:
-        _end(process.pid)
-        _running.discard(process.pid)
-        process.kill()  # should it have left the group
-        process.wait()
+    with child_group() as group:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=group
+        )
+        readers = (
+            threading.Thread(target=_read, args=(process.stdout, output, TOKEN_BYTES_MAX + 1), daemon=True),
+            threading.Thread(target=_read, args=(process.stderr, said, -TOKEN_BYTES_MAX), daemon=True),
+        )
+        for reader in readers:
+            reader.start()
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(timeout_s)
+        finally:
+            process.kill()  # should it have left the group
+            process.wait()
     for reader in readers:
         reader.join(END_S_MAX)
     return code, bytes(output), said.decode(errors="replace")

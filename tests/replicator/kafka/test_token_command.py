@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -165,20 +166,30 @@ def test_a_file_that_contradicts_itself_is_refused(command_: Any, properties: st
         loaded("wrong", command_, properties)
 
 
-def test_a_program_that_hangs_ends_with_the_process(tmp_path: Path) -> None:
-    """Which ends while another thread waits for the token."""
-    pid = tmp_path / "pid"
-    body = f"open({str(pid)!r}, 'w').write(str(os.getpid())); os.rename({str(pid)!r}, {str(pid)!r} + '.all')"
-    words = command(tmp_path, f"{body}; time.sleep(600)")
-    program = f"""
-import pathlib, threading, time
+ASKING = """
+import os, sys, threading
 from replicator.kafka.token_command import _run
-threading.Thread(target=_run, args=({tuple(words)!r}, 500.0), daemon=True).start()
-while not pathlib.Path({str(pid) + ".all"!r}).exists():
-    time.sleep(0.01)
+threading.Thread(target=_run, args=({words!r}, 500.0), daemon=True).start()
+sys.stdin.read()
+os._exit(0)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-    process, deadline_s = Path("/proc") / (tmp_path / "pid.all").read_text(), time.monotonic() + 30
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_program_that_hangs_ends_with_the_process(tmp_path: Path, number: signal.Signals | None) -> None:
+    """Which ends while another thread waits for the token, without handlers of Python's at its end."""
+    pid, whole = str(tmp_path / "pid"), tmp_path / "pid.whole"
+    body = f"open({pid!r}, 'w').write(str(os.getpid())); os.rename({pid!r}, {str(whole)!r})"
+    program = ASKING.format(words=tuple(command(tmp_path, f"{body}; time.sleep(600)")))
+    deadline_s = time.monotonic() + 60
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as asking:
+        while not whole.exists():
+            assert time.monotonic() < deadline_s, "it never began"
+            time.sleep(0.01)
+        if number is not None:
+            asking.send_signal(number)
+        asking.communicate(timeout=30)
+    process = Path("/proc") / whole.read_text()
     while process.exists() and "State:\tZ" not in (process / "status").read_text():
         assert time.monotonic() < deadline_s, "it runs"
         time.sleep(0.01)
