@@ -52,8 +52,8 @@ class LaneObserver(Protocol):
     def committed(
         self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
     ) -> None:
-        """A transaction is committed: with `copied` records, or none; the positions that moved, or
-        stand there first. `took_s`: since its first record."""
+        """A transaction is committed: with `copied` records, or none; the positions that moved, or stand there
+        first. `took_s`: since its first record."""
 
     def aborted(self, kind: str) -> None:
         """A transaction was aborted for an error of this class."""

@@ -123,8 +123,7 @@ class FlowThrottle:
 
     def limited(self, topic: str) -> bool:
         """Say whether a source topic is copied no faster than some limit: its own, or that of the whole flow."""
-        with self._lock:
-            return not self.rates().keys().isdisjoint((FLOW, topic))
+        return not self.rates().keys().isdisjoint((FLOW, topic))
 
     def _current(self, now_s: float) -> dict[str, _Limiter]:
         """Return the buckets, made anew where a limit is another than before; others keep what they hold."""

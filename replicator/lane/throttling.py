@@ -42,10 +42,6 @@ class LaneThrottling:
         state = self._partitions[at].state
         return isinstance(state, Waiting) and state.reason is Reason.PAUSED
 
-    def limited(self, at: Partition) -> bool:
-        """Say whether records of a partition may stay unread because of a limit, although its leader serves them."""
-        return self._throttle.limited(at.topic)
-
     def readable(self, read_plans: Mapping[Partition, ReadPlan]) -> dict[Partition, ReadPlan]:
         """Leave out those that are held back now."""
         return {at: plan for at, plan in read_plans.items() if at.topic not in self._held}

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from replicator.lane.memory import Memory
 from replicator.lane.partition import HoldUp, LanePartition, Reason, RecordsCommitted, Wait
-from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock, ClusterQuestions
-from replicator.lane.throttling import LaneThrottling
 from replicator.model.partition import Partition
 
 QUIET_S, STUCK_S = 3.0, 6.0
@@ -23,17 +22,10 @@ LOOK_S = 1.0  # between two looks for such partitions
 class UnservedSources:
     """Of one producer session."""
 
-    def __init__(
-        self,
-        partitions: Partitions,
-        source: ClusterQuestions,
-        cluster: str,
-        clock: Clock,
-        limits: LaneThrottling,
-    ) -> None:
-        """`cluster`: the source's name in the flow file. `limits`: what may keep records unread that are served."""
-        self._limits = limits
-        self._partitions, self._source, self._cluster, self._clock = partitions, source, cluster, clock
+    def __init__(self, memory: Memory, source: ClusterQuestions, cluster: str, clock: Clock) -> None:
+        """`cluster`: the source's name in the flow file."""
+        self._partitions, self._throttle = memory.partitions, memory.throttle
+        self._source, self._cluster, self._clock = source, cluster, clock
         self._began_s = self._looked_s = self._idle_s = clock.now_s()
         self._held: set[Partition] = set()
 
@@ -58,18 +50,15 @@ class UnservedSources:
             self._partitions.apply(at, Wait(Reason.NO_ANSWER, why))
         if now_s < self._idle_s + LOOK_S:
             for at in quiet:
-                if (
-                    quiet_s[at] >= STUCK_S
-                    and at not in refused
-                    and at not in self._held
-                    and not self._limits.limited(at)
-                ):
+                if quiet_s[at] >= STUCK_S and at not in refused and at not in self._held:
                     self._hold(at, copied[at])
 
     def _hold(self, at: Partition, partition: LanePartition) -> None:
         end, position = self._source.seen_end(at), partition.position
         if end is None or position is None or end <= position.offset or partition.refusal.until is not None:
             return
+        if self._throttle.limited(at.topic):
+            return  # it may be a limit that keeps them unread
         why = f"cluster {self._cluster!r}: {at} ends at {end}, and nothing comes behind {position.offset}: its leader"
         self._held.add(at)
         self._partitions.apply(at, HoldUp(Reason.NO_ANSWER, f"{why} answers, but doesn't serve it"))
