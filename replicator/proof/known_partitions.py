@@ -20,7 +20,7 @@ def unclear(
     flow: Flow,
     wanted: Mapping[Partition, Partition],
     copied: Collection[Partition],
-    sources: Mapping[str, TopicInfo],
+    sources: Mapping[str, TopicInfo] | None,
     targets: Mapping[str, TopicInfo],
     claims: Claims | None,
     ends: tuple[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]],
@@ -32,6 +32,7 @@ def unclear(
     Args:
         wanted: source partitions as the source lists them, with their target partitions.
         copied: those that have a position.
+        sources: as of `source_gone`; None: the source isn't asked.
         ends: where the target partitions' logs begin and end.
         claims, opened, chosen: as of `source_gone`.
     """
@@ -42,9 +43,29 @@ def unclear(
             claim = claims.claims.get(to) if claims else None
             found.append(without_position(at, to, targets.get(to.topic), claim, bounds))
     named = [incident for incident in found if incident is not None]
-    named += source_gone(flow, sources, chosen, claims, opened)
+    if sources is not None:
+        named += source_gone(flow, sources, chosen, claims, opened)
     left = wanted.keys() - set(copied) - {Partition(it.topic, it.partition) for it in named}
     return [*named, *claims_lost(flow, left, claims, opened)]
+
+
+def begun(flow: Flow, claims: Claims | None, opened: Generation | None) -> dict[Partition, Partition]:
+    """Source partitions that the flow has begun to copy, as claims and the open generation say, with their target
+    partitions."""
+    found = {
+        Partition(topic, number): Partition(routing.target_topic(flow, topic), number)
+        for topic, partitions in (opened.partitions if opened else {}).items()
+        if routing.selects(flow, topic)
+        for number in range(partitions)
+    }
+    claimed = dict[Partition, Partition]()
+    for at, it in (claims.claims if claims else {}).items():
+        if routing.selects(
+            flow, it.source.topic
+        ):  # one that was renamed, and back, has several: the one of today counts
+            today = at.topic == routing.target_topic(flow, it.source.topic)
+            claimed[it.source] = at if today else claimed.get(it.source, at)
+    return found | claimed
 
 
 def source_gone(
@@ -61,11 +82,6 @@ def source_gone(
         chosen: topics that were asked for; all when empty.
         opened: the generation that is open, with the partitions of the flow's first listing.
     """
-    known = {claim.source: str(at) for at, claim in (claims.claims if claims else {}).items()}
-    for topic, partitions in (opened.partitions if opened else {}).items():
-        target = routing.target_topic(flow, topic) if routing.selects(flow, topic) else ""
-        for number in range(partitions):
-            known.setdefault(Partition(topic, number), str(Partition(target, number)))
     return [
         Incident(
             "source_topic_deleted",
@@ -73,9 +89,8 @@ def source_gone(
             topic=at.topic,
             partition=at.partition,
         )
-        for at, target in sorted(known.items())
-        if routing.selects(flow, at.topic)
-        and (not chosen or at.topic in chosen)
+        for at, target in sorted(begun(flow, claims, opened).items())
+        if (not chosen or at.topic in chosen)
         and (at.topic not in sources or at.partition >= sources[at.topic].partitions)
     ]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from replicator.config import Delivery, Flow
@@ -14,8 +14,8 @@ from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition
 from replicator.proof import copied_again
 from replicator.proof.copied_again import CopiedRun
-from replicator.state.claims import Claim, Repair
-from replicator.state.signed_gaps import Adoption, SignedGap
+from replicator.state.claims import Claim, Claims, Repair
+from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
 Offsets = tuple[int, int]
 """[first, end)"""
@@ -124,14 +124,31 @@ class PairFacts:
     target_topic: TopicInfo
     source_cluster: str
     position: Stored
-    claimed: Claim | None
     source_bounds: Offsets
     source_stable: int
     target_bounds: Offsets
     target_end_before: int
+    claimed: Claim | None = None
     repairs: tuple[Repair, ...] = ()
     signed_gaps: tuple[SignedGap, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
+
+
+def with_claims(facts: Iterable[PairFacts], claims: Claims | None) -> list[PairFacts]:
+    """Add what the claims topic says of each. Pure."""
+    if claims is None:
+        return list(facts)
+    signed, adopted = signed_gaps(claims.occurrences), adoptions(claims.occurrences)
+    return [
+        replace(
+            it,
+            claimed=claims.claims.get(it.target),
+            repairs=tuple(repair for repair in claims.repairs if repair.target == it.target),
+            signed_gaps=tuple(gap for gap in signed if gap.copied_to(it.target) and gap.end <= it.position.offset),
+            adoptions=tuple(each for each in adopted if each.copied_to(it.target)),
+        )
+        for it in facts
+    ]
 
 
 def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], tuple[Incident, ...]]:

@@ -22,8 +22,7 @@ from replicator.model.checkpoint import Stored
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
 from replicator.proof import known_partitions
-from replicator.proof.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable
-from replicator.state.signed_gaps import adoptions, signed_gaps
+from replicator.proof.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable, with_claims
 
 SPARK_TIME_MS_MAX = (1 << 63) // 1000 - 1  # it counts microseconds, in 64 bits
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
@@ -116,9 +115,6 @@ def _taken(
     positions = offset_reader.positions(flow, routes.values())
     copied = {at: to for at, to in routes.items() if positions[to] is not None}
     claimed = clusters.state.claims_if_any()
-    claims = claimed.claims if claimed else {}
-    signed = signed_gaps(claimed.occurrences) if claimed else ()
-    adopted = adoptions(claimed.occurrences) if claimed else ()
     starts = clusters.target.offsets(routes.values(), end=False)
     ends = clusters.target.offsets(routes.values(), end=True)
     unclear = [
@@ -143,14 +139,10 @@ def _taken(
             target_topic=targets[to.topic],
             source_cluster=source_cluster,
             position=_known(positions[to]),
-            claimed=claims.get(to),
             source_bounds=(bounds["source"][0][at], bounds["source"][1][at]),
             source_stable=stable[at],
             target_bounds=(bounds["target"][0][to], bounds["target"][1][to]),
             target_end_before=before[to],
-            repairs=tuple(repair for repair in claimed.repairs if repair.target == to) if claimed else (),
-            signed_gaps=tuple(gap for gap in signed if gap.copied_to(to) and gap.end <= _known(positions[to]).offset),
-            adoptions=tuple(it for it in adopted if it.copied_to(to)),
         )
         for at, to in sorted(copied.items())
     ]
@@ -162,7 +154,7 @@ def _taken(
             f"flow {flow.name} has no position yet for any partition of {', '.join(sorted(sources)) or 'its topics'}",
             advice="Run the flow first",
         )
-    pairs, not_compared = pairs_of(flow, facts)
+    pairs, not_compared = pairs_of(flow, with_claims(facts, claimed))
     left_out = {Partition(it.topic, it.partition) for it in (*unclear, *far.values())}
     waiting = _waiting(clusters, wanted.keys() - copied.keys() - left_out)
     without = (*not_compared, *unclear, *far.values())

@@ -10,19 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from replicator.config import Flow, routing
+from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
-from replicator.proof.known_partitions import claims_lost
-from replicator.proof.pairs import Offsets, PairFacts, pairs_of, readable, without_position
+from replicator.proof.known_partitions import begun, unclear
+from replicator.proof.pairs import Offsets, PairFacts, pairs_of, readable, with_claims
 from replicator.proof.snapshot import Snapshot, await_applied
-from replicator.state.claims import Claims
-from replicator.state.generation import Generation
-from replicator.state.signed_gaps import adoptions, signed_gaps
 
 
 def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Snapshot:
@@ -41,9 +38,8 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
         cluster_id = clusters.target.connect().cluster_id
         control = clusters.state.control_if_any()
         opened = control.open if control else None
-        found = clusters.state.claims_if_any()
-        claims = found or Claims({}, ())
-        known = copied(flow, claims, opened)
+        claims = clusters.state.claims_if_any()
+        known = begun(flow, claims, opened)
         if others := sorted(set(topics) - {at.topic for at in known}):
             raise ConfigError(f"flow {flow.name} has not copied topic {', '.join(others)}")
         routes = {at: to for at, to in known.items() if not topics or at.topic in topics}
@@ -51,46 +47,22 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
         there = {to for to in routes.values() if to.topic in targets and to.partition < targets[to.topic].partitions}
         positions = offset_reader.positions(flow, there)
         starts, ends = (clusters.target.offsets(there, end=end) for end in (False, True))
-        gone = [
-            without_position(at, to, targets.get(to.topic), claims.claims.get(to), (starts.get(to, 0), ends.get(to, 0)))
-            for at, to in sorted(routes.items())
-            if positions.get(to) is None
-        ]
-        named = [incident for incident in gone if incident is not None]
-        without = {at for at, to in routes.items() if positions.get(to) is None}
-        left = without - {Partition(it.topic, it.partition) for it in named}
-        named += claims_lost(flow, left, found, opened)
+        copied = {at for at, to in routes.items() if positions.get(to) is not None}
+        named = unclear(flow, routes, copied, None, targets, claims, (starts, ends), opened, topics)
         read, unreadable = _readable(routes, positions)
         await_applied(clusters, {routes[at]: it.evidence.next_target_offset for at, it in read.items()})
         stable = clusters.target.offsets([routes[at] for at in read], end=True, committed_only=True)
     facts = [
-        _facts(routes[at], it, targets[routes[at].topic], claims, (starts[routes[at]], stable[routes[at]]))
+        _facts(routes[at], it, targets[routes[at].topic], (starts[routes[at]], stable[routes[at]]))
         for at, it in sorted(read.items())
     ]
-    unclear = (*named, *unreadable)
+    without = (*named, *unreadable)
     if not facts:
         why = f"flow {flow.name} has no position of a partition that it has copied"
-        raise next(iter(unclear), Incident("nothing_to_reconcile", why, advice="Run the flow first"))
-    pairs, not_compared = pairs_of(flow, facts)
+        raise next(iter(without), Incident("nothing_to_reconcile", why, advice="Run the flow first"))
+    pairs, not_compared = pairs_of(flow, with_claims(facts, claims))
     taken_ms = time.time_ns() // 1_000_000
-    return Snapshot(pairs, (), taken_ms, (*not_compared, *unclear), cluster_ids=("", cluster_id), source_asked=False)
-
-
-def copied(flow: Flow, claims: Claims, opened: Generation | None) -> dict[Partition, Partition]:
-    """Source partitions that the flow has begun to copy, as claims and the open generation say, with their target
-    partitions. Pure."""
-    found = {
-        Partition(topic, number): Partition(routing.target_topic(flow, topic), number)
-        for topic, partitions in (opened.partitions if opened else {}).items()
-        if routing.selects(flow, topic)
-        for number in range(partitions)
-    }
-    claimed = dict[Partition, Partition]()
-    for at, it in claims.claims.items():  # a source that was renamed, and back, has several; the one of today counts
-        if routing.selects(flow, it.source.topic):
-            today = at.topic == routing.target_topic(flow, it.source.topic)
-            claimed[it.source] = at if today else claimed.get(it.source, at)
-    return found | claimed
+    return Snapshot(pairs, (), taken_ms, (*not_compared, *without), cluster_ids=("", cluster_id), source_asked=False)
 
 
 def _readable(
@@ -106,7 +78,7 @@ def _readable(
     return found, wrong
 
 
-def _facts(to: Partition, position: Position, target: TopicInfo, claims: Claims, bounds: Offsets) -> PairFacts:
+def _facts(to: Partition, position: Position, target: TopicInfo, bounds: Offsets) -> PairFacts:
     """What both clusters would say, had the source stood still at the position. `bounds`: of the target's log."""
     evidence = position.evidence
     at = Partition(evidence.source_topic, to.partition)
@@ -117,14 +89,8 @@ def _facts(to: Partition, position: Position, target: TopicInfo, claims: Claims,
         target_topic=target,
         source_cluster=evidence.source_cluster,
         position=position,
-        claimed=claims.claims.get(to),
         source_bounds=(min(evidence.log_start, position.offset), position.offset),
         source_stable=position.offset,
         target_bounds=bounds,
         target_end_before=0,
-        repairs=tuple(repair for repair in claims.repairs if repair.target == to),
-        signed_gaps=tuple(
-            gap for gap in signed_gaps(claims.occurrences) if gap.copied_to(to) and gap.end <= position.offset
-        ),
-        adoptions=tuple(it for it in adoptions(claims.occurrences) if it.copied_to(to)),
     )
