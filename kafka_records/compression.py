@@ -14,6 +14,8 @@ import cramjam
 from kafka_records.batch import Buffer, CorruptBatch
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+COMPRESSION_TYPES = {"uncompressed": 0, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+"""As the topic config compression.type names them, which has also `producer`; and as batches do."""
 Decompressed = bytearray | mmap
 """A large body is memory of its own: making a bytearray of 64 MiB stops all threads for 50 ms."""
 _INTO: dict[int, Callable[[Buffer, Decompressed], int]] = {

@@ -172,7 +172,6 @@ def whoami() -> str:
 
 def _flow_of(start: str, loaded: Config, flows: Sequence[Flow]) -> Flow:
     """The flow that has an incident with this id. Raises NotDecided where none has, or several have."""
-
     from replicator.flow import deciding
     from replicator.model.errors import ReplicatorError
     from replicator.state.decisions import NotDecided, Objection

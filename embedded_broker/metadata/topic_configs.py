@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from embedded_broker.storage.log_config import LogConfig
+from kafka_records.compression import COMPRESSION_TYPES
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -62,7 +63,7 @@ CONFIGS: Mapping[str, Config] = {
     "cleanup.policy": _choice("delete", "delete", "compact", kind=ConfigKind.LIST),
     "compression.gzip.level": _number(ConfigKind.INT, -1, -1, 9),
     "compression.lz4.level": _number(ConfigKind.INT, 9, 1, 17),
-    "compression.type": _choice("producer", "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "compression.type": _choice("producer", "producer", *COMPRESSION_TYPES),
     "compression.zstd.level": _number(ConfigKind.INT, 3, -131072, 22),
     "delete.retention.ms": _number(ConfigKind.LONG, 86_400_000),
     "file.delete.delay.ms": _number(ConfigKind.LONG, 60_000),
@@ -95,9 +96,7 @@ CONFIGS: Mapping[str, Config] = {
 }
 
 
-CODECS: Mapping[str, int | None] = {
-    "producer": None, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4
-}  # fmt: skip
+CODECS: Mapping[str, int | None] = {"producer": None, **COMPRESSION_TYPES}
 """Values of compression.type, and how batches name them."""
 
 

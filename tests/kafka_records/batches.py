@@ -15,7 +15,9 @@ from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from kafka_records.batch import iter_batches
+from kafka_records.batch import iter_batches, stamp
+from kafka_records.compression import LZ4
+from kafka_records.fetched import FetchedBatch
 from kafka_records.records import Record
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -31,6 +33,17 @@ def by_aiokafka(records: Sequence[Record], codec: int = 0, **producer: int) -> b
         headers: list[tuple[str, str | bytes | None]] = [(key.decode(), value) for key, value in record.headers]
         assert builder.append(offset, record.timestamp_ms, record.key, record.value, headers) is not None
     return bytearray(builder.build())
+
+
+def fetched(*parts: Sequence[Record], codec: int = LZ4, first: int = 40) -> list[FetchedBatch]:
+    """Batches as they are fetched, one of each part, one behind the other from offset `first` on."""
+    data = b""
+    for records in parts:
+        batch = by_aiokafka(records, codec)
+        stamp(batch, first, 1)
+        first += len(records)
+        data += bytes(batch)
+    return [FetchedBatch(header, view) for header, view in iter_batches(data)]
 
 
 def by_librdkafka(records: Sequence[Record], codec: str) -> bytes:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from struct import Struct
 
 from kafka_records.batch import HEADER_BYTES, BatchHeader, Buffer, CorruptBatch
+from kafka_records.compression import COMPRESSION_TYPES
 from kafka_records.records import Record, decode
 from replicator.model.checkpoint import DIGEST_KIND, PAYLOAD_DIGEST_KIND
 from replicator.model.partition import Partition
@@ -84,15 +85,12 @@ def fields_of(record: Record) -> Fields:
     return record.key, record.value, record.timestamp_ms, headers
 
 
-_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-
-
 class Chains:
     """Which digest a partition's next block gets."""
 
     def __init__(self, compression: Mapping[Partition, str]) -> None:
         """`compression`: compression.type of the target topics, by source partition, as far as it is known."""
-        self._codecs = {at: _CODECS[name] for at, name in compression.items() if name in _CODECS}
+        self._codecs = {at: COMPRESSION_TYPES[name] for at, name in compression.items() if name in COMPRESSION_TYPES}
         self._differ: set[Partition] = set()  # that had a batch which the target compresses anew
 
     def begun(self, at: Partition, first: BatchHeader, previous: str) -> PayloadChain | DecodedChain:

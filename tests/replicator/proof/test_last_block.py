@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
-from kafka_records.batch import iter_batches, read_header, stamp
+from kafka_records.batch import read_header, stamp
 from kafka_records.fetched import FetchedBatch
 from kafka_records.rebuild import recompressed
 from kafka_records.records import Record, body_of
@@ -16,22 +15,12 @@ from replicator.planes.batches_io.digest import PayloadChain
 from replicator.planes.records.digest import Chain
 from replicator.proof.last_block import BlockCheck, check_block
 from replicator.proof.pairs import DigestBlock
-from tests.kafka_records.batches import by_aiokafka
+from tests.kafka_records.batches import fetched
 
 pytestmark = pytest.mark.tier("default")
 
 BEFORE = "ab" * 16
 RECORDS = [Record(0, 1_000 + n, b"k%d" % n, b"value" * 20, ((b"h", b"%d" % n),)) for n in range(6)]
-
-
-def log(*parts: Sequence[Record], codec: int = 3, first: int = 40) -> list[FetchedBatch]:
-    data = b""
-    for records in parts:
-        batch = by_aiokafka(records, codec)
-        stamp(batch, first, 1)
-        first += len(records)
-        data += bytes(batch)
-    return [FetchedBatch(header, view) for header, view in iter_batches(data)]
 
 
 def again(batch: FetchedBatch, codec: int) -> FetchedBatch:
@@ -46,7 +35,7 @@ def appended(batch: FetchedBatch, time_ms: int) -> FetchedBatch:
     return FetchedBatch(read_header(data), memoryview(data))
 
 
-WRITTEN = log(RECORDS[:4], RECORDS[4:])
+WRITTEN = fetched(RECORDS[:4], RECORDS[4:])
 
 
 def block(kind: str, before: str = BEFORE) -> DigestBlock:
@@ -75,9 +64,9 @@ class Case:
 OTHER = [RECORDS[0]._replace(value=b"other"), *RECORDS[1:4]]
 CASES = {
     "as written": Case(WRITTEN, "equal", "equal"),
-    "another value": Case(log(OTHER, RECORDS[4:]), "differs", "differs"),
-    "another value, compacted": Case(log(OTHER, RECORDS[4:]), "unverifiable", "unverifiable", compacted=True),
-    "one record fewer": Case(log(RECORDS[:4], RECORDS[4:5]), "differs", "differs"),
+    "another value": Case(fetched(OTHER, RECORDS[4:]), "differs", "differs"),
+    "another value, compacted": Case(fetched(OTHER, RECORDS[4:]), "unverifiable", "unverifiable", compacted=True),
+    "one record fewer": Case(fetched(RECORDS[:4], RECORDS[4:5]), "differs", "differs"),
     "nothing": Case([], "differs", "differs"),
     "compressed anew": Case([again(batch, 4) for batch in WRITTEN], "equal", "unverifiable"),
     "one of them": Case([WRITTEN[0], again(WRITTEN[1], 0)], "equal", "unverifiable"),
@@ -105,7 +94,7 @@ def test_a_position_of_an_older_version_says_too_little(kind: str) -> None:
 
 def test_records_of_others_around_the_block_are_no_part_of_it() -> None:
     """Compaction may leave batches that reach beyond it; elsewhere there are none."""
-    around = log([RECORDS[5], *RECORDS[:4]], [*RECORDS[4:], RECORDS[0]], first=39)
+    around = fetched([RECORDS[5], *RECORDS[:4]], [*RECORDS[4:], RECORDS[0]], first=39)
     case = Case(around, "equal", "differs")
     assert checked(DIGEST_KIND, case).verdict == "equal"
     assert checked(PAYLOAD_DIGEST_KIND, case).verdict == "differs"
@@ -113,7 +102,7 @@ def test_records_of_others_around_the_block_are_no_part_of_it() -> None:
 
 def test_a_highest_time_before_1970_is_one_that_brokers_keep_as_none() -> None:
     """Kafka keeps -1 in place of a lower one; the records have their own times."""
-    (batch,) = log([RECORDS[0]])
+    (batch,) = fetched([RECORDS[0]])
     digests = set()
     for time_ms in (-5_000, -1):
         chain = PayloadChain(BEFORE)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafka_records.batch import HEADER_BYTES, iter_batches, read_header, stamp
+from kafka_records.batch import HEADER_BYTES, read_header
 from kafka_records.fetched import FetchedBatch
 from kafka_records.rebuild import recompressed
 from kafka_records.records import Record, body_of
@@ -16,23 +16,13 @@ from replicator.planes.batches_io.digest import Chains, DecodedChain, PayloadCha
 from replicator.planes.records.digest import canonical
 from replicator.proof.last_block import BlockCheck, check_block
 from replicator.proof.pairs import DigestBlock
-from tests.kafka_records.batches import by_aiokafka
+from tests.kafka_records.batches import fetched
 
 pytestmark = pytest.mark.tier("default")
 
 AT, BEFORE = Partition("t", 0), "ab" * 16
 GZIP, LZ4 = 1, 3
 RECORDS = [Record(0, 1_000 + n, b"k%d" % n, b"value" * 20, ((b"h", b"%d" % n),)) for n in range(6)]
-
-
-def log(*parts: Sequence[Record], codec: int = LZ4, first: int = 40) -> list[FetchedBatch]:
-    data = b""
-    for records in parts:
-        batch = by_aiokafka(records, codec)
-        stamp(batch, first, 1)
-        first += len(records)
-        data += bytes(batch)
-    return [FetchedBatch(header, view) for header, view in iter_batches(data)]
 
 
 def anew(batches: Sequence[FetchedBatch], codec: int) -> list[FetchedBatch]:
@@ -55,7 +45,7 @@ def checked(chain: PayloadChain | DecodedChain, there: Sequence[FetchedBatch]) -
 
 @pytest.mark.parametrize("target", ["producer", "lz4", None])
 def test_a_target_that_keeps_batches_has_a_digest_of_them(target: str | None) -> None:
-    batches = log(RECORDS[:4], RECORDS[4:])
+    batches = fetched(RECORDS[:4], RECORDS[4:])
     chain = written(Chains({AT: target} if target else {}), batches)
     assert chain.kind == PAYLOAD_DIGEST_KIND
     assert checked(chain, batches).verdict == "equal"
@@ -63,28 +53,28 @@ def test_a_target_that_keeps_batches_has_a_digest_of_them(target: str | None) ->
 
 
 def test_a_target_that_compresses_anew_has_a_digest_of_records() -> None:
-    batches = log(RECORDS[:4], RECORDS[4:])
+    batches = fetched(RECORDS[:4], RECORDS[4:])
     chain = written(Chains({AT: "gzip"}), batches)
     assert chain.kind == DIGEST_KIND
     assert checked(chain, anew(batches, GZIP)).verdict == "equal"
     other = [RECORDS[0]._replace(value=b"other"), *RECORDS[1:4]]
-    assert checked(chain, anew(log(other, RECORDS[4:]), GZIP)).verdict == "differs"
+    assert checked(chain, anew(fetched(other, RECORDS[4:]), GZIP)).verdict == "differs"
 
 
 def test_after_a_batch_of_another_type_blocks_are_decoded() -> None:
     chains = Chains({AT: "gzip"})
-    same, other = anew(log(RECORDS), GZIP), log(RECORDS)
+    same, other = anew(fetched(RECORDS), GZIP), fetched(RECORDS)
     assert written(chains, same).kind == PAYLOAD_DIGEST_KIND
-    mixed = written(chains, [*anew(log(RECORDS[:3]), GZIP), *log(RECORDS[3:], first=43)])
+    mixed = written(chains, [*anew(fetched(RECORDS[:3]), GZIP), *fetched(RECORDS[3:], first=43)])
     assert mixed.kind == PAYLOAD_DIGEST_KIND
-    there = anew(log(RECORDS[:3], RECORDS[3:]), GZIP)
+    there = anew(fetched(RECORDS[:3], RECORDS[3:]), GZIP)
     assert checked(mixed, there).verdict == "unverifiable"
     assert written(chains, same).kind == DIGEST_KIND
     assert written(Chains({AT: "uncompressed"}), other).kind == DIGEST_KIND
 
 
 def test_a_batch_that_cannot_be_decoded_leaves_a_block_that_cannot_be_compared() -> None:
-    (batch,) = log(RECORDS)
+    (batch,) = fetched(RECORDS)
     broken = memoryview(bytes(batch.data[:HEADER_BYTES]) + bytes(len(batch.data) - HEADER_BYTES))
     chain = written(Chains({AT: "gzip"}), [FetchedBatch(batch.header, broken)])
     assert checked(chain, anew([batch], GZIP)).verdict == "unverifiable"
