@@ -37,7 +37,7 @@ TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 TOKEN_BYTES_MAX, SAID_BYTES_MAX = 256 * 1024, 500
 LIKE_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]{65,}=*|[-_a-zA-Z0-9]{8,}(?:\.[-_a-zA-Z0-9]{8,}){2}")
 """Long, or the three parts of a JWT."""
-PRINTED_PART = re.compile(r"[-_~+/.a-zA-Z0-9]{8,}=*")
+PRINTED_PART = re.compile(r"[-_~+/.a-zA-Z0-9]{8,}")
 LIFE_S_MAX = 10 * 365 * 86_400.0  # more than librdkafka's milliseconds since 1970 can hold may stand in a JWT
 READ_BYTES = 64 * 1024
 END_S_MAX = 1.0  # what has left the process group may hold the pipe for ever

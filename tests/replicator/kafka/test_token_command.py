@@ -88,6 +88,10 @@ def test_a_jwt_says_itself_until_when_it_holds(tmp_path: Path) -> None:
             """print('{"access_token": "opaque-token"}'); print('+ T=opaque-token', file=sys.stderr)""",
             r"what it printed is no token: \+ T=\[hidden\]$",
         ),
+        (
+            """print('{"access_token": "opaque-token=="}'); print('+ T=opaque-token', file=sys.stderr)""",
+            r"what it printed is no token: \+ T=\[hidden\]$",
+        ),
         ("print('eyJhbGciOiJ9.eyJleHAiOjF9.c2lnbmF0dXJl', file=sys.stderr); sys.exit(1)", r"code 1: \[hidden\]$"),
         ("print()", "it printed nothing$"),
         ("print('a b')", "what it printed is no token$"),
