@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from replicator.config import Flow, load
 from replicator.workers.settings import (
     FINISH_AFTER_S,
+    NOT_STORED,
     NOTHING_SEEN,
     FileDecision,
     OpenSettings,
@@ -88,9 +89,10 @@ JSON = st.recursive(
 
 
 @pytest.mark.tier("default")
-@given(st.dictionaries(st.text().filter(lambda key: key not in ("source", "target", "revision")), JSON))
+@given(st.dictionaries(st.text().filter(lambda key: key not in ("source", "target", *NOT_STORED)), JSON))
 def test_canonical_json_reads_back_and_knows_no_order(settings: dict[str, Any]) -> None:
     text = canonical(settings)
+    assert canonical({**settings, **dict.fromkeys(NOT_STORED)}) == text, "what is a file's own isn't in it"
     assert text.isascii()
     assert json.loads(text) == settings
     assert canonical(dict(reversed(settings.items()))) == text
