@@ -28,6 +28,7 @@ def test_what_is_not_well_is_an_exit_code(make_copying: MakeCopying) -> None:
     two.assert_stops(worker, 0)
     two.put(two.second, numbered("more", 3))
     assert check(path, "--lag-records-max", "3", "--lag-seconds-max", "3600") == (0, "")
+    assert check(path) == (1, f"check: flow {two.name} is run by no process, with 3 records to copy\n")
     assert check(path, "--lag-records-max", "2") == (1, f"{flow} {two.second}[0] is 3 records behind, more than 2\n")
 
     clients.put(clients.producer(two.source), two.first, b"refused", key=None)

@@ -124,7 +124,7 @@ def run(
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
     seen, more = observation, partial(_more_duties, observation)
-    parts = wiring.parts(failpoint, seen.observe, seen.heartbeats, seen.worker, __version__, more)
+    parts = wiring.parts(failpoint, seen.observe, seen.heartbeats, seen.worker, __version__, more, seen.conditions)
 
     files = [path, *map(Path, loaded.files)]
 

@@ -238,7 +238,9 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
         console.print(f"  the newest heartbeat that was copied is {age_s:.1f} s old")
     for line in said_of(item.paused, item.rates):
         console.print(f"  {escape(line)}", soft_wrap=True)
-    for note in item.notes:
+    for note in (*item.notes, item.other_settings):
+        if not note:
+            continue
         console.print(f"  {escape(note)}", soft_wrap=True)
 
 

@@ -30,6 +30,13 @@ def problems(item: FlowStatus, bounds: LagBounds) -> list[str]:
         found.append(f"flow {item.flow} has ended with {item.ended.exit_code}: {item.ended.detail}")
     if item.config_fault is not None:
         found.append(f"flow {item.flow} runs with older settings than the flow file has: {item.config_fault.detail}")
+    if item.failed_over:
+        found.append(f"flow {item.flow} was failed over: nothing is copied")
+    if item.other_settings:
+        found.append(f"flow {item.flow} runs with other settings than the flow file has: {item.other_settings}")
+    behind = sum(row.lag_records or 0 for row in item.partitions if row.state == "behind")
+    if item.released_ms is not None and behind and bounds.lag_records_max is None:
+        found.append(f"flow {item.flow} is run by no process, with {behind} records to copy")
     if not item.partitions:
         found.append(f"flow {item.flow} has no partition")
     for row in item.partitions:

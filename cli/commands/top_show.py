@@ -51,11 +51,12 @@ def unreachable(why: str) -> RenderableType:
 
 def _flow(flow: Mapping[str, Any], width: int, rows: int, *, whole: bool) -> list[RenderableType]:
     schemas = list(_schemas(flow.get("schemas"), max(1, rows // 4), whole=whole))
-    rows = max(1, rows - len(schemas))
+    conditions = list(_conditions(flow, whole=whole))
+    rows = max(1, rows - len(schemas) - len(conditions))
     kept = flow["not_copied"][: rows if not flow["topics"] else max(1, rows // 2)]
     topics = flow["topics"][: max(1, rows - len(kept))]
-    parts: list[RenderableType] = [_headline(flow), Text("  ") + _counts(flow["partitions"]), _totals(flow), *schemas]
-    parts.append(_topics(topics, width))
+    parts: list[RenderableType] = [_headline(flow), *conditions, Text("  ") + _counts(flow["partitions"])]
+    parts += [_totals(flow), *schemas, _topics(topics, width)]
     if flow["topic_count"] > len(topics):
         parts.append(Text(f"  … and {flow['topic_count'] - len(topics):,} more topics", style="dim"))
     parts += [_kept(each, whole=whole) for each in kept]
@@ -70,6 +71,20 @@ def _headline(flow: Mapping[str, Any]) -> Text:
     line.append(f": {printable(flow['source'])} → {printable(flow['target'])} ")
     line.append(flow["stage"], style=STAGES.get(flow["stage"], "red"))
     return line
+
+
+def _conditions(flow: Mapping[str, Any], *, whole: bool) -> Iterator[Text]:
+    """What keeps the whole flow from copying. A process of an older version says nothing of it."""
+    for cluster, since_ms in sorted(flow.get("unreachable_since_ms", {}).items()):
+        since = f"{datetime.fromtimestamp(since_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        yield _line(f"  no broker of {printable(cluster)} has answered since {since}", "red", whole=whole)
+    if flow.get("failed_over"):
+        yield _line(f"  {printable(flow['failed_over'])}", "cyan", whole=whole)
+
+
+def _line(text: str, style: str = "", *, whole: bool) -> Text:
+    """A line that is cut off where the terminal ends, or folded where all is shown."""
+    return Text(text, style=style, no_wrap=not whole, overflow="fold" if whole else "ellipsis")
 
 
 def _counts(counts: Mapping[str, int]) -> Text:
@@ -94,7 +109,7 @@ def _schemas(found: Mapping[str, Any] | None, rows: int, *, whole: bool) -> Iter
     """Where schemas stand, if the process keeps any at the target; at most `rows` conflicts."""
     if found is None:
         return
-    line = Text(no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+    line = _line("", whole=whole)
     line.append(f"  schemas of {counted(found['subjects'], 'subject')}: ")
     line.append(f"{found['in_sync']:,} in sync", style="green")
     for word, colour in (("waiting", "yellow"), ("refused", "red")):
@@ -104,8 +119,7 @@ def _schemas(found: Mapping[str, Any] | None, rows: int, *, whole: bool) -> Iter
         line.append(f"; {printable(found['reason'])}", style="yellow")
     yield line
     for each in found["conflicts"][:rows]:
-        line = Text(no_wrap=not whole, overflow="fold" if whole else "ellipsis")
-        line.append(f"  {printable(each['subject'])} version {each['version']} (id {each['id']}) ")
+        line = _line(f"  {printable(each['subject'])} version {each['version']} (id {each['id']}) ", whole=whole)
         line.append("refused", style="red")
         yield line.append(f": {printable(each['reason'])}")
     if found["conflict_count"] > rows:
@@ -131,8 +145,7 @@ def _topics(topics: list[Mapping[str, Any]], width: int) -> Table:
 
 
 def _kept(each: Mapping[str, Any], *, whole: bool) -> Text:
-    line = Text(no_wrap=not whole, overflow="fold" if whole else "ellipsis")
-    line.append(f"  {printable(each['topic'])}[{each['partition']}] ")
+    line = _line(f"  {printable(each['topic'])}[{each['partition']}] ", whole=whole)
     line.append(each["state"], style=COLOURS[each["state"]])
     if each["kind"]:
         line.append(f" {each['kind']}", style="bold")

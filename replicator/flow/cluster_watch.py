@@ -15,6 +15,7 @@ import structlog
 from replicator import config
 from replicator.clock import RealClock
 from replicator.config import Flow
+from replicator.flow.parts import ConditionObserver
 from replicator.kafka.topic_questions import TopicQuestions
 from replicator.lane.ports import Clock
 from replicator.model import names
@@ -54,13 +55,14 @@ class ClusterWatch:
         away: AwayClusters,
         ended: threading.Event,
         log: structlog.stdlib.BoundLogger,
+        told: ConditionObserver,
         clock: Clock | None = None,
     ) -> None:
-        """`topics` asks the cluster, and is closed at the end."""
+        """`topics` asks the cluster, and is closed at the end. `told`: is told of it as the log is."""
         self._cluster, self._topics, self._away, self._ended, self._log = cluster.name, topics, away, ended, log
         self._clock, self._about = clock or RealClock(), names.control_topic(flow.name)  # of either: it need not exist
         self._answered_s, self._is_away = self._clock.now_s(), False
-        self._led_s = self._answered_s
+        self._led_s, self._told = self._answered_s, told
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
         """The thread's work. `failed` is told of a bug, which ends it."""
@@ -71,6 +73,8 @@ class ClusterWatch:
                     self._clock.wait(self._ended, ASK_S)
         except BaseException as error:  # noqa: BLE001 - the flow classifies it
             failed(error)
+        finally:
+            self._told.cluster_answers(self._cluster)
 
     def ask(self) -> None:
         """One question, until there is an answer or the flow ends."""
@@ -91,6 +95,7 @@ class ClusterWatch:
         now_s = self._clock.now_s()
         if self._is_away:
             self._is_away, self._led_s = False, now_s + LEADERS_S
+            self._told.cluster_answers(self._cluster)
             self._log.warning("recovered", cluster=self._cluster, unreachable_s=round(now_s - self._answered_s))
         if now_s >= self._led_s:
             self._away.set(self._cluster, away=False)
@@ -101,6 +106,7 @@ class ClusterWatch:
             return
         self._is_away = True
         self._away.set(self._cluster, away=True)
+        self._told.cluster_unreachable(self._cluster, self._clock.now_s() - self._answered_s)
         reason = str(why) if isinstance(why, ReplicatorError) else "no answer"
         self._log.error("unreachable", cluster=self._cluster, reason=reason)
 
@@ -112,10 +118,11 @@ def watch_clusters(
     ended: threading.Event,
     log: structlog.stdlib.BoundLogger,
     failed: Callable[[BaseException], None],
+    told: ConditionObserver,
 ) -> None:
     """Start a thread for each cluster of the flow; `ask` makes what asks it, as `topics.topics_of`; `failed` as of
     `ClusterWatch.run`."""
     for cluster in (flow.source, flow.target):
-        watch = ClusterWatch(flow, cluster, ask(flow, cluster, "watch"), away, ended, log)
+        watch = ClusterWatch(flow, cluster, ask(flow, cluster, "watch"), away, ended, log, told)
         name = f"{flow.name}.watch.{cluster.name}"
         threading.Thread(target=watch.run, args=(failed,), name=name, daemon=True).start()

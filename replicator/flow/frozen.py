@@ -21,6 +21,7 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.config import Flow
+from replicator.flow.parts import ConditionObserver
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import properties
 from replicator.kafka.offset_reader import OffsetReader
@@ -53,12 +54,23 @@ def failed_over(control: Control | None) -> str:
     return f"it was failed over (generation {found.number}, by {found.by}): nothing is copied until failover --undo"
 
 
-def while_frozen(flow: Flow, asked: threading.Event, log: structlog.stdlib.BoundLogger) -> bool:
-    """Keep the positions of a flow that is failed over, until that is undone or `asked` is set.
+def while_frozen(
+    flow: Flow, asked: threading.Event, log: structlog.stdlib.BoundLogger, observer: ConditionObserver
+) -> bool:
+    """Keep the positions of a flow that is failed over, until that is undone or `asked` is set. `observer` is told.
 
     Returns whether it was failed over at all. Raises Unreachable, NotAllowed, Incident of the flow's own topics: what
     the target says at the beginning. Later a target that doesn't answer is waited for.
     """
+    try:
+        return _kept_while_frozen(flow, asked, log, observer)
+    finally:
+        observer.failed_over("")
+
+
+def _kept_while_frozen(
+    flow: Flow, asked: threading.Event, log: structlog.stdlib.BoundLogger, observer: ConditionObserver
+) -> bool:
     told, kept_s = 0, float("-inf")
     backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
     with ControlPlane(flow) as plane:
@@ -75,6 +87,7 @@ def while_frozen(flow: Flow, asked: threading.Event, log: structlog.stdlib.Bound
                 if found is not None and found.number != told:
                     told = found.number
                     log.warning("failed_over", generation=told, by=found.by)
+                    observer.failed_over(failed_over(control))
                 due = time.monotonic() >= kept_s + flow.limits.recommit_interval_ms / 1000
                 if due and found is not None and plane.state.control().open == found:
                     partitions = len(keep_positions(flow, plane, found))

@@ -57,7 +57,7 @@ when the generation is over, or a bug."""
 Duties = Callable[[Flow, threading.Event, Failed], None]
 """Starts threads that end with the event, and tell of a bug."""
 WhileFrozen = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger], bool]
-"""See `flow.frozen.while_frozen`."""
+"""See `flow.frozen.while_frozen`; whoever makes it says who is told."""
 
 
 class Group(Protocol):
@@ -77,6 +77,32 @@ class Group(Protocol):
 
     def close(self, timeout_s: float) -> bool:
         """Leave, and end the thread; whether it has ended in time."""
+
+
+class ConditionObserver(Protocol):
+    """Is told what keeps a whole flow from copying, from any thread; must not block and not raise."""
+
+    def cluster_unreachable(self, cluster: str, for_s: float) -> None:
+        """No broker of a cluster has answered for so long."""
+
+    def cluster_answers(self, cluster: str) -> None:
+        """It does again; or nobody asks it any more."""
+
+    def failed_over(self, said: str) -> None:
+        """The whole flow was failed over, by whom; empty: it isn't any more, or nobody looks."""
+
+
+class NoConditions:
+    """Implements `ConditionObserver` for a flow that nobody watches."""
+
+    def cluster_unreachable(self, cluster: str, for_s: float) -> None:
+        """See `ConditionObserver`."""
+
+    def cluster_answers(self, cluster: str) -> None:
+        """See `ConditionObserver`."""
+
+    def failed_over(self, said: str) -> None:
+        """See `ConditionObserver`."""
 
 
 class WorkerObserver(Protocol):

@@ -24,7 +24,7 @@ from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.frozen import while_frozen
 from replicator.flow.heartbeats import HeartbeatObserver, watch_heartbeats
-from replicator.flow.parts import Note, Parts, Unwatched, WorkerObserver
+from replicator.flow.parts import ConditionObserver, NoConditions, Note, Parts, Unwatched, WorkerObserver
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
@@ -217,10 +217,12 @@ def parts(
     observe_worker: Callable[[Flow], WorkerObserver] = lambda _: Unwatched(),
     version: str = "",
     more_duties: MoreDuties = lambda flow, ended, log, failed: None,
+    conditions: Callable[[Flow], ConditionObserver] = lambda _: NoConditions(),
 ) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
     """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`; `heartbeats` gives what
     is told of those of a flow, `observe_worker` what is told of a worker that shares it. `version`: of the program,
-    which workers of a flow show each other. `more_duties`: starts what else the worker that has lane 0 does besides."""
+    which workers of a flow show each other. `more_duties`: starts what else the worker that has lane 0 does besides.
+    `conditions` gives what is told of what keeps a whole flow from copying."""
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
@@ -233,7 +235,7 @@ def parts(
         def watch(
             flow: Flow, generation: Generation, ended: threading.Event, failed: Callable[[BaseException], None]
         ) -> None:
-            watch_clusters(flow, topics_of, away, ended, log, failed)
+            watch_clusters(flow, topics_of, away, ended, log, failed, conditions(flow))
             asks = partial(topics_of, flow, flow.target, "settings")
             watch_settings(flow, generation, asks, throttle(flow), ended, log, failed)
 
@@ -253,7 +255,7 @@ def parts(
             note=write_flow_note,
             group=GroupConsumer,
             members=member_clients,
-            frozen=while_frozen,
+            frozen=lambda flow, asked, log: while_frozen(flow, asked, log, conditions(flow)),
             observe=observe_worker,
             version=version,
         )

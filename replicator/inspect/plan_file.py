@@ -39,14 +39,21 @@ def file_findings(flow: Flow, control: Control, source_cluster: str) -> list[Pla
         return [_stands_by(occupied(flow, found))]
     if decision is FileDecision.STAND_BY_NEWER:
         return [_stands_by(held.unknown)]
-    if decision is not FileDecision.FOLLOW_OTHER or not found.settings:
-        return []
+    other = other_settings(flow, control)
+    return [PlanFinding("warning", "file", other)] if other else []
+
+
+def other_settings(flow: Flow, control: Control) -> str:
+    """Say in what the settings that workers run differ from the file's, where the flow has had that file before and has
+    another one since; empty where `run` would make it the flow's."""
+    found = control.open
+    if found is None or not found.settings or _decided(flow, control) is not FileDecision.FOLLOW_OTHER:
+        return ""
     differs = ", ".join(differences(own_file(flow).settings, found.settings))
-    message = (
+    return (
         f"the flow has had this file before: workers run the settings of generation {found.number}, which differ in "
         f"{differs}. To go back to this file: eos-replicate apply"
     )
-    return [PlanFinding("warning", "file", message)]
 
 
 def _decided(flow: Flow, control: Control) -> FileDecision:

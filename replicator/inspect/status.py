@@ -19,7 +19,6 @@ from replicator.config.engine import chosen_engine
 from replicator.flow.frozen import failed_over
 from replicator.flow.listing import Listing
 from replicator.flow.offsets_topic import map_note
-from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
 from replicator.flow.unclaimed import unclaimed
 from replicator.inspect.expected_starts import (
@@ -31,7 +30,9 @@ from replicator.inspect.expected_starts import (
     routes_of,
 )
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
+from replicator.inspect.heartbeat import newest_heartbeat_ms
 from replicator.inspect.map_incidents import MapIncident, map_incidents
+from replicator.inspect.plan_file import other_settings
 from replicator.kafka import offset_reader
 from replicator.lane.partition import Reason
 from replicator.model import names
@@ -57,7 +58,7 @@ State = Literal[
     "stalled",  # something to copy, and the position hasn't moved for long: does the daemon run, does it wait?
     "not_started",  # no position yet
     "paused",  # an operator has paused it: `detail` says who
-    "failed_over",  # its topic was, by a command: `detail` says since when
+    "failed_over",  # its topic was, by a command: `detail` says since when; or the whole flow, as a note says
     "waiting",  # something that must be known of it can't be asked, or a right is missing: `detail` says what
     "kept",  # the source topic was deleted, and its copy stays (`deleted_topics: keep`)
     "topic_missing",  # the source topic does not exist
@@ -133,8 +134,9 @@ class FlowStatus:
     `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
     position from one. `map_incidents`: what is wrong with the offset map, which stops nothing. `config_fault`: the
     process that runs it could not read the flow file again, and goes on with the settings that it has. `paused`,
-    `rates`: what operators have set, by source topic; empty for the whole flow. `heartbeat_ms`: when the newest
-    heartbeat was written that the target has; None of a flow without."""
+    `rates`: what operators have set, by source topic; empty for the whole flow. `failed_over`: the whole flow was, as
+    one of `notes` says. `other_settings`: why workers run other settings than the file's. `heartbeat_ms`: when the
+    newest heartbeat was written that the target has; None of a flow without."""
 
     flow: str
     source: str
@@ -149,6 +151,8 @@ class FlowStatus:
     config_fault: ConfigFault | None = None
     paused: Mapping[str, Paused] = field(default_factory=dict)
     rates: Mapping[str, RateLimit] = field(default_factory=dict)
+    failed_over: bool = False
+    other_settings: str = ""
     signed_gaps: tuple[SignedGap, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
     map_incidents: tuple[MapIncident, ...] = ()
@@ -197,7 +201,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         evidence = list(positions.values())
         own = [positions[at] for at in positions if not _of_another_source(expected[at])]
         of_map = map_incidents(flow, clusters, own, now_ms)
-        heartbeat_ms = _heartbeat(flow, clusters, targets)
+        heartbeat_ms = newest_heartbeat_ms(flow, clusters, targets)
     times = _times(flow, expected)
     open_, decided = known.open_occurrences(), {} if control is None else control.decisions
     rows = [
@@ -205,12 +209,13 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         for at, it in expected.items()
     ]
     settings = NO_SETTINGS if control is None else control.settings
-    rows = [with_pause(row, settings) for row in rows]
+    frozen = failed_over(control)
+    rows = [with_failover(with_pause(row, settings)) if frozen else with_pause(row, settings) for row in rows]
     rows += _unlisted(flow, listing, expected)
     rows.sort(key=lambda row: (row.source_topic, row.partition))
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
     shown = incident if has_run else ""
-    told = "" if rows else no_topic(flow), chosen_engine(flow).told(), no_map, failed_over(control)
+    told = "" if rows else no_topic(flow), chosen_engine(flow).told(), no_map, frozen
     notes = tuple(note for note in told if note)
     open_generation = None if control is None else control.open
     run_by = runners(positions, None if open_generation is None else open_generation.assignment)
@@ -228,6 +233,8 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         config_fault(known.config_fault, evidence),
         settings.paused,
         settings.rates,
+        bool(frozen),
+        "" if control is None else other_settings(flow, control),
         signed_gaps(known.occurrences),
         adoptions(known.occurrences),
         tuple(of_map),
@@ -237,19 +244,6 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
 
 def _of_another_source(it: ExpectedStart) -> bool:
     return it.decision.stopped is not None and it.decision.stopped.name in OF_ANOTHER_SOURCE
-
-
-def _heartbeat(flow: Flow, clusters: ControlPlane, targets: Mapping[str, ListedTopic]) -> int | None:
-    """When the newest heartbeat was written that was copied; None where there is none, or it can't be asked."""
-    copy = targets.get(names.heartbeats_copy(flow.name))
-    if not flow.heartbeat or copy is None or copy.info is None:
-        return None
-    at = (copy.info.name, 0)
-    try:
-        _, written_ms = clusters.target.latest_records([at])[at]
-    except ReplicatorError:
-        return None  # the state of its partition says why
-    return written_ms if written_ms > 0 else None
 
 
 def with_occurrence(
@@ -271,6 +265,11 @@ def with_pause(row: PartitionStatus, settings: RunSettings) -> PartitionStatus:
     """A partition's status, if it is only paused that keeps it from being copied. Pure."""
     paused = settings.paused_at(row.source_topic)
     return row if paused is None or row.state not in PAUSABLE else replace(row, state="paused", detail=paused.said)
+
+
+def with_failover(row: PartitionStatus) -> PartitionStatus:
+    """A partition's status in a flow that was failed over: nothing is copied, whatever else it could be. Pure."""
+    return replace(row, state="failed_over") if row.state in PAUSABLE else row
 
 
 def _own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:

@@ -24,6 +24,7 @@ from replicator.lane.partition import PartitionState, Reason, Waiting
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
 from replicator.model.partition import Partition
+from replicator.observe.conditions import WELL, FlowConditions, ObservedConditions
 from replicator.observe.worker_figures import ObservedWorker, WorkerFigures
 from replicator.planes.contract import Copied
 from replicator.schemas.shown import SchemaObserver, SchemasShown
@@ -79,7 +80,8 @@ class FlowFigures:
     """A copy of one flow's figures at one moment. `states`: of the partitions that its lanes have now, None until they
     are known. `left`: partitions that a lane had when it ended, and of which nobody is known to have them since.
     `heartbeat`: None before the first one has arrived, and of a flow without. `worker`: None where
-    the process doesn't share the flow. `groups`, `schemas`: None where this process doesn't sync any."""
+    the process doesn't share the flow. `groups`, `schemas`: None where this process doesn't sync any. `conditions`:
+    what keeps the whole flow from copying."""
 
     partitions: Mapping[Partition, PartitionFigures]
     lanes: Mapping[int, LaneFigures]
@@ -89,6 +91,7 @@ class FlowFigures:
     groups: GroupFigures | None = None
     schemas: SchemasShown | None = None
     left: frozenset[Partition] = frozenset()
+    conditions: FlowConditions = WELL
 
 
 class ObservedFlow:
@@ -109,6 +112,7 @@ class ObservedFlow:
         self._worker: ObservedWorker | None = None
         self._groups: GroupFigures | None = None
         self._schemas: SchemasShown | None = None
+        self.conditions = ObservedConditions(now_ms)
 
     def worker(self) -> ObservedWorker:
         """Take up that the flow is shared with other processes; counters go on over all attempts."""
@@ -174,7 +178,8 @@ class ObservedFlow:
         nobodys = frozenset(
             at for at, lane in left.items() if at not in found and (worker is None or not worker.elsewhere(lane))
         )
-        return FlowFigures(partitions, lanes, found, self._heartbeat, worker, self._groups, self._schemas, nobodys)
+        shown = self._heartbeat, worker, self._groups, self._schemas
+        return FlowFigures(partitions, lanes, found, *shown, nobodys, self.conditions.now())
 
     def partition_positions(self) -> dict[Partition, int | None]:
         """Every partition that lanes have now, with its position."""
@@ -272,6 +277,10 @@ class Figures:
     def heartbeats(self, flow: Flow) -> Callable[[float, int], None]:
         """Return what is told of a flow's heartbeats, see `ObservedFlow.heartbeat_seen`."""
         return self.flows[flow.name].heartbeat_seen
+
+    def conditions(self, flow: Flow) -> ObservedConditions:
+        """Return what is told of what keeps a whole flow from copying."""
+        return self.flows[flow.name].conditions
 
     def groups(self, flow: Flow) -> GroupObserver:
         """Return what is told of a flow's consumer groups, see `ObservedFlow.groups_synced`."""

@@ -19,6 +19,7 @@ from replicator.observe.worker_figures import WorkerFigures
 from replicator.workers.lane_stages import LaneStage
 
 FLOW, LANE, PARTITION = ("flow",), ("flow", "lane"), ("flow", "topic", "partition")
+CLUSTER = ("flow", "cluster")
 
 GROUPS_MAX = 1_000
 
@@ -44,8 +45,12 @@ METRICS: Mapping[str, Described] = {
     "eos_build": Described("info", (), "The version of eos-replicate."),
     "eos_flow_stage": Described("gauge", FLOW, "0: starting, 1: running, 2: ended and started again, 3: over."),
     "eos_flow_ready": Described(
-        "gauge", FLOW, "1 if the flow runs and each of its partitions is copied or paused, else 0."
+        "gauge", FLOW, "1 if the flow runs, its clusters answer and each of its partitions is copied or paused, else 0."
     ),
+    "eos_flow_cluster_unreachable": Described(
+        "gauge", CLUSTER, "1 from 4 s after the last answer of any of its brokers until the next one, else 0."
+    ),
+    "eos_flow_failed_over": Described("gauge", FLOW, "1 while the whole flow is failed over, else 0."),
     "eos_flow_partitions": Described("gauge", (*FLOW, "state"), "Partitions in this state."),
     "eos_flow_lag_records": Described(
         "gauge", FLOW, "Of all partitions; absent unless it is known of each that is copied."
@@ -163,6 +168,10 @@ class Metrics:
         labels = _labels(flow=flow.name)
         yield "eos_flow_stage", labels, flow.stage
         yield "eos_flow_ready", labels, flow.ready
+        for cluster in dict.fromkeys((flow.source, flow.target)):
+            away = cluster in flow.conditions.unreachable_ms
+            yield "eos_flow_cluster_unreachable", f"{labels},{_labels(cluster=cluster)}", away
+        yield "eos_flow_failed_over", labels, bool(flow.conditions.failed_over)
         counts = flow.counts
         for doing in Doing:
             yield "eos_flow_partitions", f"{labels},{_labels(state=doing.name.lower())}", counts[doing]

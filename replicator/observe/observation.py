@@ -51,6 +51,7 @@ class Observation:
         self.observe: Observe = self._figures.lane
         self.heartbeats, self.worker = self._figures.heartbeats, self._figures.worker
         self.groups, self.schemas = self._figures.groups, self._figures.schemas
+        self.conditions = self._figures.conditions
 
     @contextmanager
     def running(self, stages: Callable[[], Mapping[str, Stage]]) -> Iterator[Callable[[], None]]:

@@ -14,6 +14,7 @@ from replicator.flow.group_members import FlowWorkers
 from replicator.flow.restarts import Stage
 from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, Waiting
 from replicator.model.partition import Partition
+from replicator.observe.conditions import WELL, FlowConditions
 from replicator.observe.figures import Figures, GroupFigures, HeartbeatFigures, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag, LagWatch
 from replicator.observe.worker_figures import WorkerFigures
@@ -52,7 +53,8 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. `partitions` are sorted. `heartbeat`, `worker`, `groups` and `schemas` as of `FlowFigures`."""
+    """One flow. `partitions` are sorted. `heartbeat`, `worker`, `groups`, `schemas` and `conditions` as of
+    `FlowFigures`."""
 
     name: str
     source: str
@@ -64,6 +66,7 @@ class FlowView:
     worker: WorkerFigures | None = None
     groups: GroupFigures | None = None
     schemas: SchemasShown | None = None
+    conditions: FlowConditions = WELL
 
     @property
     def workers(self) -> FlowWorkers | None:
@@ -93,7 +96,8 @@ class FlowView:
     @property
     def lag_records(self) -> int | None:
         """Of all partitions together that have a position, but for topics that have gone or were failed over: those no
-        copying will catch up with. None where it isn't known of one that is copied, or of none.
+        copying will catch up with. None where it isn't known of one that is copied, or of none, or the whole flow was
+        failed over.
 
         One that waits may have nobody who can be asked, and is told of by itself.
         """
@@ -107,6 +111,8 @@ class FlowView:
         return None if lags is None else max((lag.seconds for lag in lags), default=0.0)
 
     def _lags(self) -> list[Lag] | None:
+        if self.conditions.failed_over:
+            return None
         here = (one for one in self.partitions if one.doing not in (Doing.GONE, Doing.FAILED_OVER))
         placed = [partition for partition in here if partition.figures.position is not None]
         known = [partition.lag for partition in placed if partition.lag is not None]
@@ -116,9 +122,9 @@ class FlowView:
 
     @property
     def ready(self) -> bool:
-        """Whether its lanes run and each of their partitions is copied, but for those that an operator has paused or
-        failed over."""
-        if not self.lanes_run:
+        """Whether both clusters answer, its lanes run and each of their partitions is copied, but for those that an
+        operator has paused or failed over. A flow that was failed over as a whole isn't."""
+        if not self.lanes_run or self.conditions:
             return False
         well = (Doing.COPYING, Doing.GONE, Doing.PAUSED, Doing.FAILED_OVER)
         return all(each.doing in well for each in self.partitions)
@@ -150,16 +156,20 @@ class Views:
 
     def _flow(self, name: str, stage: Stage, clusters: tuple[str, str], watch: LagWatch | None) -> FlowView:
         found = self._figures.flows[name].figures()
+        conditions = found.conditions
         shown = found.states if stage is Stage.RUNNING else dict.fromkeys(found.partitions)
         left = dict.fromkeys(found.left) if stage is Stage.RUNNING else {}
+        if conditions.failed_over:  # no lane runs anywhere
+            left, shown = {}, {}
         shown = {**left, **shown}
         # Whoever has one of those by now may be ahead: its position of then says nothing of what is left to copy.
         positions = {at: figures.position for at, figures in found.partitions.items() if at not in left}
         lags = watch.lags(positions) if watch is not None else {}
+        nobodys = (Doing.FAILED_OVER if conditions.failed_over else Doing.GONE, "", "")
         partitions = tuple(
             PartitionView(
                 at,
-                *(_doing(shown[at]) if at in shown else (Doing.GONE, "", "")),
+                *(_doing(shown[at]) if at in shown else nobodys),
                 found.partitions.get(at, PartitionFigures()),
                 lags.get(at),
             )
@@ -175,6 +185,7 @@ class Views:
             found.worker,
             found.groups,
             found.schemas,
+            conditions,
         )
 
 

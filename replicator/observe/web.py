@@ -4,7 +4,8 @@
     GET /flows     the same as JSON, for `eos-replicate top`
     GET /metrics   Prometheus' text format
     GET /healthz   200 while the process works
-    GET /readyz    200 if every flow runs and each of its partitions is copied, else 503, with what is not
+    GET /readyz    200 if every flow runs, its clusters answer and each of its partitions is copied, else 503, with
+                   what is not
     GET /readyz/lanes  200 if every flow runs, and each lane that this process has been given; else 503
 
 Whoever knows the token may ask, as `Authorization: Bearer TOKEN` or as the password of any user (HTTP Basic, for
@@ -131,6 +132,10 @@ class Web:
 def _readiness_of(flow: FlowView) -> dict[str, Any]:
     """What keeps a flow from being ready."""
     found: dict[str, Any] = {"ready": flow.ready, "stage": flow.stage.name.lower()}
+    if flow.conditions.unreachable_ms:
+        found["unreachable"] = sorted(flow.conditions.unreachable_ms)
+    if flow.conditions.failed_over:
+        found["failed_over"] = flow.conditions.failed_over
     if flow.stage is Stage.RUNNING:
         kept = [each for each in flow.partitions if each.doing is not Doing.COPYING]
         found["partitions"] = len(flow.partitions)

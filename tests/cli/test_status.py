@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -115,6 +116,20 @@ def test_a_flow_that_cannot_start_has_ended_or_has_no_partition_is_not_well() ->
         "flow orders has ended with 4: it is gone",
         "flow orders has no partition",
     ]
+
+
+def test_a_flow_that_nobody_copies_is_not_well() -> None:
+    behind = row("t", 0, state="behind", lag_records=7), row("u", 0, state="in_sync", lag_records=1)
+    flow = FlowStatus("orders", "east", "west", "exactly_once", behind)
+    assert problems(flow, LagBounds()) == []
+    released = replace(flow, released_ms=NOW_MS)
+    assert problems(released, LagBounds()) == ["flow orders is run by no process, with 7 records to copy"]
+    assert problems(released, LagBounds(lag_records_max=7)) == [], "so many are well"
+    assert problems(replace(released, partitions=behind[1:]), LagBounds()) == [], "all is copied"
+    assert problems(replace(flow, failed_over=True), LagBounds()) == ["flow orders was failed over: nothing is copied"]
+    other = replace(flow, other_settings="workers run those of generation 3")
+    [said] = problems(other, LagBounds())
+    assert said.endswith("than the flow file has: workers run those of generation 3")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from rich.console import Console
 from cli import main
 from cli.commands.top_show import shown, size
 from replicator.model.printable import printable
+from replicator.observe.conditions import FlowConditions
 from replicator.observe.metrics import Metrics
 from replicator.observe.shown import Process, as_json, shown_of
 from replicator.observe.view import Doing, FlowView
@@ -45,6 +46,13 @@ def drawn(found: dict[str, Any], width: int, height: int | None = None) -> list[
     said = io.StringIO()
     Console(width=width, file=said).print(shown(found, width, height))
     return said.getvalue().splitlines()
+
+
+def test_what_keeps_the_whole_flow_from_copying_stands_below_its_name() -> None:
+    conditions = FlowConditions({"paris": 1_700_000_000_000}, "it was failed over (generation 7, by ann)")
+    lines = drawn(answer(replace(EVERY_STATE, conditions=conditions)), 80)
+    assert lines[2] == "  no broker of paris has answered since 2023-11-14 22:13:20 UTC"
+    assert lines[3] == "  it was failed over (generation 7, by ann)"
 
 
 @pytest.mark.parametrize("width", [80, 160])

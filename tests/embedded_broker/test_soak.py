@@ -194,6 +194,9 @@ def test_honest_clients_barely_notice_hostile_ones(tmp_path: Path) -> None:
         "tls_connections": len(connecting.taken_ms),
         "tls_connection_ms_p99": round(quantiles(connecting.taken_ms, n=100)[98], 1),
         "records_by_attack": {name: len(some) for name, some in attacks.items()},
+        "records_beyond_bound_by_attack": {
+            name: sum(each.latency_ms > TIMES_MAX * quiet_ms for each in some) for name, some in attacks.items()
+        },
         "latency_ms_p99": {name: round(p99_ms(some), 1) for name, some in attacks.items()},
         "latency_ms_max": {name: round(max(each.latency_ms for each in some), 1) for name, some in attacks.items()},
     }

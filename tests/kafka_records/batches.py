@@ -49,7 +49,12 @@ def fetched(*parts: Sequence[Record], codec: int = LZ4, first: int = 40) -> list
 def by_librdkafka(records: Sequence[Record], codec: str) -> bytes:
     """All batches that librdkafka's producer makes of the records, as the broker got them."""
     # No batch leaves before the flush, which doesn't linger: a busy machine makes the same batches as an idle one.
-    settings = {"test.mock.num.brokers": 1, "compression.type": codec, "linger.ms": int(TIMEOUT_S * 1000), "log_level": 0}
+    settings = {
+        "test.mock.num.brokers": 1,
+        "compression.type": codec,
+        "linger.ms": int(TIMEOUT_S * 1000),
+        "log_level": 0,
+    }
     producer = Producer(settings)
     for record in records:
         headers: list[tuple[str, str | bytes | None]] = [(key.decode(), value) for key, value in record.headers]

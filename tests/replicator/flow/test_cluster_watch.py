@@ -17,6 +17,7 @@ from replicator.lane.partitions import Partitions
 from replicator.model.errors import NotAllowed, ReplicatorError, TopicMissing, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
+from replicator.observe.conditions import ObservedConditions
 from tests.replicator.flow.fakes import flow
 
 
@@ -68,12 +69,18 @@ def watched(*script: tuple[float, ReplicatorError | None]) -> list[tuple[str, fl
     def note(logger: object, method: str, event: Any) -> Any:
         told.append((event["event"], round(cluster.time_s)))
         assert away
+        # who asks the process hears the same as who reads the log
+        assert bool(conditions.now()) == (event["event"] == "unreachable")
+        if conditions.now():
+            assert conditions.now().unreachable_ms[at.target.name] <= (told[-1][1] - 3) * 1000, "since the last answer"
         raise structlog.DropEvent
 
     log = structlog.wrap_logger(None, processors=[note])
     topics = cast(TopicQuestions, cluster)
-    ClusterWatch(at, at.target, topics, away, cluster.ended, log, cast(Any, cluster)).run(told.append)  # type: ignore[arg-type]
+    conditions = ObservedConditions(lambda: round(cluster.time_s * 1000))
+    ClusterWatch(at, at.target, topics, away, cluster.ended, log, conditions, cast(Any, cluster)).run(told.append)  # type: ignore[arg-type]
     assert bool(away) == (cluster.time_s < told[-1][1] + LEADERS_S if told else False)
+    assert not conditions.now(), "nobody asks the cluster any more"
     return told
 
 

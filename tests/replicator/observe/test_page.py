@@ -20,6 +20,7 @@ from replicator.flow.group_members import FlowWorkers, HeldLane, ShownWorker
 from replicator.flow.restarts import Stage
 from replicator.model.incident_kinds import KINDS
 from replicator.model.partition import Partition
+from replicator.observe.conditions import FlowConditions
 from replicator.observe.figures import LaneFigures, PartitionFigures
 from replicator.observe.history import History
 from replicator.observe.lag import Lag
@@ -141,6 +142,15 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 def test_a_flow_that_does_not_run_says_so() -> None:
     assert "this process doesn't start it again" in words(rendered(flow(stage=Stage.OVER)))
     assert "it is started again" in words(rendered(flow(stage=Stage.ENDED)))
+
+
+def test_what_keeps_the_whole_flow_from_copying_stands_above_its_partitions() -> None:
+    assert "unreachable" not in words(rendered(EVERY_STATE))
+    conditions = FlowConditions({HOSTILE: 1_700_000_000_000, "paris": 1_700_000_060_000}, "it was failed over by ann")
+    said = words(rendered(replace(EVERY_STATE, conditions=conditions)))
+    assert "No broker of paris has answered since 2023-11-14 22:14:20 UTC" in said
+    assert "failed over it was failed over by ann." in said
+    assert said.index("of paris") < said.index("lag unknown") < said.index("Partitions that are not copied")
 
 
 def test_all_who_share_a_flow_are_shown_whichever_process_is_asked() -> None:

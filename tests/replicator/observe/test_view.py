@@ -76,6 +76,32 @@ def test_a_partition_that_has_gone_keeps_its_counters_and_keeps_nobody_from_bein
     assert flow.figures.partition_positions() == {A: 3}, "the source is asked for it no more"
 
 
+def test_a_flow_that_was_failed_over_as_a_whole_is_not_ready_and_has_no_lag(flow: OneFlow) -> None:
+    flow.states = {A: Copying(), B: Copying()}
+    flow.lane.committed({at: Copied(3, records=3) for at in (A, B)}, {at: position(3) for at in (A, B)}, 0.1)
+    for flow.stage in (Stage.STARTING, Stage.RUNNING):
+        flow.figures.conditions.failed_over("by ann")
+        flow.lane.over()
+        assert flow.doing() == {A: Doing.FAILED_OVER, B: Doing.FAILED_OVER}
+        assert not flow.now().ready
+        assert flow.now().lag_records is None
+        assert flow.now().lag_seconds is None
+        assert flow.now().records == 6
+        flow.figures.conditions.failed_over("")
+        assert set(flow.doing().values()) <= {Doing.GONE, Doing.UNDECIDED}
+
+
+def test_a_flow_with_a_cluster_that_does_not_answer_is_not_ready(flow: OneFlow) -> None:
+    flow.states = {A: Copying(), B: Copying()}
+    assert flow.now().ready
+    flow.figures.conditions.cluster_unreachable("b", 4.0)
+    assert not flow.now().ready
+    assert flow.now().lanes_run
+    assert flow.doing() == {A: Doing.COPYING, B: Doing.COPYING}, "what the lanes say stays"
+    flow.figures.conditions.cluster_answers("b")
+    assert flow.now().ready
+
+
 def test_before_and_after_it_runs_nothing_is_known_of_its_partitions(flow: OneFlow) -> None:
     flow.states = {A: Copying(), B: Copying()}
     flow.lane.committed({A: Copied(3, records=3)}, {A: position(3)}, 0.1)

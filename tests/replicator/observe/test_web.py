@@ -14,6 +14,7 @@ import pytest
 from replicator.flow.group_members import FlowWorkers, HeldLane, ShownWorker
 from replicator.flow.restarts import Stage
 from replicator.model.partition import Partition
+from replicator.observe.conditions import FlowConditions
 from replicator.observe.figures import PartitionFigures
 from replicator.observe.metrics import Metrics
 from replicator.observe.view import Doing, FlowView, PartitionView
@@ -64,6 +65,30 @@ def test_ready_only_if_every_flow_is() -> None:
     status, _, body = get("/readyz", [READY, flow(stage=Stage.OVER)])
     assert status == 503
     assert not json.loads(body)["ready"]
+
+
+def test_what_keeps_the_whole_flow_from_being_ready_is_named() -> None:
+    for conditions, said in (
+        (FlowConditions({"b": 7}), {"unreachable": ["b"]}),
+        (FlowConditions({}, "by ann"), {"failed_over": "by ann"}),
+    ):
+        status, _, body = get("/readyz", [replace(READY, conditions=conditions)])
+        assert status == 503
+        found = json.loads(body)["flows"]["f"]
+        assert found.items() >= said.items()
+        assert {"unreachable", "failed_over"} & found.keys() == said.keys()
+    assert get("/readyz/lanes", [replace(READY, conditions=FlowConditions({"b": 7}))])[0] == 200
+
+
+def test_clusters_that_do_not_answer_are_metrics() -> None:
+    body = get("/metrics", [replace(READY, conditions=FlowConditions({"b": 7}))])[2]
+    assert b'eos_flow_cluster_unreachable{flow="f",cluster="a"} 0\n' in body
+    assert b'eos_flow_cluster_unreachable{flow="f",cluster="b"} 1\n' in body
+    assert b'eos_flow_failed_over{flow="f"} 0\n' in body
+    assert (
+        b'eos_flow_failed_over{flow="f"} 1\n'
+        in get("/metrics", [replace(READY, conditions=FlowConditions({}, "by ann"))])[2]
+    )
 
 
 def test_what_keeps_a_flow_from_being_ready_is_named_within_bounds() -> None:

@@ -1,0 +1,89 @@
+"""What keeps a whole flow from copying is told while it lasts, and no longer: a dead cluster, a failover."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness.broker import BrokerHandle, free_port
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.failing_over import failover
+from integration_tests.harness.observed import Observed
+from integration_tests.test_status_for_scripts import check
+
+TOLD_S_MAX = 8.0
+"""After 4 s without an answer, on a busy machine."""
+pytestmark = pytest.mark.tier("long", kafka="long")
+
+
+def observed(copying: Copying) -> Observed:
+    """Have its process listen, and ask it from then on."""
+    address = f"127.0.0.1:{free_port()}"
+    copying.file.listen(address)
+    return Observed(address)
+
+
+def unreachable(asked: Observed, copying: Copying, cluster: str) -> float | None:
+    """The metric."""
+    return asked.value("eos_flow_cluster_unreachable", flow=copying.name, cluster=cluster)
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_a_dead_cluster_is_told_within_seconds_with_nothing_to_copy(
+    make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, which: str
+) -> None:
+    copying = make_copying()
+    asked = observed(copying)
+    copying.load.mixed(50)
+    worker = copying.running("", "--shared")
+    copying.wait_copied()
+    asked.wait("it is ready", lambda it: it.ready()[0])
+    flow = copying.asked("status")[1]
+    cluster, broker = flow[which], {"source": source, "target": target}[which]
+    assert unreachable(asked, copying, cluster) == 0
+    broker.kill()
+    try:
+        killed_s = time.monotonic()
+        asked.wait("it is told", lambda it: it.ready()[1][copying.name].get("unreachable") == [cluster])
+        assert time.monotonic() < killed_s + TOLD_S_MAX
+        assert not asked.ready()[0]
+        assert unreachable(asked, copying, cluster) == 1
+        assert f"No broker of {cluster} has answered since" in asked.get("/")[1]
+    finally:
+        broker.restart()
+    asked.wait("it is ready again", lambda it: it.ready()[0])
+    assert unreachable(asked, copying, cluster) == 0
+    copying.load.mixed(50)
+    copying.finish(worker)
+
+
+def test_a_flow_that_is_failed_over_is_not_ready_until_that_is_undone(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    asked = observed(copying)
+    copying.load.mixed(50)
+    worker = copying.running("", "--shared")
+    copying.wait_copied()
+    asked.wait("it is ready", lambda it: it.ready()[0])
+    assert check(copying.file.path) == (0, "")
+    assert failover(copying)[1]["generation"] is not None
+    worker.wait_event("failed_over")
+    ready, said = asked.ready()
+    assert not ready
+    assert "failover --undo" in said[copying.name]["failed_over"]
+    assert asked.value("eos_flow_failed_over", flow=copying.name) == 1
+    assert asked.value("eos_flow_lag_records", flow=copying.name) is None
+    states = {"state": "failed_over", "flow": copying.name}
+    assert asked.value("eos_flow_partitions", **states) == 3
+    code, wrong = check(copying.file.path)
+    assert code == 1
+    assert f"flow {copying.name} was failed over: nothing is copied" in wrong
+    assert {row["state"] for row in copying.asked("status")[1]["partitions"]} == {"failed_over"}
+    assert failover(copying, "--undo")[1]["generation"] is not None
+    worker.wait_event("failover_undone")
+    asked.wait("it is ready again", lambda it: it.ready()[0])
+    assert asked.value("eos_flow_failed_over", flow=copying.name) == 0
+    assert asked.value("eos_flow_partitions", **states) == 0
+    copying.load.mixed(50)
+    copying.finish(worker)

@@ -1,0 +1,52 @@
+"""What keeps a whole flow from copying, whatever its partitions do: a cluster that doesn't answer, a failover."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConditions:
+    """Of one flow at one moment. `unreachable_ms`: by cluster that doesn't answer, when it last did (wall clock).
+    `failed_over`: by whom, if the whole flow was; else empty."""
+
+    unreachable_ms: Mapping[str, int] = field(default_factory=dict)
+    failed_over: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.unreachable_ms or self.failed_over)
+
+
+WELL = FlowConditions()
+
+
+class ObservedConditions:
+    """Implements `flow.parts.ConditionObserver`: takes them up from the threads of a flow. For any thread."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """`now_ms`: the wall clock."""
+        self._now_ms, self._lock = now_ms, threading.Lock()
+        self._unreachable_ms: dict[str, int] = {}
+        self._failed_over = ""
+
+    def cluster_unreachable(self, cluster: str, for_s: float) -> None:
+        """See `ConditionObserver`."""
+        with self._lock:
+            self._unreachable_ms[cluster] = self._now_ms() - round(for_s * 1000)
+
+    def cluster_answers(self, cluster: str) -> None:
+        """See `ConditionObserver`."""
+        with self._lock:
+            self._unreachable_ms.pop(cluster, None)
+
+    def failed_over(self, said: str) -> None:
+        """See `ConditionObserver`."""
+        with self._lock:
+            self._failed_over = said
+
+    def now(self) -> FlowConditions:
+        """Return them as they are now."""
+        with self._lock:
+            return FlowConditions(dict(self._unreachable_ms), self._failed_over)
