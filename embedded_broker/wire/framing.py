@@ -61,6 +61,11 @@ class Framer:
         return len(self._buffer)
 
     @property
+    def _is_kept(self) -> bool:
+        """Whether the next frame is a request that isn't copied any more."""
+        return self._wanted > COPIED_BYTES_MAX and self.without_records is not None
+
+    @property
     def holds_whole(self) -> bool:
         """Whether the next frame is here already. Raises BadFrame."""
         return self._end(self._buffer, 0) is not None
@@ -69,8 +74,8 @@ class Framer:
         """Take bytes in; yields whole frames, at most `frames_max`: others are held, see `holds_whole`.
 
         A frame that is whole in `data` is copied once, out of it; `data` may be used for something else afterwards.
-        One that has come in pieces and is most of what is held isn't copied at all. Long ones with records are
-        bytearrays, which are the caller's.
+        One that has come in pieces and is most of what is held isn't copied at all. Long requests are bytearrays, which
+        are the caller's.
 
         Raises BadFrame at a bad size, after the frames before it.
         """
@@ -80,7 +85,7 @@ class Framer:
         source, at = held or data, 0
         count = 0
         while count != frames_max and (end := self._end(source, at)) is not None:
-            begin, is_kept, self._wanted = at + SIZE_BYTES, self._is_kept(source, at), -1
+            begin, is_kept, self._wanted = at + SIZE_BYTES, self._is_kept, -1
             frame: Frame
             if is_kept and source is held and 2 * (end - at) > len(held):
                 rest = self._buffer = held[end:]
@@ -96,15 +101,6 @@ class Framer:
             del held[:at]
         else:
             held += memoryview(source)[at:]
-
-    def _is_kept(self, source: bytes | bytearray | memoryview, at: int) -> bool:
-        """Whether the whole frame at `at` is a Produce request that isn't copied any more."""
-        begin = at + SIZE_BYTES
-        return (
-            self._wanted > COPIED_BYTES_MAX
-            and self.without_records is not None
-            and int.from_bytes(source[begin : begin + KEY_BYTES], "big") == PRODUCE
-        )
 
     def _end(self, source: bytes | bytearray | memoryview, at: int) -> int | None:
         """Where the frame at `at` ends; None if it isn't whole."""

@@ -25,7 +25,7 @@ from embedded_broker.wire.responses import Same
 
 Fields = Mapping[str, Any]
 Frame = bytes | bytearray
-"""A whole request; a bytearray if it is a long one with records, see `framing`."""
+"""A whole request; a bytearray if it is a long one, see `framing`."""
 _INT32 = struct.Struct(">i")
 MESSAGE, MESSAGE_MAX = "error_message", 1_000
 """Messages repeat names that a client has chosen; one that fits into a request needn't fit into an answer with more."""
