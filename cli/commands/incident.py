@@ -29,8 +29,8 @@ OPEN, NO_SUCH = 4, 1
     epilog="""\b
 Examples:
   eos-replicate incident list -c flows.yaml
-  eos-replicate incident show 3f2a9c1d -c flows.yaml
-  eos-replicate incident resolve 3f2a9c1d --retry -c flows.yaml
+  eos-replicate incident show 3f2a9c1d8e70 -c flows.yaml
+  eos-replicate incident resolve 3f2a9c1d8e70 --retry -c flows.yaml
 """
 )
 def incident() -> None:
@@ -79,7 +79,7 @@ def list_(path: Path, names: tuple[str, ...], as_json: bool) -> int:
 @incident.command(
     epilog="""\b
 Examples:
-  eos-replicate incident show 3f2a9c1d -c flows.yaml
+  eos-replicate incident show 3f2a9c1d8e70 -c flows.yaml
   eos-replicate incident show 3f2a -c flows.yaml --json
 
 \b

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from replicator.inspect.status import FlowStatus, PartitionStatus
 from replicator.model.commands import REBUILD_CONTROL, SET_POSITION, commands_for
 from replicator.model.incident_kinds import KINDS, advice_for
-
-ID_DIGITS = 8
+from replicator.state.occurrences import ID_DIGITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,10 @@ from dataclasses import replace
 from replicator.inspect.incidents import matching, open_incidents
 from replicator.inspect.map_incidents import MapIncident
 from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.model.errors import Incident
 from replicator.model.incident_kinds import KINDS, advice_for
+from replicator.model.partition import Partition
+from replicator.state import occurrences
 
 GONE = PartitionStatus(
     source_topic="t",
@@ -70,6 +73,15 @@ def test_the_same_facts_are_the_same_incident_and_others_are_not() -> None:
     assert id_of(lag_records=70, source_end=110, detail="more is gone", last_commit_ms=5) == it.id
     assert len({it.id, id_of(position=41), id_of(partition=4), id_of(incident="source_truncated")}) == 4
     assert open_incidents(replace(FLOW, flow="g"))[1].id != it.id
+
+
+def test_an_id_is_as_long_before_a_lane_has_written_the_incident_down_as_after() -> None:
+    at = Partition("t", 3)
+    written = occurrences.found(Incident(GONE.incident, GONE.detail), at, at, "worker", 1, 0)
+    (_, before) = open_incidents(FLOW)
+    (after,) = open_incidents(replace(FLOW, partitions=(replace(GONE, occurrence=written.id),)))
+    assert after.id == written.id
+    assert len(before.id) == len(after.id)
 
 
 def test_an_id_is_found_by_how_it_begins() -> None:
