@@ -215,6 +215,6 @@ def _show(flow: Flow, changed: ChangedSettings) -> None:
     if not changed.after.rates and (flow.rate.records_per_s or flow.rate.bytes_per_s):
         from replicator.flow.wiring import rate_of
 
-        lines.append(f"the flow is copied with at most {rate_of(flow).said}, as the flow file says")
+        lines.append(f"the flow is copied with {rate_of(flow).bound_said}, as the flow file says")
     for line in lines or ["nothing is paused, and nothing is limited"]:
         click.echo(f"  {line}")

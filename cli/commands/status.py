@@ -247,7 +247,7 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
 def said_of(paused: Mapping[str, Paused], rates: Mapping[str, RateLimit]) -> list[str]:
     """What operators have paused and limited, a line each."""
     lines = [f"{at or 'the flow'} is {it.said}, since {iso(it.at_ms)}" for at, it in sorted(paused.items())]
-    return lines + [f"{at or 'the flow'} is copied with at most {it.said}" for at, it in sorted(rates.items())]
+    return lines + [f"{at or 'the flow'} is copied with {it.bound_said}" for at, it in sorted(rates.items())]
 
 
 def _runs(item: FlowStatus) -> list[str]:

@@ -60,6 +60,11 @@ class RateLimit:
         said = " and ".join(f"{limit:,} {unit}" for limit, unit in limits if limit is not None) or "no limit"
         return said + (f", set by {self.by}" if self.by else "")
 
+    @property
+    def bound_said(self) -> str:
+        """The same within a sentence: `at most 500 records/s`, `no limit`."""
+        return f"at most {self.said}" if self.limits else self.said
+
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:

@@ -12,10 +12,11 @@ import pytest
 from rich.console import Console
 
 from cli import main
-from cli.commands.status import _show
+from cli.commands.status import _show, said_of
 from cli.commands.status_check import WELL, LagBounds, problems
 from replicator.inspect.flow_runs import EndedFlow, Runner
 from replicator.inspect.status import FlowStatus, PartitionStatus, State
+from replicator.state.run_settings import RateLimit
 from replicator.state.signed_gaps import SignedGap
 
 NOW_MS = 1_800_000_000_000
@@ -89,6 +90,14 @@ def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     told = shown(synced, released_ms=NOW_MS, ended=ended)[-1]
     assert told.startswith("  it has ended at 2027-01-15T08:00:00Z with 4, in the process host:1:a, which goes on")
     assert told.endswith("control_topic_lost: it is gone")
+
+
+def test_a_limit_that_was_taken_away_is_told_as_none() -> None:
+    lines = said_of({}, {"": RateLimit(by="ann"), "t": RateLimit(records_per_s=500, by="ann")})
+    assert [line.partition(", set")[0] for line in lines] == [
+        "the flow is copied with no limit",
+        "t is copied with at most 500 records/s",
+    ]
 
 
 @pytest.mark.parametrize("state", sorted(get_args(State)))
