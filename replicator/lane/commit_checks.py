@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from replicator.lane.partition import LanePartition
 from replicator.lane.policy import Progress
 from replicator.lane.positions import LanePositions
+from replicator.model.counting import named
 from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError
 from replicator.model.partition import Partition, Seek
 from replicator.planes.contract import Copied
@@ -18,9 +19,8 @@ class IdMismatch(Abortable):
     def __init__(self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition]) -> None:
         """`at_target`: those of which the target's answers are meant, not the source's."""
         self.answers, self.at_target = dict(answers), frozenset(at_target)
-        super().__init__(
-            "not the topics of the positions: " + ", ".join(f"{at}: {answer}" for at, answer in sorted(answers.items()))
-        )
+        told = named([f"{at}: {_short(answer)}" for at, answer in sorted(self.answers.items())])
+        super().__init__(f"not the topics of the positions: {told}")
 
 
 class OriginMismatch(IdMismatch):
@@ -35,7 +35,12 @@ class TimestampsReplaced(Abortable):
 
     def __init__(self, incidents: Collection[Incident]) -> None:
         self.incidents = incidents
-        super().__init__("; ".join(f"{found.name}: {found.detail}" for found in incidents))
+        super().__init__(named([_short(found) for found in incidents], "; "))
+
+
+def _short(answer: str | ReplicatorError) -> str:
+    """Return an id, or why it isn't known. Advice comes with the incident that is judged."""
+    return f"{answer.name}: {answer.detail}" if isinstance(answer, Incident) else str(answer)
 
 
 def with_position(positions: LanePositions, partitions: Collection[Partition]) -> dict[Partition, LanePartition]:
@@ -64,7 +69,7 @@ def check_covered(copied: Mapping[Partition, Copied], progress: Progress) -> Non
     """Check that records and position commit together: without its position a partition is copied twice."""
     uncovered = {at for at, done in copied.items() if done.records} - progress.positions.keys()
     if uncovered:
-        raise Fatal(f"records without a position: {', '.join(map(str, sorted(uncovered)))}")
+        raise Fatal(f"records without a position: {named([str(at) for at in sorted(uncovered)])}")
 
 
 def check_ids(

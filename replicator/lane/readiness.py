@@ -19,6 +19,7 @@ from replicator.lane.partition import HoldUp, Reason, Wait
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock, ClusterQuestions
 from replicator.lane.size import TOLD_AFTER, TransactionSize, slowness
+from replicator.model.counting import named
 from replicator.model.errors import Abortable, Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -27,7 +28,6 @@ from replicator.planes.contract import Written
 LOOK_S = 0.5  # between two looks at what is known
 STALL_LOOK_S = 1.0  # between two questions while acknowledgements are late
 LATE_S = 5.0  # without any acknowledgement
-NAMED_MAX = 3
 
 
 class TargetNotReady(Abortable):
@@ -35,7 +35,7 @@ class TargetNotReady(Abortable):
 
     def __init__(self, found: Mapping[Partition, str]) -> None:
         self.found = dict(found)
-        super().__init__("; ".join(found.values()))
+        super().__init__(named([*found.values()], "; "))
 
 
 class TargetReadiness:
@@ -89,8 +89,8 @@ class TargetReadiness:
             self._late(written)
         else:
             self.held_up = True
-            named = "; ".join(sorted(held.values()))
-            why = f"{named}: so Kafka can't end the lane's last transaction there, and begins no other"
+            told = named(sorted(held.values()), "; ")
+            why = f"{told}: so Kafka can't end the lane's last transaction there, and begins no other"
             self._partitions.hold_up(HoldUp(Reason.TARGET_NOT_READY, why))
 
     def _late(self, written: Written) -> None:
@@ -101,8 +101,8 @@ class TargetReadiness:
             self._acknowledged, self._moved_s = state, now_s
         elif now_s >= self._moved_s + max(LATE_S, 2 * self._longest_s):
             targets = sorted(str(self._partitions[at].route.target) for at in written.unacknowledged)
-            named = "; ".join(targets[:NAMED_MAX]) + ("; ..." if len(targets) > NAMED_MAX else "")
-            why = f"no record of {named} was acknowledged for {now_s - self._moved_s:.0f} s: the leader may refuse them"
+            late = f"no record of {named(targets, '; ')} was acknowledged for {now_s - self._moved_s:.0f} s"
+            why = f"{late}: the leader may refuse them"
             self._partitions.hold_up(HoldUp(Reason.NO_ANSWER, f"{why} (KAFKA_STORAGE_ERROR), or be slow"))
 
     def ended(self, written: Collection[Partition]) -> None:
@@ -145,8 +145,8 @@ class TargetReadiness:
         targets = [route.target for route in routes if route.target_topic_id]
         found = self._target.not_ready(targets, now=True) or self._target.unserved(targets, now=True)
         if found:
-            named = "; ".join(sorted(found.values())[:NAMED_MAX]) + ("; ..." if len(found) > NAMED_MAX else "")
-            why = f"{named}: Kafka may not be able to end the lane's last transaction there, and begins no other"
+            told = named(sorted(found.values()), "; ")
+            why = f"{told}: Kafka may not be able to end the lane's last transaction there, and begins no other"
             self._partitions.wait_all(routes, Wait(Reason.TARGET_NOT_READY, why))
 
     def _keep_out_unserved(self, partitions: Collection[Partition]) -> dict[Partition, str]:

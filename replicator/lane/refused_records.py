@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from replicator.lane.partition import LanePartition
 from replicator.lane.refusal_search import NOT_REFUSED
+from replicator.model.counting import named
 from replicator.model.errors import Incident, Retriable
 from replicator.model.partition import Partition
 from replicator.planes.contract import Refusal
@@ -32,7 +33,8 @@ class RefusedRecords:
         large = [at for at, refusal in refusals.items() if refusal.too_large]
         if large and not compressed:
             self.compress = True
-            raise Retriable(f"{', '.join(map(str, sorted(large)))}: too large; records are sent compressed from now on")
+            told = named([str(at) for at in sorted(large)])
+            raise Retriable(f"{told}: too large; records are sent compressed from now on")
         self.every_ack, self._searching = self.every_ack or not refusals, True
         for at, refusal in refusals.items():
             partition = self._partitions[at]

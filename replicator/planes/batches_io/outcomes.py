@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from replicator.kafka import failures
 from replicator.model import names
+from replicator.model.counting import named
 from replicator.model.errors import (
     Abortable,
     ConfigError,
@@ -62,13 +63,13 @@ class Outcomes:
                 too_large, for_timestamp = each.code in failures.TOO_LARGE, each.code in failures.FOR_TIMESTAMP
                 refusal = Refusal(each.suspects, detail, too_large, for_timestamp=for_timestamp)
                 refusals.setdefault(self._sources[at], refusal)
-        listed = "; ".join(f"{source}: {refusal.detail}" for source, refusal in sorted(refusals.items()))
+        listed = named([f"{source}: {refusal.detail}" for source, refusal in sorted(refusals.items())], "; ")
         return RecordsRefused(f"cluster {self._cluster!r}: records were refused: {listed}", refusals)
 
     def _of(self, failure: TxnFailure) -> ReplicatorError:
         doing = _DOING[failure.api]
         if failure.at and failure.api is TxnApi.PRODUCE:
-            doing = f"write to {', '.join(map(str, sorted(failure.at)))}"
+            doing = f"write to {named([str(at) for at in sorted(failure.at)])}"
         text, class_ = self._text(failure, doing), failure.answer_class
         if class_ is AnswerClass.NOT_ALLOWED:
             doing = _DOING[failure.api]

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from confluent_kafka import KafkaError
 
 from replicator.kafka import failures
+from replicator.model.counting import named
 from replicator.model.errors import Abortable, Fenced, NotAllowed, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.planes.contract import RecordsRefused, Refusal
@@ -48,7 +49,7 @@ class Refusals:
         return self._denied(runs)
 
     def _refused(self, refused: Mapping[Partition, Refusal]) -> RecordsRefused:
-        listed = "; ".join(f"{self._routes[source]}: {found.detail}" for source, found in sorted(refused.items()))
+        listed = named([f"{self._routes[source]}: {found.detail}" for source, found in sorted(refused.items())], "; ")
         return RecordsRefused(f"cluster {self._cluster!r}: records were refused: {listed}", refused)
 
     def _denied(self, runs: Sequence[Run]) -> NotAllowed | None:

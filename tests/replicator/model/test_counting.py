@@ -1,10 +1,10 @@
-"""Numbers with their noun, in the singular and in the plural."""
+"""Numbers with their noun, in the singular and in the plural, and the first of many."""
 
 from __future__ import annotations
 
 import pytest
 
-from replicator.model.counting import counted
+from replicator.model.counting import counted, named
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ from replicator.model.counting import counted
 )
 def test_the_noun_fits_the_number(said: str, expected: str) -> None:
     assert said == expected
+
+
+def test_of_many_the_first_are_named_and_the_others_counted() -> None:
+    assert named([]) == ""
+    assert named(["a"]) == "a"
+    assert named(["a", "b", "c"]) == "a, b, c"
+    assert named(["a", "b", "c", "d"], "; ") == "a; b; c and 1 more"
+    assert named(["a"] * 1_003) == "a, a, a and 1,000 more"

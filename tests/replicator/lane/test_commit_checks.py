@@ -1,0 +1,34 @@
+"""What an aborted transaction is told with: a line that can be read, however many partitions it concerns."""
+
+from __future__ import annotations
+
+from replicator.lane.commit_checks import IdMismatch, TimestampsReplaced
+from replicator.lane.readiness import TargetNotReady
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition
+
+TOPIC = "payments.card-transactions"
+PARTITIONS = [Partition(TOPIC, number) for number in range(64)]
+
+
+def test_of_many_partitions_with_another_topic_the_first_are_named() -> None:
+    told = str(IdMismatch(dict.fromkeys(PARTITIONS, "AAAAAAAAAAAAAAAAAAAAAA"), ()))
+    assert told.startswith(f"not the topics of the positions: {TOPIC}[0]: AAAAAAAAAAAAAAAAAAAAAA, {TOPIC}[1]: ")
+    assert told.endswith(" and 61 more")
+    assert len(told) < 250
+
+
+def test_an_answer_that_is_an_incident_is_told_without_its_advice() -> None:
+    gone = Incident("source_topic_deleted", "it isn't there any more", topic=TOPIC)
+    told = str(IdMismatch(dict.fromkeys(PARTITIONS, gone), ()))
+    assert "source_topic_deleted: it isn't there any more" in told
+    assert gone.advice not in told
+    assert len(told) < 320
+
+
+def test_what_else_aborts_for_many_partitions_names_the_first() -> None:
+    replaced = [Incident("target_rewrites_timestamps", "the broker says so", topic=TOPIC, partition=7)] * 64
+    not_ready = TargetNotReady(dict.fromkeys(PARTITIONS, "it has no leader"))
+    for error in (TimestampsReplaced(replaced), not_ready):
+        assert str(error).endswith(" and 61 more")
+        assert len(str(error)) < 250
