@@ -52,7 +52,7 @@ def other_settings(flow: Flow, control: Control) -> str:
     differs = ", ".join(differences(own_file(flow).settings, found.settings))
     return (
         f"the flow has had this file before: workers run the settings of generation {found.number}, which differ in "
-        f"{differs}. To go back to this file: eos-replicate apply"
+        f"{differs}. To go back to this file: eos-replicate apply --flow {flow.name} -c FILE"
     )
 
 

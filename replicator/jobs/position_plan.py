@@ -186,7 +186,10 @@ def _own_position(at: Partition, facts: PositionFacts) -> Position:
     raise NotDecided(Objection.NO_POSITION, f"{at}: the flow has not begun to copy it; see start in the flow file")
 
 
-_ADOPT = "Run the flow, and decide about the incident that stops it: incident resolve ID --adopt"
+_ADOPT = (
+    "Run the flow, and decide about the incident that stops it: eos-replicate incident resolve ID --adopt map "
+    "--why TEXT -c FILE"
+)
 
 
 def _stopped(at: Partition, name: str, detail: str) -> NotDecided:

@@ -1,7 +1,8 @@
 """Every kind of incident: what was found, what it means, and what to do. Pure data.
 
 `errors.Incident` takes its advice from here where the caller gives none, so an incident without advice cannot exist.
-docs/operate/incidents.md shows the same rows; a test compares them.
+docs/operate/incidents.md shows the same rows; a test compares them. A command stands there as it is typed, from
+`eos-replicate` to `-c FILE`, with ID, TEXT and FILE for what only the reader knows; another test types each.
 """
 
 from __future__ import annotations
@@ -24,28 +25,37 @@ _ANOTHER_FLOW = (
     "Take the topic out of this flow (exclude) and copy it by another flow under another target name (rename), from "
     "what the source has now"
 )
+_RESOLVE, _WHY = "eos-replicate incident resolve ID", "--why TEXT -c FILE"
 _ADOPT = (
-    "To go on here: incident resolve ID --adopt map; where that is refused, find the source offset behind the last "
+    f"To go on here: {_RESOLVE} --adopt map {_WHY}; where that is refused, find the source offset behind the last "
     "record that the target has a copy of, and type it instead of map (--adopt OFFSET)."
 )
-_NOT_CARRIABLE = (
-    "In a compacted topic write a newer record of the same key: compaction takes this one, and the flow goes on. To go "
-    "on without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't"
+_ONE_RECORD = (
+    f"To go on without this one record: {_RESOLVE} --set-aside {_WHY} keeps it in a topic of the flow, --skip in its "
+    "place doesn't"
 )
-_REBUILD = "Stop all workers of the flow; then rebuild-control, which makes it anew and says what it can't restore"
+_NOT_CARRIABLE = (
+    "In a compacted topic write a newer record of the same key: compaction takes this one, and the flow goes on. "
+    f"{_ONE_RECORD}"
+)
+_REPAIR = (
+    "Run eos-replicate reconcile --repair apply -c FILE: it copies the missing records again, and the flow can go on"
+)
+_REBUILD_CONTROL = "then eos-replicate rebuild-control -c FILE, which makes it anew and says what it can't restore"
+_REBUILD = f"Stop all workers of the flow; {_REBUILD_CONTROL}"
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
 
 _SOURCE = {
     "source_records_gone": IncidentKind(
         "Retention or DeleteRecords removed source records before they were copied; the range is named",
         "These records can't be copied any more. To go on would leave a gap in the copy",
-        "Give the source more retention. To go on behind them, on record: incident resolve ID --skip",
+        f"Give the source more retention. To go on behind them, on record: {_RESOLVE} --skip {_WHY}",
     ),
     "source_truncated": IncidentKind(
         "The source ends below the position, or a leader epoch shows that its log was cut",
         "An unclean leader election took records that were copied already; their offsets are given to new records",
         "Find out what was lost at the source. To go on where its log was cut, and keep the copies of what it has "
-        f"lost: incident resolve ID --skip. Otherwise: {_ANOTHER_FLOW}",
+        f"lost: {_RESOLVE} --skip {_WHY}. Otherwise: {_ANOTHER_FLOW}",
     ),
     "source_topic_deleted": IncidentKind(
         "The source topic of a position doesn't exist any more",
@@ -56,9 +66,9 @@ _SOURCE = {
     "source_topic_recreated": IncidentKind(
         "The source topic has another id than the one that was copied",
         "It was deleted and created again: its offsets mean other records. The range that would be skipped is named",
-        "To copy the new topic from its beginning, behind what the target has of the old one: incident resolve ID "
-        "--restart-topic. Otherwise: take the topic out of this flow (exclude) and copy the new one by another flow: "
-        "under another target name (rename), or under the same one after the target topic was deleted",
+        f"To copy the new topic from its beginning, behind what the target has of the old one: {_RESOLVE} "
+        f"--restart-topic {_WHY}. Otherwise: take the topic out of this flow (exclude) and copy the new one by another "
+        "flow: under another target name (rename), or under the same one after the target topic was deleted",
     ),
     "source_cluster_changed": IncidentKind(
         "The source cluster has another id than the one the position was written for",
@@ -74,7 +84,7 @@ _SOURCE = {
         "The checksum of a source batch is wrong",
         "The source's disk or network altered records",
         "Find the broker whose replica is damaged (kafka-dump-log.sh), let a healthy one lead the partition; then "
-        "incident resolve ID --retry",
+        f"{_RESOLVE} --retry -c FILE",
     ),
     "source_partitions_added": IncidentKind(
         "The source topic has more partitions than its target, and new_partitions is stop",
@@ -98,7 +108,7 @@ _TARGET = {
     "target_topic_recreated": IncidentKind(
         "The target topic has another id than the one that was written",
         "It was deleted and created again: what was copied before is gone",
-        "To copy all that the source has into the new one: incident resolve ID --restart-topic. Otherwise: "
+        f"To copy all that the source has into the new one: {_RESOLVE} --restart-topic {_WHY}. Otherwise: "
         f"{_ANOTHER_FLOW}",
     ),
     "target_topic_too_small": IncidentKind(
@@ -117,13 +127,13 @@ _TARGET = {
         "A record's timestamp is older, or further ahead, than the target topic takes "
         "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
         "The target would refuse it. Nothing from this record on is written; everything before it is committed",
-        "Raise that config of the target topic (kafka-configs.sh): the flow goes on at its next discovery. To go on "
-        "without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't",
+        "Raise that config of the target topic (kafka-configs.sh): the flow goes on at its next discovery. "
+        f"{_ONE_RECORD}",
     ),
     "target_lost_data": IncidentKind(
         "The target ends below, or acknowledged a record below, what this flow had written",
         "The target lost acknowledged records, for instance by an unclean leader election",
-        "Run reconcile --repair apply: it copies the missing records again, and the flow can go on",
+        _REPAIR,
     ),
     "target_not_empty": IncidentKind(
         "The target partition has records, but the flow has neither a position nor a claim there",
@@ -134,7 +144,7 @@ _TARGET = {
         "A committed record follows the last one that this flow has written",
         "Somebody else writes to the target topic, or the position went back",
         "Stop the other writer and compare both sides with reconcile. To take what stands there as it is, stop the "
-        "flow and set the position anew, to the offset that it has: position set. "
+        "flow and set the position anew, to the offset that it has: incident show has the command (position set). "
         f"Else {_ANOTHER_FLOW[0].lower()}{_ANOTHER_FLOW[1:]}",
     ),
     "target_transaction_open": IncidentKind(
@@ -142,28 +152,27 @@ _TARGET = {
         "It is somebody else's, or this flow's and the user lacks Alter on the cluster; the detail says whose, since "
         "which offset, and what to type",
         "Wait until its writer ends it, or end it as the detail says (where it has no command, reconcile first); for "
-        "this flow's own grant Alter on the cluster. Then incident resolve ID --retry",
+        f"this flow's own grant Alter on the cluster. Then {_RESOLVE} --retry -c FILE",
     ),
     "target_records_hidden": IncidentKind(
         "A record that the position covers was aborted",
         "The broker lost the marker of a commit, and a later abort ended that transaction",
-        "Run reconcile --repair apply: it copies the missing records again, and the flow can go on",
+        _REPAIR,
     ),
     "record_too_large": IncidentKind(
         "A source record is larger than the target topic or the client takes",
         "It can't be written as it is, and to go on without it would lose it",
         "Raise max.message.bytes of the target topic, or limits.record_bytes_max; if the source's batches are "
-        "compressed, leave compression.type out of the target's properties or set it to zstd; then incident resolve ID "
-        "--retry, or, where that stops at the same record again or the flow file was changed, restart the worker. "
-        "To go on without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip "
-        "doesn't. Of a record above limits.record_bytes_max --set-aside keeps neither key nor value, only headers that "
-        "say where it was",
+        "compressed, leave compression.type out of the target's properties or set it to zstd; then "
+        f"{_RESOLVE} --retry -c FILE, or, where that stops at the same record again or the flow file was changed, "
+        f"restart the worker. {_ONE_RECORD}. Of a record above limits.record_bytes_max --set-aside keeps neither "
+        "key nor value, only headers that say where it was",
     ),
     "record_refused": IncidentKind(
         "The target refuses this record; the message has its reason",
         "For instance a record without key into a compacted topic",
-        "Change the target topic's configs so that it takes the record; then incident resolve ID --retry. To go on "
-        "without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't",
+        "Change the target topic's configs so that it takes the record; then "
+        f"{_RESOLVE} --retry -c FILE. {_ONE_RECORD}",
     ),
     "header_not_carriable": IncidentKind(
         "A record has a header key that isn't UTF-8",
@@ -214,13 +223,13 @@ _STATE = {
         "The control topic holds a record that isn't of this program, or its records are in an impossible order",
         "Something else writes there",
         "Find out who writes to __eos.<flow>.control and stop it. Stop all workers of the flow, delete that topic, "
-        "then rebuild-control, which makes it anew and says what it can't restore",
+        f"{_REBUILD_CONTROL}",
     ),
     "control_topic_unfit": IncidentKind(
         "The control topic has more than one partition, or isn't compacted",
         "It could lose a generation, or split them over partitions",
-        "Set cleanup.policy=compact. With more than one partition stop all workers of the flow, delete the topic, then "
-        "rebuild-control, which makes it anew and says what it can't restore",
+        "Set cleanup.policy=compact. With more than one partition stop all workers of the flow, delete the topic, "
+        f"{_REBUILD_CONTROL}",
     ),
     "claims_topic_lost": IncidentKind(
         "The flow's claims topic is missing, although the flow has run",
