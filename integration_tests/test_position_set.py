@@ -20,11 +20,13 @@ from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import FAILPOINTS
 from integration_tests.harness.two_topics import TwoTopics, numbered
 from replicator import config
+from replicator.jobs.clients import JobClients
 from replicator.jobs.position_set import PositionSet, SetRequest
 from replicator.model.errors import TakenOver
 from replicator.model.partition import Partition
 from replicator.state.decisions import NotDecided, Objection
 from replicator.state.exported_positions import WantedPosition
+from replicator.state.generation import Generation
 
 REFUSED, HELD = 1, 5
 WHY = "copied wrongly before"
@@ -215,6 +217,37 @@ def test_of_two_operators_at_once_each_is_told_what_became_of_it(make_copying: M
     adopted = [it["offset"] for it in two.status()["adoptions"]]
     assert sorted(adopted) == sorted(done), said
     assert shown(two, two.first)["position"] == adopted[-1]
+
+
+class Overtaken(PositionSet):
+    """A command that another one overtakes, just as it is about to open a generation of its own."""
+
+    other: Callable[[], None] | None = None
+
+    def _check_free(self, clients: JobClients, found: Generation) -> None:
+        super()._check_free(clients, found)
+        if self.other is not None:
+            other, self.other = self.other, None
+            other()
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_who_is_overtaken_by_another_command_is_told_so(make_copying: MakeCopying) -> None:
+    two = stopped(make_copying)
+    loaded = config.load(two.flow.file.path)
+    wanted = [WantedPosition(source=Partition(two.first, 0), offset=3)]
+    request = SetRequest(wanted=wanted, by="ben", why=WHY)
+    late = Overtaken(loaded.flows[two.name], loaded, request, structlog.get_logger())
+    plan = late.plan()
+    codes: list[int] = []
+    late.other = lambda: codes.append(asked(two, *set_words(two, 7))[0])
+    with pytest.raises(TakenOver) as told:
+        late.apply(plan)
+    assert codes == [0]
+    assert str(told.value) == (
+        f"flow {two.name}: another command or worker has taken over meanwhile. No position was set"
+    )
+    assert shown(two, two.first)["position"] == 7
 
 
 class Changed:

@@ -52,7 +52,7 @@ from replicator.model.origins import NONE
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim, Claims
-from replicator.state.control import handing_back
+from replicator.state.control import MayReplace, handing_back
 from replicator.state.control_topic import check_generation
 from replicator.state.decisions import NotDecided, Objection
 from replicator.state.generation import Generation, Kind, LaneAssignment
@@ -157,18 +157,27 @@ class PositionChange:
             setup = Setup(self._flow, self._config, clients.plane, self._by, self._log, threading.Event())
             listing = setup.begin()
             self._failpoint("position_set_begun")
-            opened = setup.change(
-                lambda changer: changer.begin(
-                    Kind.POSITION_SET, ONE_LANE, listing.partitions, lambda found: may_replace(clients, found), 0
-                )
-            )
+            opened = self._open(setup, listing.partitions, partial(may_replace, clients))
             self._failpoint("position_set_opened")
             try:
                 self._set(clients, setup.source_cluster, opened, attempt)
+            except TakenOver as error:
+                raise TakenOver(f"flow {self._flow.name}: {error}. No position was set") from error
             finally:
                 self._hand_over(setup, listing.partitions, opened)
             self._failpoint("position_set_handed_over")
         return opened.number
+
+    def _open(self, setup: Setup, listing: Mapping[str, int], may_replace: MayReplace) -> Generation:
+        """Open the generation of the change. Who has initialised the control id meanwhile is ahead, and says what
+        becomes of the flow: asked again, this command might take it from a worker that has just begun."""
+        try:
+            return setup.change(
+                lambda changer: changer.begin(Kind.POSITION_SET, ONE_LANE, listing, may_replace, before=0)
+            )
+        except Fenced as error:
+            why = "another command or worker has taken over meanwhile. No position was set"
+            raise TakenOver(f"flow {self._flow.name}: {why}") from error
 
     def _hand_over(self, setup: Setup, listing: Mapping[str, int], opened: Generation) -> None:
         """Open the daemon's next generation. Where that fails whoever starts the flow opens it."""
