@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,10 @@ Found = TypeVar("Found")
 PATIENCE_MS_MAX = 5_000
 """How long commands for people wait for a cluster; the daemon waits limits.connect_timeout_ms."""
 
+
+_COPIED = re.compile(r"eos-replicate [a-z][^.,;:]*? -c \S+|kafka-transactions\.sh --.*? --start-offset \d+")
+_NO_BREAK = "\0"
+"""Commands within a text, and what stands for a space in them while it is wrapped."""
 
 config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(path_type=Path), help="Flow file (YAML)."
@@ -213,13 +218,26 @@ def console_for_people() -> Console:
     return Console(highlight=False, width=width)
 
 
-def print_wrapped(console: Console, text: str) -> None:
+def print_wrapped(console: Console, text: str, style: str = "") -> None:
     """A line for people: on a terminal broken between words and indented, in a file or pipe one line."""
     if console.is_terminal:
-        text = textwrap.fill(
-            text, console.width - 1, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
-        )
-    console.print(text, markup=False, soft_wrap=True)
+        text = wrapped(text, console.width - 1, indent=6)
+    console.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def wrapped(text: str, width: int, *, indent: int) -> str:
+    """Text in lines of at most `width`, all but the first indented. A name or a command that is longer stays whole, so
+    that it can be copied: breaking it is left to the terminal."""
+    kept = _COPIED.sub(lambda found: found[0].replace(" ", _NO_BREAK), text.lstrip())
+    lines = textwrap.fill(
+        kept,
+        width,
+        initial_indent=" " * (len(text) - len(text.lstrip())),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines.replace(_NO_BREAK, " ")
 
 
 def print_json(value: object) -> None:

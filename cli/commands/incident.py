@@ -14,7 +14,7 @@ import click
 
 from cli.commands.incident_resolve import resolve
 from cli.commands.status import ask, iso
-from cli.options import chosen, flow_options, log_to_stderr, print_json, show_failed
+from cli.options import chosen, flow_options, log_to_stderr, print_json, show_failed, wrapped
 
 if TYPE_CHECKING:
     from replicator.inspect.incidents import OpenIncident
@@ -173,15 +173,7 @@ def _show_one(it: OpenIncident, path: Path) -> None:
     }
     for name, text in rows.items():
         if text:
-            click.echo(
-                textwrap.fill(
-                    f"  {name:<11}  {text}",
-                    WIDTH,
-                    subsequent_indent=" " * 15,
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-            )
+            click.echo(wrapped(f"  {name:<11}  {text}", WIDTH, indent=15))
     for number, command in enumerate(it.typed):
         words = f"eos-replicate {command} -c {path}"
         lines = textwrap.wrap(words, WIDTH - 17, break_long_words=False, break_on_hyphens=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from cli.options import chosen, console_for_people, flow_options, log_to_stderr,
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from replicator.inspect.flow_plan import FlowPlan
+    from replicator.inspect.flow_plan import FlowPlan, TopicPlan
 
 EPILOG = """\b
 Examples:
@@ -31,6 +32,8 @@ Exit codes:
 """
 
 GROUPS_SHOWN, COUPLED_SHOWN = 20, 10
+TABLE_WIDTH = 45
+"""Of the table of topics, without their names."""
 
 
 @click.command(epilog=EPILOG)
@@ -61,20 +64,13 @@ def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
 
 
 def _show(console: Console, item: FlowPlan) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from replicator.model.counting import counted
 
     console.print(f"[bold]{item.flow}[/]: {item.source} → {item.target}")
     if item.engine:
-        console.print(item.engine, soft_wrap=True, markup=False)
+        print_wrapped(console, item.engine)
     if item.topics:
-        table = Table("action", "source topic", "target topic", "partitions", "with position", box=SIMPLE_HEAD)
-        for topic in item.topics:
-            counts = str(topic.partitions), str(topic.partitions_with_position)
-            table.add_row(topic.action, topic.source, topic.target, *counts)
-        console.print(table)
+        _show_topics(console, item.topics)
     created = [(topic.target, topic.partitions, topic.configs) for topic in item.topics if topic.action == "create"]
     created += [(spec.name, spec.partitions, spec.configs) for spec in item.internal]
     for name, partitions, configs in created:
@@ -106,9 +102,28 @@ def _show(console: Console, item: FlowPlan) -> None:
     if item.unchecked:
         console.print("  also needed, and can only be checked by using them:")
         for right in item.unchecked:
-            console.print(f"    {right}", markup=False)
+            print_wrapped(console, f"    {right}")
     if not item.exit_code():
         console.print("  ready to run")
+
+
+def _show_topics(console: Console, topics: Sequence[TopicPlan]) -> None:
+    """A table; where its names would be cut, lines in which they are whole."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from replicator.model.counting import counted
+
+    longest = [max(map(len, names)) for names in zip(*((it.source, it.target) for it in topics), strict=True)]
+    if sum(longest) + TABLE_WIDTH > console.width:
+        for it in topics:
+            counts = f"{counted(it.partitions, 'partition')}, {it.partitions_with_position} with position"
+            print_wrapped(console, f"  {it.action}: {it.source} → {it.target}: {counts}")
+        return
+    table = Table("action", "source topic", "target topic", "partitions", "with position", box=SIMPLE_HEAD)
+    for it in topics:
+        table.add_row(it.action, it.source, it.target, str(it.partitions), str(it.partitions_with_position))
+    console.print(table)
 
 
 def _show_coupled(console: Console, item: FlowPlan) -> None:

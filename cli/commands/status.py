@@ -21,6 +21,7 @@ from cli.options import (
     log_to_stderr,
     patience_ms,
     print_found,
+    print_wrapped,
     show_failed,
 )
 
@@ -185,17 +186,15 @@ def _show_all(
     groups: Mapping[str, FlowGroups],
     schemas: Mapping[str, FlowSchemas],
 ) -> None:
-    from rich.markup import escape
-
     from replicator.model.printable import printable
 
     now_ms = time.time_ns() // 1_000_000
     for item in shown:
         _show(console, item, now_ms)
         for line in groups[item.flow].lines() if item.flow in groups else ():
-            console.print(f"  {escape(line)}", soft_wrap=True)
+            print_wrapped(console, f"  {line}")
         for line in schemas[item.flow].lines() if item.flow in schemas else ():
-            console.print(f"  {escape(printable(line))}", soft_wrap=True)
+            print_wrapped(console, f"  {printable(line)}")
 
 
 def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
@@ -213,10 +212,8 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
     for row in item.partitions:
         if row.held_back_records:
             since = iso(row.held_back_since_ms) or "an unknown time"
-            console.print(
-                f"  {row.source_topic}\\[{row.partition}]: {row.held_back_records} records wait behind a transaction "
-                f"that has been open at the source since {since}"
-            )
+            held = f"{row.source_topic}[{row.partition}]: {row.held_back_records} records"
+            print_wrapped(console, f"  {held} wait behind a transaction that has been open at the source since {since}")
     # "paused" is said once for the flow or its topic; "kept" is no news
     told = [row for row in item.partitions if row.detail and row.state not in ("paused", "kept")]
     for (_, incident), rows in groupby(told, lambda row: (row.source_topic, row.incident)):
@@ -224,24 +221,23 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
     if item.incident:
         from replicator.model.incident_kinds import advice_for
 
-        console.print(f"  [red]the flow can't start[/]: {item.incident}; {advice_for(item.incident)}")
+        print_wrapped(console, f"  the flow can't start: {item.incident}; {advice_for(item.incident)}", style="red")
     for gap in item.signed_gaps[:GAPS_SHOWN]:
-        console.print(f"  {escape(f'{gap.topic}[{gap.partition}]: {gap.said}')}", soft_wrap=True)
+        print_wrapped(console, f"  {gap.topic}[{gap.partition}]: {gap.said}")
     if len(item.signed_gaps) > GAPS_SHOWN:
         console.print(f"  and {len(item.signed_gaps) - GAPS_SHOWN} more that were left out; --json has all of them")
     for adopted in item.adoptions:
-        console.print(f"  {escape(f'{adopted.topic}[{adopted.partition}]: {adopted.said}')}", soft_wrap=True)
+        print_wrapped(console, f"  {adopted.topic}[{adopted.partition}]: {adopted.said}")
     for line in _runs(item):
-        console.print(f"  {escape(line)}", soft_wrap=True)
+        print_wrapped(console, f"  {line}")
     if item.heartbeat_ms is not None:
         age_s = max(0.0, (now_ms - item.heartbeat_ms) / 1000)
         console.print(f"  the newest heartbeat that was copied is {age_s:.1f} s old")
     for line in said_of(item.paused, item.rates):
-        console.print(f"  {escape(line)}", soft_wrap=True)
+        print_wrapped(console, f"  {line}")
     for note in (*item.notes, item.other_settings):
-        if not note:
-            continue
-        console.print(f"  {escape(note)}", soft_wrap=True)
+        if note:
+            print_wrapped(console, f"  {note}")
 
 
 def said_of(paused: Mapping[str, Paused], rates: Mapping[str, RateLimit]) -> list[str]:
@@ -278,18 +274,16 @@ def _shares(runner: Runner) -> str:
 
 def _show_details(console: Console, incident: str, rows: list[PartitionStatus]) -> None:
     """Why partitions of a topic wait, or are stopped by the same kind of incident; then, once, what to do."""
-    from rich.markup import escape
-
     from replicator.model.incident_kinds import advice_for
 
     for row in rows:
         where = row.source_topic if row.partition < 0 else f"{row.source_topic}[{row.partition}]"
         id_ = f" ({row.occurrence})" if row.occurrence else ""
         why = f"{incident}{id_}: {row.detail}" if incident else f"waits: {row.detail}"
-        console.print(f"  {escape(f'{where} {why}')}", soft_wrap=True)
+        print_wrapped(console, f"  {where} {why}")
     if incident:
         only = rows[0].occurrence if len(rows) == 1 else ""
-        console.print(f"    {escape(advice_for(incident, only or 'ID'))}", soft_wrap=True)
+        print_wrapped(console, f"    {advice_for(incident, only or 'ID')}")
 
 
 def _table(*, heading: bool = False) -> Table:

@@ -6,7 +6,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from rich.console import Console
@@ -27,10 +27,11 @@ def row(topic: str, partition: int, **facts: object) -> PartitionStatus:
     return PartitionStatus(source_topic=topic, partition=partition, target_topic=f"west.{topic}", **facts)  # type: ignore[arg-type]
 
 
-def shown(*rows: PartitionStatus, incident: str = "", **facts: object) -> list[str]:
+def shown(*rows: PartitionStatus, incident: str = "", terminal: bool = False, **facts: object) -> list[str]:
     said = io.StringIO()
     flow = FlowStatus("orders", "east", "west", "exactly_once", rows, incident, **facts)  # type: ignore[arg-type]
-    _show(Console(width=80, file=said), flow, NOW_MS)
+    console = Console(width=80, file=said, force_terminal=terminal, color_system=None, highlight=False)
+    _show(console, flow, NOW_MS)
     return said.getvalue().splitlines()
 
 
@@ -90,6 +91,26 @@ def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     told = shown(synced, released_ms=NOW_MS, ended=ended)[-1]
     assert told.startswith("  it has ended at 2027-01-15T08:00:00Z with 4, in the process host:1:a, which goes on")
     assert told.endswith("control_topic_lost: it is gone")
+
+
+def test_on_a_terminal_sentences_are_wrapped_and_names_and_commands_stay_whole() -> None:
+    name, command = "payments." + "x" * 100, "eos-replicate incident resolve ab12cd34ef56 --skip --why TEXT -c FILE"
+    gone = "offsets 40 to 59 were removed from the source before they were copied, by retention or by DeleteRecords"
+    rows = [
+        row("t", 3, state="records_lost", incident="source_records_gone", occurrence="ab12cd34ef56", detail=gone),
+        row(name, 0, state="waiting", detail=f"not_allowed: {gone}"),
+        row("u", 0, state="in_sync", held_back_records=9, held_back_since_ms=NOW_MS),
+    ]
+    notes = ("the offset map is off, " * 8,)
+    facts: dict[str, Any] = {"notes": notes, "signed_gaps": (gap(1),), "other_settings": "other settings " * 9}
+    lines = shown(*rows, incident="control_topic_lost", terminal=True, **facts)
+    long = [line for line in lines if len(line) > 80]
+    assert all(name in line or "eos-replicate " in line for line in long), long
+    assert any(command in line for line in lines), lines
+    assert "      the source before they were copied, by retention or by DeleteRecords" in lines
+    piped = shown(*rows, incident="control_topic_lost", **facts)
+    told = [line for line in piped if gone in line]
+    assert len(told) == 2, "a line each in a file or pipe"
 
 
 def test_a_limit_that_was_taken_away_is_told_as_none() -> None:
