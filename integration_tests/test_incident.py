@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.two_topics import INCIDENT, TwoTopics
 
-NO_SUCH = 1
+NO_SUCH, AWAY = 1, 3
 
 
 def asked(path: Path, *words: str) -> tuple[int, dict[str, Any]]:
@@ -57,4 +59,53 @@ def test_an_incident_is_listed_and_shown_until_it_is_over(make_copying: MakeCopy
     two.wait_copied(two.first, b"more")
     assert asked(path, "list") == (0, {"incidents": [], "errors": {}})
     assert asked(path, "show", it["id"]) == (NO_SUCH, {})
+    assert worker.stop() == 0, worker.tail()
+
+
+def without_source(two: TwoTopics, directory: Path) -> Path:
+    """The flow's file, of a source that is away."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    sections = yaml.safe_load(two.flow.file.path.read_text())
+    sections["clusters"]["here"]["properties"]["bootstrap.servers"] = address
+    path = directory / "away.yaml"
+    path.write_text(yaml.safe_dump(sections))
+    return path
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_while_the_source_is_away_what_the_target_knows_is_shown(make_copying: MakeCopying, tmp_path: Path) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    clients.create_topic(two.target, two.copy_of(two.first), 1, {"cleanup.policy": "compact"})
+    worker = two.running(5)
+    clients.put(clients.producer(two.source), two.first, b"refused", key=None)
+    worker.wait_event("incident", name="record_refused")
+    wait_until(lambda: asked(two.flow.file.path, "list")[0] == INCIDENT, "the lane has written it down", worker.tail)
+    _, before = asked(two.flow.file.path, "list")
+    owners = two.owners()
+    path = without_source(two, tmp_path)
+
+    code, after = asked(path, "list")
+    (it,), (was,) = after["incidents"], before["incidents"]
+    assert (code, it["id"], it["position"], it["commands"]) == (AWAY, was["id"], was["position"], was["commands"])
+    assert "cluster 'here'" in after["errors"][two.name]
+    assert asked(path, "show", it["id"]) == (0, it)
+
+    command = [sys.executable, "-m", "cli.main", "status", "-c", str(path)]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    (flow,) = json.loads(done.stdout)["flows"]
+    rows = {row["source_topic"]: row for row in flow["partitions"]}
+    first, second = rows[two.first], rows[two.second]
+    assert (done.returncode, flow["lag_records"]) == (AWAY, None)
+    assert (first["state"], first["incident"], first["occurrence"]) == ("stopped", "record_refused", it["id"])
+    assert (second["state"], second["position"], second["source_end"]) == ("waiting", 5, None)
+    assert {first["owner"], second["owner"]} == owners
+    assert second["last_commit"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == AWAY
+    assert f"incident resolve {it['id']} --set-aside --why TEXT" in done.stdout
+    assert done.stderr.startswith(f"error: flow {two.name}: cluster 'here' (127.0.0.1:")
+    assert asked(path, "resolve", it["id"], "--skip", "--why", "nobody reads it")[0] == 0
     assert worker.stop() == 0, worker.tail()

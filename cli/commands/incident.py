@@ -17,8 +17,8 @@ from cli.commands.status import ask, iso
 from cli.options import chosen, flow_options, log_to_stderr, print_json, show_failed, wrapped
 
 if TYPE_CHECKING:
+    from replicator.inspect.flow_status import FlowStatus
     from replicator.inspect.incidents import OpenIncident
-    from replicator.inspect.status import FlowStatus
     from replicator.model.errors import ReplicatorError
 
 WIDTH = 80
@@ -54,8 +54,8 @@ Examples:
 Exit codes:
   0  there is none
   2  the flow file is wrong
-  3  of a flow nothing can be known: a cluster cannot be reached, or a right
-     is missing
+  3  of a flow not all can be known: a cluster cannot be reached, or a right
+     is missing; without the source those are listed that workers have found
   4  there is one, or more
 """,
     short_help="List the incidents that are open now.",
@@ -153,7 +153,7 @@ def _show_list(shown: Sequence[FlowStatus], found: Sequence[OpenIncident]) -> No
     flows = {it.flow for it in found}
     for status in shown:
         if status.flow not in flows:
-            click.echo(f"{status.flow}: none")
+            click.echo(f"{status.flow}: none" + (" is written down at the target" if status.source_error else ""))
 
 
 def _show_one(it: OpenIncident, path: Path) -> None:

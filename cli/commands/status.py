@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cli.commands.status_schemas import FlowSchemas
     from replicator.config import Config, Flow
     from replicator.inspect.flow_runs import Runner
-    from replicator.inspect.status import FlowStatus, PartitionStatus
+    from replicator.inspect.flow_status import FlowStatus, PartitionStatus
     from replicator.model.errors import ReplicatorError
     from replicator.state.run_settings import Paused, RateLimit
 
@@ -56,7 +56,7 @@ Exit codes:
   1  with --check: something is not
   2  the flow file is wrong
   3  a cluster cannot be reached, or a right is missing without which nothing
-     can be shown
+     can be shown; without the source all is shown that the target knows
 """
 
 GAPS_SHOWN = 5
@@ -109,9 +109,10 @@ def status(
     if every_s is not None:
         return _watch(loaded, flows, every_s)
     shown, failed = ask(loaded, flows)
-    known = {item.flow for item in shown}
+    whole = [item for item in shown if not item.source_error]
+    known = {item.flow for item in whole}
     groups, schemas = ask_groups(flows, known), ask_schemas(flows, known)
-    found = [problem for item in shown for problem in problems(item, bounds)] if check else []
+    found = [problem for item in whole for problem in problems(item, bounds)] if check else []
     if check:
         found += [problem for name, it in schemas.items() for problem in it.problems(name)]
     if as_json:
@@ -126,14 +127,16 @@ def status(
 
 
 def ask(loaded: Config, flows: Sequence[Flow]) -> tuple[list[FlowStatus], dict[str, ReplicatorError]]:
-    """The status of each flow, or why it can't be known."""
+    """The status of each flow, and why it can't be known: all of it, or what only the source knows."""
     from replicator.inspect import status as statuses
+    from replicator.model.errors import Unreachable
 
     def look(flow: Flow) -> FlowStatus:
         now_ms = time.time_ns() // 1_000_000
         return statuses.status(flow, loaded, now_ms=now_ms, connect_timeout_ms=patience_ms(flow))
 
     found, failed = ask_each(flows, look)
+    failed |= {name: Unreachable(it.source_error) for name, it in found.items() if it.source_error}
     return list(found.values()), failed
 
 
@@ -146,7 +149,7 @@ def _watch(loaded: Config, flows: Sequence[Flow], every_s: float) -> int:
     try:
         while True:
             shown, failed = ask(loaded, flows)
-            known = {item.flow for item in shown}
+            known = {item.flow for item in shown if not item.source_error}
             groups, schemas = ask_groups(flows, known), ask_schemas(flows, known)
             console.clear()  # nothing unless it is a terminal
             console.print(f"{iso(time.time_ns() // 1_000_000)}, every {every_s:g} s; ^C ends it", style="dim")
@@ -177,7 +180,7 @@ def _as_json(item: FlowStatus, groups: FlowGroups | None, schemas: FlowSchemas |
         }
     for runner in flow["run_by"]:
         runner["since"] = iso(runner["since_ms"])
-    return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
+    return {**flow, "lag_records": None if item.source_error else sum(known), "lag_seconds": _largest_lag_s(item)}
 
 
 def _show_all(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from replicator.inspect.status import FlowStatus, PartitionStatus
+    from replicator.inspect.flow_status import FlowStatus, PartitionStatus
 
 WELL = frozenset({"in_sync", "behind", "not_started", "kept"})
 """States in which a partition needs nobody: lag has bounds of its own."""

@@ -118,6 +118,17 @@ class ControlPlane:
         """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time."""
         return both(self._connect_source, self._connect_target)
 
+    def connect_if_any(self) -> tuple[ClusterInfo | Unreachable, ClusterInfo]:
+        """As `connect`, but why a source doesn't answer is returned, for who has questions to the target alone, too."""
+
+        def source() -> ClusterInfo | Unreachable:
+            try:
+                return self._connect_source()
+            except Unreachable as error:
+                return error
+
+        return both(source, self._connect_target)
+
     def _connect_source(self) -> ClusterInfo:
         found = self.source.connect()
         self._own_topics[self.flow.source.name].connect()

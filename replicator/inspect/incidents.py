@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.inspect.flow_status import FlowStatus, PartitionStatus
 from replicator.model.commands import REBUILD_CONTROL, SET_POSITION, commands_for
 from replicator.model.incident_kinds import KINDS, advice_for
 from replicator.state.occurrences import ID_DIGITS

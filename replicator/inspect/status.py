@@ -11,8 +11,7 @@ source transaction, and all behind it, are no lag of the flow's: they are shown 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from replicator.config import Config, Flow, routing
 from replicator.config.engine import chosen_engine
@@ -29,134 +28,37 @@ from replicator.inspect.expected_starts import (
     no_topic,
     routes_of,
 )
-from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
+from replicator.inspect.flow_status import (
+    STATES,
+    FlowStatus,
+    PartitionStatus,
+    State,
+    assembled,
+    with_failover,
+    with_pause,
+)
 from replicator.inspect.heartbeat import newest_heartbeat_ms
-from replicator.inspect.map_incidents import MapIncident, map_incidents
-from replicator.inspect.plan_file import other_settings
+from replicator.inspect.map_incidents import map_incidents
+from replicator.inspect.target_status import own_topics, target_status
 from replicator.kafka import offset_reader
 from replicator.lane.partition import Reason
 from replicator.model import names
 from replicator.model.contradictions import OF_ANOTHER_SOURCE
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError
+from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
-from replicator.state.config_fault import ConfigFault
-from replicator.state.control_topic import Control
 from replicator.state.decisions import OperatorDecision
-from replicator.state.flow_state import CONTROL_LOST
 from replicator.state.occurrences import Occurrence
-from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
-from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
+from replicator.state.run_settings import NO_SETTINGS
 
 TIMES_WAIT_S = 5.0
 STALLED_MS_MIN = 60_000
-
-State = Literal[
-    "in_sync",  # nothing to copy
-    "behind",  # copying
-    "source_waits",  # an open transaction at the source has held back records for long: does it hang?
-    "stalled",  # something to copy, and the position hasn't moved for long: does the daemon run, does it wait?
-    "not_started",  # no position yet
-    "paused",  # an operator has paused it: `detail` says who
-    "failed_over",  # its topic was, by a command: `detail` says since when; or the whole flow, as a note says
-    "waiting",  # something that must be known of it can't be asked, or a right is missing: `detail` says what
-    "kept",  # the source topic was deleted, and its copy stays (`deleted_topics: keep`)
-    "topic_missing",  # the source topic does not exist
-    "records_lost",  # the source deleted records before they were copied
-    "source_truncated",  # the source ends before the position
-    "source_recreated",  # the source topic is another one than the position was written for
-    "other_source",  # the position was written for another cluster or topic
-    "target_recreated",  # the target topic is another one than was written
-    "target_deleted",  # the target topic was there, and is not any more
-    "position_expired",  # it was copied to, but has no position any more
-    "target_lost_data",  # the target ends below what was written
-    "foreign_position",  # the position was not written by this program
-    "stopped",  # any other incident: `incident` has its name
-]
-
-PAUSABLE: frozenset[State] = frozenset({"in_sync", "behind", "source_waits", "stalled", "not_started"})
-"""States of partitions that are copied as long as nobody pauses them."""
-STATES: Mapping[str, State] = {
-    "source_cluster_changed": "other_source",
-    "source_topic_changed": "other_source",
-    "source_topic_recreated": "source_recreated",
-    "source_topic_deleted": "topic_missing",
-    "source_records_gone": "records_lost",
-    "source_truncated": "source_truncated",
-    "target_topic_recreated": "target_recreated",
-    "target_topic_deleted": "target_deleted",
-    "target_lost_data": "target_lost_data",
-    "position_expired": "position_expired",
-    "position_unreadable": "foreign_position",
-}
-"""States of partitions that these incidents stop."""
 WAITS: Mapping[Reason, State] = {
     Reason.GONE: "topic_missing",
     Reason.KEPT: "kept",
     Reason.FAILED_OVER: "failed_over",
 }
 """States of partitions that wait for these reasons; all others are `waiting`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStatus:
-    """One source partition. None where nothing is known: offsets without a position, seconds without a record.
-
-    `incident`: the name of the one that stops it, and `occurrence` the id under which a lane has written it down, if
-    one has. `decided`: what was decided of it and not acted on yet. `detail`: what was found, or why something can't
-    be known.
-    """
-
-    source_topic: str
-    partition: int
-    target_topic: str
-    position: int | None = None
-    source_end: int | None = None
-    lag_records: int | None = None
-    lag_seconds: float | None = None
-    last_commit_ms: int | None = None
-    generation: int | None = None
-    owner: str | None = None
-    records_copied: int | None = None
-    held_back_records: int = 0
-    held_back_since_ms: int | None = None
-    state: State
-    incident: str = ""
-    occurrence: str = ""
-    decided: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowStatus:
-    """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting. `notes`: what
-    else its owner should know. `run_by`: empty where the positions were released, last at `released_ms`.
-    `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
-    position from one. `map_incidents`: what is wrong with the offset map, which stops nothing. `config_fault`: the
-    process that runs it could not read the flow file again, and goes on with the settings that it has. `paused`,
-    `rates`: what operators have set, by source topic; empty for the whole flow. `failed_over`: the whole flow was, as
-    one of `notes` says. `other_settings`: why workers run other settings than the file's. `heartbeat_ms`: when the
-    newest heartbeat was written that the target has; None of a flow without."""
-
-    flow: str
-    source: str
-    target: str
-    delivery: str
-    partitions: tuple[PartitionStatus, ...]
-    incident: str = ""
-    notes: tuple[str, ...] = ()
-    run_by: tuple[Runner, ...] = ()
-    released_ms: int | None = None
-    ended: EndedFlow | None = None
-    config_fault: ConfigFault | None = None
-    paused: Mapping[str, Paused] = field(default_factory=dict)
-    rates: Mapping[str, RateLimit] = field(default_factory=dict)
-    failed_over: bool = False
-    other_settings: str = ""
-    signed_gaps: tuple[SignedGap, ...] = ()
-    adoptions: tuple[Adoption, ...] = ()
-    map_incidents: tuple[MapIncident, ...] = ()
-    heartbeat_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +73,7 @@ class Times:
 
 
 def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
-    """Asks both clusters.
+    """Asks both clusters. While the source doesn't answer, it is what the target knows, with `source_error`.
 
     Args:
         config: the whole file: what other flows of it make a conflict.
@@ -183,13 +85,15 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
             right are in the message.
     """
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
-        source, target = clusters.connect()
+        source, target = clusters.connect_if_any()
+        if isinstance(source, Unreachable):
+            return target_status(flow, clusters, str(source), now_ms)
         ids = {flow.source.name: source.cluster_id, flow.target.name: target.cluster_id}
         clusters.target.group_rights(names.position_group(flow.name))  # NotAllowed now, not a time-out below
         _, listing, _ = list_topics(flow, config, clusters, ids)
         wanted = [routing.target_topic(flow, name) for name in listing.topics if name not in listing.conflicts]
         targets = clusters.listed_target(wanted)
-        control, claims, incident = _own_topics(clusters)
+        control, claims, incident = own_topics(clusters)
         known = claims or Claims({}, ())
         forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
         first = {} if control is None else control.first_listing()
@@ -198,7 +102,6 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         expected = forecast.decide(routes_of(flow, listing, targets, known, growing, left_out), known)
         no_map = map_note(flow, clusters) if known.claims else ""
         positions = {at: it.position.evidence for at, it in expected.items() if it.position is not None}
-        evidence = list(positions.values())
         own = [positions[at] for at in positions if not _of_another_source(expected[at])]
         of_map = map_incidents(flow, clusters, own, now_ms)
         heartbeat_ms = newest_heartbeat_ms(flow, clusters, targets)
@@ -212,33 +115,14 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     frozen = failed_over(control)
     rows = [with_failover(with_pause(row, settings)) if frozen else with_pause(row, settings) for row in rows]
     rows += _unlisted(flow, listing, expected)
-    rows.sort(key=lambda row: (row.source_topic, row.partition))
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
-    shown = incident if has_run else ""
     told = "" if rows else no_topic(flow), chosen_engine(flow).told(), no_map, frozen
-    notes = tuple(note for note in told if note)
-    open_generation = None if control is None else control.open
-    run_by = runners(positions, None if open_generation is None else open_generation.assignment)
-    return FlowStatus(
-        flow.name,
-        flow.source.name,
-        flow.target.name,
-        flow.delivery.value,
-        tuple(rows),
-        shown,
-        notes,
-        run_by,
-        None if run_by else max((each.committed_ms for each in evidence), default=None),
-        ended(known.ended, evidence),
-        config_fault(known.config_fault, evidence),
-        settings.paused,
-        settings.rates,
-        bool(frozen),
-        "" if control is None else other_settings(flow, control),
-        signed_gaps(known.occurrences),
-        adoptions(known.occurrences),
-        tuple(of_map),
-        heartbeat_ms,
+    return replace(
+        assembled(flow, rows, control, known, positions),
+        incident=incident if has_run else "",
+        notes=tuple(note for note in told if note),
+        map_incidents=tuple(of_map),
+        heartbeat_ms=heartbeat_ms,
     )
 
 
@@ -259,33 +143,6 @@ def with_occurrence(
         return row
     decision = decided.get(found.id)
     return replace(row, occurrence=found.id, decided="" if decision is None else decision.said)
-
-
-def with_pause(row: PartitionStatus, settings: RunSettings) -> PartitionStatus:
-    """A partition's status, if it is only paused that keeps it from being copied. Pure."""
-    paused = settings.paused_at(row.source_topic)
-    return row if paused is None or row.state not in PAUSABLE else replace(row, state="paused", detail=paused.said)
-
-
-def with_failover(row: PartitionStatus) -> PartitionStatus:
-    """A partition's status in a flow that was failed over: nothing is copied, whatever else it could be. Pure."""
-    return replace(row, state="failed_over") if row.state in PAUSABLE else row
-
-
-def _own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:
-    """The flow's control topic and claims, None where they can't be read; and the name of an incident that keeps a flow
-    that has run from starting.
-
-    Who may not read the flow's own topics is shown the rest.
-    """
-    try:
-        control, claims = clusters.state.control_if_any(), clusters.state.claims_if_any()
-    except NotAllowed:
-        return None, None, ""
-    except Incident as incident:
-        return None, None, incident.name
-    lost = control is None or not control.begun
-    return (None if lost and claims and claims.claims else control or Control()), claims, CONTROL_LOST if lost else ""
 
 
 def _times(flow: Flow, expected: ExpectedStarts) -> dict[Partition, Times]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from cli import main
 from replicator.inspect import status as statuses
-from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.inspect.flow_status import FlowStatus, PartitionStatus
 from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.incident_kinds import KINDS
 
@@ -142,6 +143,24 @@ def test_of_a_flow_that_cannot_be_asked_nothing_is_known_and_the_others_are_show
     (it,) = listed(path, capsys)
     assert main.invoke(["incident", "show", it["id"], "-c", path]) == 0
     assert main.invoke(["incident", "show", "abcd", "-c", path]) == 3, "it may be of that flow"
+
+
+def test_while_the_source_is_away_what_workers_have_written_down_is_listed(
+    cluster: Cluster, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = "cluster 'east': away"
+    orders = flow("orders", replace(stopped(3), occurrence="3f2a9c1d8e70", source_end=None, lag_records=None))
+    cluster.found = {
+        "orders": replace(orders, source_error=away),
+        "audit": replace(flow("audit"), source_error=away),
+    }
+    assert main.invoke(["incident", "list", "-c", path]) == 3
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == "audit: none is written down at the target"
+    assert "3f2a9c1d8e70" in said.out
+    assert said.err == f"error: flow orders: {away}\nerror: flow audit: {away}\n"
+    assert main.invoke(["incident", "show", "3f2a", "-c", path]) == 0
+    assert main.invoke(["incident", "show", "abcd", "-c", path]) == 3
 
 
 def test_only_the_flows_that_were_named_are_asked(

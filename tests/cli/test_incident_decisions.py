@@ -14,7 +14,7 @@ from cli import main
 from replicator.flow import deciding
 from replicator.flow.deciding import DecisionWanted, Resolved
 from replicator.inspect import status as statuses
-from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.inspect.flow_status import FlowStatus, PartitionStatus
 from replicator.model.commands import Command
 from replicator.model.errors import Incident, ReplicatorError, Unreachable
 from replicator.model.partition import Partition

@@ -14,8 +14,9 @@ from rich.console import Console
 from cli import main
 from cli.commands.status import _show, said_of
 from cli.commands.status_check import WELL, LagBounds, problems
+from replicator.inspect import status as statuses
 from replicator.inspect.flow_runs import EndedFlow, Runner
-from replicator.inspect.status import FlowStatus, PartitionStatus, State
+from replicator.inspect.flow_status import FlowStatus, PartitionStatus, State
 from replicator.state.run_settings import RateLimit
 from replicator.state.signed_gaps import SignedGap
 
@@ -111,6 +112,29 @@ def test_on_a_terminal_sentences_are_wrapped_and_names_and_commands_stay_whole()
     piped = shown(*rows, incident="control_topic_lost", **facts)
     told = [line for line in piped if gone in line]
     assert len(told) == 2, "a line each in a file or pipe"
+
+
+def test_while_the_source_is_away_what_the_target_has_is_shown_and_nothing_is_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = row("t", 0, position=40, last_commit_ms=NOW_MS, owner="host:1:a", state="waiting")
+    away = FlowStatus("f", "a", "b", "exactly_once", (held,), notes=("as the target has it",), source_error="a is away")
+    monkeypatch.setattr(statuses, "status", lambda *_, **__: away)
+    (tmp_path / "flows.yaml").write_text(
+        'clusters: {a: {properties: {bootstrap.servers: "a:1"}}, b: {properties: {bootstrap.servers: "b:1"}}}\n'
+        "flows: {f: {source: a, target: b, topics: [t], groups: {include: [g]}}}\n"
+    )
+    words = ["status", "-c", str(tmp_path / "flows.yaml")]
+    assert main.invoke(words) == 3
+    said = capsys.readouterr()
+    assert ["0", "40", "-", "-", "-"] in [line.split()[:5] for line in said.out.splitlines()]
+    assert "as the target has it" in said.out
+    assert said.err == "error: flow f: a is away\n"
+    assert main.invoke([*words, "--check"]) == 3
+    assert capsys.readouterr().err == "error: flow f: a is away\n"
+    assert main.invoke([*words, "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert (document["errors"], document["flows"][0]["lag_records"]) == ({"f": "a is away"}, None)
 
 
 def test_a_limit_that_was_taken_away_is_told_as_none() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from replicator.inspect.flow_status import FlowStatus, PartitionStatus
 from replicator.inspect.incidents import matching, open_incidents
 from replicator.inspect.map_incidents import MapIncident
-from replicator.inspect.status import FlowStatus, PartitionStatus
 from replicator.model.errors import Incident
 from replicator.model.incident_kinds import KINDS, advice_for
 from replicator.model.partition import Partition

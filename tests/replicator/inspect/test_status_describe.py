@@ -11,7 +11,8 @@ from replicator.config import Flow, load_text
 from replicator.inspect.expected_starts import ExpectedStart
 from replicator.inspect.flow_plan import gone_topics
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
-from replicator.inspect.status import FlowStatus, PartitionStatus, State, Times, describe, with_pause
+from replicator.inspect.flow_status import FlowStatus, PartitionStatus, State, with_pause
+from replicator.inspect.status import Times, describe
 from replicator.lane.plan import LanePlan
 from replicator.lane.start_decision import Facts, decide, source_deleted, unlisted
 from replicator.model import checkpoint
