@@ -118,8 +118,8 @@ EVENTS = {
         "who owns its positions: it starts again, or leaves with exit code 5."
     ),
     "flow_ended": (
-        "A flow has ended with an error. While another flow of the process runs, it is started again later; the "
-        "same cause again is logged at level debug."
+        "A flow has ended with an error. While another flow of the process runs, it is started again later, and so is "
+        "one that a reload has started with settings that are wrong; the same cause again is logged at level debug."
     ),
     "flow_over": (
         "A flow isn't run by this process any more, since another one has taken it over. It is written each discovery "

@@ -57,6 +57,6 @@ DOING = {
 STAGES = {
     Stage.STARTING: "It connects, lists its topics and opens its generation.",
     Stage.RUNNING: "Its lanes run.",
-    Stage.ENDED: "It has ended by something that may pass, and is started again while another flow runs.",
+    Stage.ENDED: "Ended by something that may pass; it is started again while another flow runs, or after a reload.",
     Stage.OVER: "It was taken over by another process, or has ended for good.",
 }

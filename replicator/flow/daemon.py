@@ -6,7 +6,7 @@ reads and rewinds. SIGHUP has the flow file read again, as other daemons do, unl
 process was closed: then it is like SIGTERM. Under nohup it reloads in any case.
 
 A reload touches the flows that have changed, and no other. One that has changed or is removed is stopped as by SIGTERM;
-a file with a fault changes nothing.
+a file with a fault changes nothing. One that can't be started with what the file has now is tried again (`restarts`).
 
 The main thread owns everything here. Flows, the thread that hears signals and the one that reads the file only put into
 its queue.
@@ -173,7 +173,8 @@ class Daemon:
             code = worker.run(lambda: self._events.put(_LanesStarted(name)))
         except ReplicatorError as error:
             code = error.exit_code
-            if self._tell_end(name, error, log) and len(self._flows) > 1 and code != TakenOver.exit_code:
+            goes_on = len(self._flows) > 1 or self._restarts.waits(name, code)
+            if self._tell_end(name, error, log) and goes_on and code != TakenOver.exit_code:
                 self._note_end(flow, parts, error, log)
         except BaseException:
             log.exception("bug", exit_code=code)

@@ -13,6 +13,10 @@ process: what else is wrong in it isn't known.
 Flows come and go with the flow file (`reload`). One that runs and whose settings have changed, or that is removed, is
 asked to stop; once it has ended it is replaced, or nothing is left of it. How it has ended then says nothing of the
 process, unless that is a bug, or the process was asked to stop meanwhile.
+
+A flow that a reload has started and whose lanes have not run since is *on trial*: a process that ran well doesn't end
+by a typo in its file. What may be one (2, 3) is waited out, whether or not another flow is alive: it is started again
+each discovery interval, until it runs or the file is changed again. An incident ends it as ever.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from enum import Enum, IntEnum, auto
 BUG = 70
 PASSING = frozenset({2, 3, 4})
 """Exit codes after which a flow is started again."""
+TYPOS = frozenset({2, 3})
+"""Exit codes that a wrong address, password or file leads to."""
 SEVERITY = (70, 4, 5, 3, 2, 0)
 """Of several flows' codes the operator must see first: a bug before an incident, that before being taken over, …"""
 
@@ -83,6 +89,7 @@ class _Flow:
     code: int = 0
     due_s: float = 0.0
     then: _Then | None = None
+    on_trial: bool = False
 
     @property
     def alive(self) -> bool:
@@ -119,7 +126,7 @@ class Restarts:
         """Take up a flow of the file; whether to start it now. One that is just being stopped follows itself."""
         if name in self._flows:
             return self.replace(name, interval_s)
-        self._flows = {**self._flows, name: _Flow(Stage.STARTING, interval_s)}
+        self._flows = {**self._flows, name: _Flow(Stage.STARTING, interval_s, on_trial=True)}
         return True
 
     def replace(self, name: str, interval_s: float) -> bool:
@@ -130,9 +137,12 @@ class Restarts:
         if flow.alive:
             flow.then = _Then.AGAIN
             return False
-        self._go(name, FlowEvent.REPLACED)
-        flow.code = 0
+        self._replaced(name)
         return True
+
+    def _replaced(self, name: str) -> None:
+        self._go(name, FlowEvent.REPLACED)
+        self._flows[name].code, self._flows[name].on_trial = 0, True
 
     def remove(self, name: str) -> bool:
         """A flow is in the file no more; whether it is alive, and to be stopped."""
@@ -148,6 +158,11 @@ class Restarts:
     def lanes_started(self, name: str) -> None:
         """A flow's lanes run."""
         self._go(name, FlowEvent.LANES_STARTED)
+        self._flows[name].on_trial = False
+
+    def waits(self, name: str, code: int) -> bool:
+        """Whether a flow that ends with this code now is waited for, if it is the only one. From any thread."""
+        return self._flows[name].on_trial and code in TYPOS
 
     def ended(self, name: str, code: int, now_s: float) -> bool:
         """A flow ended; whether to start it again at once. After a bug the process is to stop, see `stopping`."""
@@ -155,9 +170,9 @@ class Restarts:
         then, flow.then = flow.then, None
         self.stopping = self.stopping or code == BUG
         if then is _Then.AGAIN and not self.stopping:
-            self._go(name, FlowEvent.REPLACED)
-            flow.code = 0
+            self._replaced(name)
             return True
+        flow.on_trial = self.waits(name, code)
         self._go(name, FlowEvent.ENDED_PASSING if code in PASSING else FlowEvent.ENDED_FOR_GOOD)
         flow.code, flow.due_s = code, now_s + flow.interval_s
         if then is _Then.GONE and not self.stopping:
@@ -170,7 +185,7 @@ class Restarts:
 
     def due(self, now_s: float) -> list[str]:
         """Flows to start again now; they are starting then."""
-        if self.stopping or not self._any(Stage.RUNNING):
+        if self.stopping or not self._goes_on():
             return []
         names = [name for name, flow in self._flows.items() if flow.stage is Stage.ENDED and flow.due_s <= now_s]
         for name in names:
@@ -180,7 +195,7 @@ class Restarts:
     def reminders(self, now_s: float) -> list[str]:
         """Flows that are over though nobody asked for it, and that are to be named now: nobody watches for what a
         process that goes on doesn't do."""
-        if self.stopping or not self._any(Stage.RUNNING):
+        if self.stopping or not self._goes_on():
             return []
         found = [(name, flow) for name, flow in self._flows.items() if flow.forgotten and flow.due_s <= now_s]
         for _, flow in found:
@@ -189,16 +204,20 @@ class Restarts:
 
     def next_due_s(self) -> float | None:
         """When `due` and `reminders` should be asked next; None while there is nothing to start again or to name."""
-        if self.stopping or not self._any(Stage.RUNNING):
+        if self.stopping or not self._goes_on():
             return None
         waiting = [flow for flow in self._flows.values() if flow.stage is Stage.ENDED or flow.forgotten]
         return min((flow.due_s for flow in waiting), default=None)
 
     def exit_code(self) -> int | None:
-        """The code with which the process leaves now; None while a flow is starting or alive."""
-        if self._any(Stage.STARTING) or self._any(Stage.RUNNING):
+        """The code with which the process leaves now; None while a flow is starting or alive, or is on trial."""
+        if self._any(Stage.STARTING) or self._any(Stage.RUNNING) or (not self.stopping and self._goes_on()):
             return None
         return worst(self.codes.values())
+
+    def _goes_on(self) -> bool:
+        """Whether the process goes on, so that flows that have ended are looked after."""
+        return self._any(Stage.RUNNING) or any(flow.on_trial for flow in self._flows.values())
 
     def _any(self, stage: Stage) -> bool:
         return any(flow.stage is stage for flow in self._flows.values())

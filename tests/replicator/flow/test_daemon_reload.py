@@ -17,8 +17,9 @@ from replicator.flow.config_watch import ConfigReader, ReadConfig
 from replicator.flow.daemon import SIGNALS, Daemon
 from replicator.flow.parts import Parts
 from replicator.flow.restarts import Stage
-from replicator.model.errors import ConfigError
+from replicator.model.errors import ConfigError, Unreachable
 from replicator.state.config_fault import ConfigFault
+from replicator.state.flow_end import FlowEnd
 
 WAIT_S = 10.0
 
@@ -27,6 +28,7 @@ class Attempts:
     """Stands in for FlowWorker, and keeps what every attempt was."""
 
     made: list[Attempts] = []  # noqa: RUF012 - set by each test
+    refused: set[str] = set()  # noqa: RUF012 - topics with which a flow can't log in
     arrived = threading.Condition()
 
     def __init__(
@@ -43,6 +45,11 @@ class Attempts:
         self.configs.append(config)
 
     def run(self, lanes_started: Any) -> int:
+        if self.refused & set(self.flow.topics):
+            with self.arrived:
+                self.made.append(self)
+                self.arrived.notify_all()
+            raise Unreachable("cluster 'b' refused the credentials")
         lanes_started()
         with self.arrived:
             self.made.append(self)
@@ -57,9 +64,18 @@ class Attempts:
             assert cls.arrived.wait_for(lambda: len(cls.made) >= count, WAIT_S), f"only {len(cls.made)} attempts"
             return list(cls.made)
 
+    @classmethod
+    def wait_for(cls, topic: str) -> None:
+        with cls.arrived:
+            there = cls.arrived.wait_for(lambda: any(made.flow.topics == (topic,) for made in cls.made), WAIT_S)
+            assert there, [made.flow.topics for made in cls.made]
+
 
 def config(**topics: str) -> Config:
-    flows = "\n".join(f"  {name}: {{source: a, target: b, topics: [{topic}]}}" for name, topic in topics.items())
+    often = "limits: {discovery_interval_ms: 100}"
+    flows = "\n".join(
+        f"  {name}: {{source: a, target: b, topics: [{topic}], {often}}}" for name, topic in topics.items()
+    )
     clusters = (
         'clusters:\n  a: {properties: {bootstrap.servers: "a:1"}}\n  b: {properties: {bootstrap.servers: "b:1"}}\n'
     )
@@ -73,7 +89,7 @@ class Process:
         self.file: Config | ConfigError = config(kept="k", changed="c", removed="r")
         self.logs: list[dict[str, Any]] = []
         self.told: list[list[str]] = []
-        self.notes: list[tuple[str, ConfigFault]] = []
+        self.notes: list[tuple[str, ConfigFault | FlowEnd]] = []
         self.noted = threading.Condition()
         parts = Parts(cast(Any, None), cast(Any, None), note=self._note)
         assert isinstance(self.file, Config)
@@ -131,7 +147,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     monkeypatch.setattr(module, "FlowWorker", Attempts)
     monkeypatch.setattr(gc, "freeze", lambda: None)
     monkeypatch.setattr(gc, "set_threshold", lambda *of: None)
-    Attempts.made = []
+    Attempts.made, Attempts.refused = [], set()
     yield Process()
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -197,3 +213,47 @@ def test_a_flow_that_is_removed_and_comes_back_while_it_stops_is_started_once_mo
         assert Attempts.wait(4)[3].flow.name == "removed"
 
     assert process.run(test) == 0
+
+
+def test_the_only_flow_waits_for_a_file_that_is_right_after_one_that_was_wrong(process: Process) -> None:
+    """A process that ran well doesn't end by a typo: the flow is tried again until the file is right."""
+    Attempts.refused = {"wrong", "wronger"}
+
+    def test(it: Process) -> None:
+        Attempts.wait(3)
+        it.reload(config(changed="wrong"), 1)
+        assert [made.flow.topics for made in Attempts.wait(6)[3:]] == [("wrong",)] * 3, "tried again, and again"
+        it.reload(config(changed="wronger"), 2)
+        told = [made for made in Attempts.wait(len(Attempts.made) + 2)[3:] if made.flow.topics == ("wronger",)]
+        assert len(told) > 1
+        it.reload(config(changed="right"), 3)
+        last = Attempts.wait(len(Attempts.made))[-1]
+        while last.flow.topics != ("right",):
+            last = Attempts.wait(len(Attempts.made) + 1)[-1]
+        with it.noted:
+            assert it.noted.wait_for(lambda: len(it.notes) == 2, WAIT_S), it.notes
+
+    assert process.run(test) == 0
+    noted = [(flow, note.kind) for flow, note in process.notes if isinstance(note, FlowEnd)]
+    assert noted == [("changed", "Unreachable")] * 2, "for `status`, once for each file"
+    told = [entry for entry in process.logs if (entry["event"], entry["log_level"]) == ("flow_ended", "error")]
+    assert len(told) == 2
+    assert process.logs[-1]["flows"] == {"changed": 0}
+
+
+def test_a_process_that_waits_for_a_file_is_stopped_as_ever_and_says_what_was_wrong(process: Process) -> None:
+    Attempts.refused = {"wrong"}
+
+    def test(it: Process) -> None:
+        Attempts.wait(3)
+        it.reload(config(changed="wrong"), 1)
+        Attempts.wait(5)
+
+    assert process.run(test) == Unreachable.exit_code
+    assert process.logs[-1]["flows"] == {"changed": 3}
+
+
+def test_a_first_start_with_what_is_wrong_ends_the_process(process: Process) -> None:
+    Attempts.refused = {"k", "c", "r"}
+    assert process.run(lambda it: Attempts.wait(3)) == Unreachable.exit_code
+    assert len(Attempts.made) == 3

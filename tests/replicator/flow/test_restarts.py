@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from replicator.flow.restarts import BUG, TRANSITIONS, FlowEvent, Restarts, Stage, worst
+from replicator.flow.restarts import BUG, TRANSITIONS, TYPOS, FlowEvent, Restarts, Stage, worst
 
 
 def two() -> Restarts:
@@ -155,3 +155,69 @@ def test_a_stop_and_a_bug_come_before_what_the_file_says(then: str) -> None:
         assert made.stopping
         made.ended("b", 0, 1.0)
         assert made.exit_code() == code
+
+
+def reloaded(*, alone: bool = True) -> Restarts:
+    """Flows of which a has run, and is started anew with what its file has now."""
+    made = Restarts({"a": 10.0} if alone else {"a": 10.0, "b": 20.0})
+    made.lanes_started("a")
+    assert not made.replace("a", 10.0)
+    assert made.ended("a", 0, 100.0)
+    return made
+
+
+@pytest.mark.parametrize("code", sorted(TYPOS))
+def test_what_a_reload_has_started_is_tried_again_until_it_runs_if_nothing_else_does(code: int) -> None:
+    made = reloaded()
+    for now_s in (110.0, 120.0):
+        assert made.waits("a", code)
+        assert not made.ended("a", code, now_s)
+        assert (made.exit_code(), made.stage("a"), made.next_due_s()) == (None, Stage.ENDED, now_s + 10.0)
+        assert made.due(now_s + 10.0) == ["a"]
+    made.lanes_started("a")
+    assert not made.waits("a", code)
+    made.ended("a", code, 200.0)
+    assert made.exit_code() == code, "its settings were right: what ends it now ends the process, as ever"
+
+
+def test_a_flow_that_waits_for_another_file_is_started_at_once_when_that_comes() -> None:
+    made = reloaded()
+    made.ended("a", 3, 110.0)
+    assert made.replace("a", 5.0)
+    made.ended("a", 3, 111.0)
+    assert (made.exit_code(), made.next_due_s()) == (None, 116.0)
+
+
+@pytest.mark.parametrize("code", [0, 4, 5, BUG])
+def test_what_is_no_typo_ends_the_process_after_a_reload_as_at_a_start(code: int) -> None:
+    made = reloaded()
+    assert not made.waits("a", code)
+    made.ended("a", code, 110.0)
+    assert made.exit_code() == code
+
+
+def test_a_process_that_waits_for_another_file_ends_when_it_is_asked_to() -> None:
+    made = reloaded()
+    made.ended("a", 3, 110.0)
+    made.stop()
+    assert (made.exit_code(), made.due(1e9), made.next_due_s()) == (3, [], None)
+
+
+def test_while_one_waits_for_another_file_others_are_started_again_too() -> None:
+    made = reloaded(alone=False)
+    made.lanes_started("b")
+    made.ended("a", 3, 110.0)
+    made.ended("b", 3, 111.0)
+    assert made.exit_code() is None
+    assert made.due(131.0) == ["a", "b"]
+
+
+def test_a_flow_that_a_reload_has_added_is_on_trial_too_and_gone_when_it_is_removed() -> None:
+    made = Restarts({"a": 10.0})
+    made.lanes_started("a")
+    assert made.add("b", 10.0)
+    made.ended("b", 3, 100.0)
+    made.ended("a", 0, 101.0)
+    assert made.exit_code() is None
+    assert not made.remove("b")
+    assert made.exit_code() == 0
