@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,12 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.processes import wait_until
+from integration_tests.harness.replicator import DEFAULT
+from replicator.model import names
 
 FULL = pytest.mark.tier("full", kafka="full")
+INCIDENT = 4
+TOLD_S_MAX = 12.0
 SMOKE = pytest.mark.tier("default", kafka="full")
 
 
@@ -125,6 +130,27 @@ def test_a_kill_in_the_middle_of_a_reload_loses_nothing(make_copying: MakeCopyin
             worker.kill()
             worker = copying.running()
     copying.finish(worker)
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.3])
+def test_a_control_topic_that_goes_while_a_flow_is_started_anew_is_told_within_seconds(
+    make_copying: MakeCopying, after_s: float
+) -> None:
+    """Wherever the start is: it lists, reads the topic or writes it. With the product's own time-outs, which are
+    long."""
+    copying = make_copying(limits=dict.fromkeys(("request_timeout_ms", "transaction_timeout_ms"), DEFAULT))
+    worker = copying.running()
+    with_flows(copying, **{copying.name: {"commit": {"interval_ms": 60}}})
+    mark = worker.mark()
+    worker.signal(signal.SIGHUP)
+    worker.wait_event("connecting", after=mark)
+    time.sleep(after_s)  # whatever the start has come to
+    clients.delete_topic(copying.target, names.control_topic(copying.name))
+    began_s = time.monotonic()
+    worker.wait_event("incident", name="control_topic_lost", after=mark)
+    assert time.monotonic() - began_s < TOLD_S_MAX
+    assert worker.wait_exit() == INCIDENT
 
 
 @FULL

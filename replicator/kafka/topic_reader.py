@@ -19,7 +19,7 @@ from replicator.config import Cluster, Flow
 from replicator.kafka import failures, metadata, properties
 from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, ListedOffset, ListedOffsets, Wanted
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, raised, within
-from replicator.model.errors import ReplicatorError, Retriable, TopicMissing
+from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import EndRecords, Partition
 
 Record = tuple[bytes | None, bytes | None]
@@ -28,6 +28,8 @@ LogBounds = tuple[int, int]
 Polled = Callable[[Collection[Partition], float], Iterator[tuple[Partition, Message, KafkaError | None]]]
 """Polls for partitions, a collection that may shrink meanwhile, until a time on the monotonic clock."""
 T = TypeVar("T")
+LOOK_S = 1.0
+"""Each time so long is over, it is asked whether what is being read is still there."""
 LEARNED_S = 10.0
 """So long a consumer isn't told of a topic again."""
 
@@ -90,6 +92,35 @@ class TopicReader:
         partition's error is its value."""
         starts, ends = self._offsets(partitions, EARLIEST, LATEST)
         return {at: _both(starts[at], ends[at]) for at in partitions}
+
+    def _bounds_unless_gone(self, partitions: Collection[Partition]) -> dict[Partition, LogBounds | ReplicatorError]:
+        """Return what `bounds` does. A partition that the cluster says it doesn't have isn't waited for."""
+        give_up_s = time.monotonic() + self._timeout_s
+        starts, ends = within(self._topics.list_offsets(partitions, (EARLIEST, LATEST)), self._timeout_s)
+        found = {at: _both(starts[at], ends[at]) for at in partitions}
+        late = [at for at, it in found.items() if isinstance(it, Retriable | Unreachable)]
+        late = [at for at in late if not isinstance(found[at], TopicMissing)]
+        if late and time.monotonic() < give_up_s:
+            found |= self.bounds(late)
+        return found
+
+    def _ends_lost(
+        self, partitions: Collection[Partition], bounds: Mapping[Partition, LogBounds], give_up_s: float
+    ) -> dict[Partition, ReplicatorError]:
+        """Say which partitions will never be read to the end: the cluster doesn't have them any more, or has others.
+
+        librdkafka waits for a topic that was deleted as for one whose leader moves.
+        """
+        limit_s = min(self._timeout_s, give_up_s - time.monotonic())
+        (ends,) = within(self._topics.list_offsets(list(partitions), (LATEST,)), limit_s)
+        errors: dict[Partition, ReplicatorError] = {}
+        for at, end in ends.items():
+            if isinstance(end, TopicMissing):
+                errors[at] = end
+            elif isinstance(end, ListedOffset) and end.offset < bounds[at][1]:
+                why = f"{at} ends at {end.offset} now, and not at {bounds[at][1]}: it was cut, or made anew"
+                errors[at] = Retriable(f"cluster {self._cluster.name!r}: {why}")
+        return errors
 
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
         """Find the first offset at or after `timestamp_ms`; -1 where there is none."""
@@ -166,7 +197,7 @@ class TopicReader:
         after the other.
 
         An open transaction hides what follows it, so this waits for it to end, at most as long as one may stay
-        open; then raises Retriable.
+        open; then raises Retriable. A topic that is deleted meanwhile isn't waited for.
         """
         return [
             record
@@ -177,7 +208,7 @@ class TopicReader:
     def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[Record] | ReplicatorError]:
         """Return what `whole` does, of partitions of any topics, which are read at the same time. A partition's error
         is its value."""
-        bounds = self.bounds(list(partitions))
+        bounds = self._bounds_unless_gone(list(partitions))
         records = self.records({at: found for at, found in bounds.items() if not isinstance(found, ReplicatorError)})
         return {at: found if isinstance(found, ReplicatorError) else records[at] for at, found in bounds.items()}
 
@@ -197,16 +228,21 @@ class TopicReader:
         """
         waiting = {at for at, (low, high) in bounds.items() if high > low}
         errors: dict[Partition, ReplicatorError] = {}
+        give_up_s = time.monotonic() + self._patience_s
         with self._assigned({at: bounds[at][0] for at in waiting}) as polled:
-            for at, message, error in polled(waiting, time.monotonic() + self._patience_s):
-                if error is None and _offset(message) < bounds[at][1]:
-                    take(at, _offset(message), (message.key(), message.value()))
-                elif error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    errors[at] = self._read_error(error, at.topic)
-                    waiting.discard(at)
-                    continue
-                if _offset(message) + (error is None) >= bounds[at][1]:
-                    waiting.discard(at)
+            while waiting and (now_s := time.monotonic()) < give_up_s:
+                for at, message, error in polled(waiting, min(give_up_s, now_s + LOOK_S)):
+                    if error is None and _offset(message) < bounds[at][1]:
+                        take(at, _offset(message), (message.key(), message.value()))
+                    elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        errors[at] = self._read_error(error, at.topic)
+                        waiting.discard(at)
+                        continue
+                    if _offset(message) + (error is None) >= bounds[at][1]:
+                        waiting.discard(at)
+                if waiting:
+                    errors |= self._ends_lost(waiting, bounds, give_up_s)
+                    waiting -= errors.keys()
         for at in waiting:
             why = f"{at} could not be read up to offset {bounds[at][1]}"
             errors[at] = Retriable(f"cluster {self._cluster.name!r}: {why}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -20,7 +21,7 @@ from replicator.config import Flow
 from replicator.kafka import properties
 from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
-from replicator.model.errors import Fatal, FlowFrozen, Retriable, TakenOver
+from replicator.model.errors import Fatal, FlowFrozen, NotAllowed, Retriable, TakenOver, Unreachable
 from replicator.state.control_topic import Control
 from replicator.state.flow_state import FlowState
 from replicator.state.generation import Generation, Kind, LaneAssignment
@@ -152,7 +153,7 @@ class Changer:
         nothing where nothing is to be written. Raises what it raises; Fenced where somebody else writes the control
         topic now.
         """
-        self._writer = TransactionalProducer(self._flow, properties.decision_producer(self._flow), self._on_error)
+        self._writer = self._made(properties.decision_producer(self._flow))
         try:
             self._writer.fence()
             control = self._read()
@@ -171,7 +172,7 @@ class Changer:
         earlier generations, which are fenced before the new one opens, and that one, preparing. It isn't asked where
         this process has written it before, and doesn't know. `step` is told of what was done.
         """
-        self._writer = TransactionalProducer(self._flow, properties.decision_producer(self._flow), self._on_error)
+        self._writer = self._made(properties.decision_producer(self._flow))
         try:
             self._writer.fence()
             control = self._read()
@@ -189,7 +190,7 @@ class Changer:
             self._writer.close()
 
     def _change(self, kind: Kind, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> Generation:
-        self._writer = TransactionalProducer(self._flow, properties.control_producer(self._flow), self._on_error)
+        self._writer = self._made(properties.control_producer(self._flow))
         try:
             self._writer.fence()
             control = self._read()
@@ -208,6 +209,19 @@ class Changer:
             return open_
         finally:
             self._writer.close()
+
+    def _made(self, props: properties.Properties) -> TransactionalProducer:
+        """What writes the control topic. librdkafka waits for a topic that was deleted as for one whose leader moves,
+        so while a record is not acknowledged it is asked whether the topic is still there. Before the first start it
+        was made just now, and not every broker may know of it."""
+        made = TransactionalProducer(self._flow, props, self._on_error)
+        if not self._first:
+            made.stalled = self._check_there
+        return made
+
+    def _check_there(self) -> None:
+        with suppress(NotAllowed, Retriable, Unreachable):  # the write has a limit of its own
+            self._state.check_there()
 
     def _check_frozen(self, open_: Generation) -> None:
         """Raise FlowFrozen where nothing but the command that undoes a failover may open another generation."""

@@ -51,6 +51,14 @@ class FlowState:
             raise self._lost(found)
         return found
 
+    def check_there(self) -> None:
+        """Raise Incident `control_topic_lost` where there is no control topic, and none a moment later; what it holds
+        isn't asked. Else as `control`."""
+        if not self._reader.partition_count(self._control):
+            self._pause(CONFIRM_S)
+            if not self._reader.partition_count(self._control):
+                raise self._lost(None)
+
     def control_unless_new(self) -> Control | None:
         """As `control`, but None of a flow that has never run: there are no claims either.
 

@@ -7,12 +7,14 @@ import time
 import pytest
 
 from replicator.kafka.topic_reader import TopicReader
-from replicator.model.errors import NotAllowed, Unreachable
+from replicator.model.errors import NotAllowed, Retriable, TopicMissing, Unreachable
+from replicator.model.partition import Partition
 from tests.replicator.wire.fake_broker import flow_of
 from tests.replicator.wire.test_offsets import Scene, scene
 
 pytestmark = pytest.mark.tier("default")  # brokers are waited for that do not answer
-DENIED = 29
+DENIED, MISSING = 29, 3
+SOON_S = 10.0
 HELD_UP_MS = 30_000
 """So long who is held up by a broker waits for it; who isn't, goes on after an attempt of a second or two."""
 
@@ -51,3 +53,46 @@ def test_a_frozen_broker_holds_up_its_own_partitions_alone() -> None:
         assert time.monotonic() - began_s < HELD_UP_MS / 1000
         with pytest.raises(Unreachable, match=r"no answer in time|timed out"):
             hasty.whole("a", [1])
+
+
+def delete(world: Scene, topic: str) -> None:
+    """As all brokers see it: who led its partitions doesn't know them any more."""
+    world.logs.topic_errors[topic] = MISSING
+    for number, broker in enumerate(world.brokers):
+        broker.errors |= {at: [MISSING] * 1_000 for at in world.of(number) if at.topic == topic}
+
+
+def test_a_topic_that_goes_before_its_ends_are_asked_for_is_not_waited_for() -> None:
+    with scene() as world:
+        asked = reader(world, HELD_UP_MS)
+        assert asked.partition_count("a") == 6
+        delete(world, "a")
+        began_s = time.monotonic()
+        with pytest.raises(TopicMissing):
+            asked.whole("a", [0])
+        assert time.monotonic() - began_s < SOON_S
+
+
+def test_a_topic_that_goes_while_it_is_read_is_not_waited_for() -> None:
+    gone, kept = Partition("a", 0), Partition("b", 0)
+    with scene() as world:
+        delete(world, "a")
+        began_s = time.monotonic()
+        found = reader(world, HELD_UP_MS).records({gone: (0, 5)})
+        assert isinstance(found[gone], TopicMissing)
+        assert time.monotonic() - began_s < SOON_S
+        world.logs.ends[kept] = 4
+        anew = reader(world, HELD_UP_MS).records({kept: (0, 5)})
+        assert "made anew" in str(anew[kept])
+        assert isinstance(anew[kept], Retriable)
+
+
+def test_a_topic_that_is_there_is_waited_for_as_long_as_a_transaction_may_stay_open() -> None:
+    at = Partition("a", 1)
+    with scene() as world:
+        flow = flow_of(1, request_timeout_ms=2_000)
+        flow = flow.model_copy(update={"limits": flow.limits.model_copy(update={"transaction_timeout_ms": 1_000})})
+        began_s = time.monotonic()
+        found = TopicReader(flow, flow.source, world.asking).records({at: (0, world.logs.ends[at])})
+        assert "could not be read up to" in str(found[at])
+        assert time.monotonic() - began_s >= 3.0
