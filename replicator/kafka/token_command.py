@@ -1,8 +1,6 @@
 """Tokens that a cluster's `token_command` prints: run, kept, and given to librdkafka's clients.
 
 Invariants
-- The command, and all that it has started and left in its process group, ends with it, at its deadline at the latest,
-  and with this process, whatever ends that.
 - No shell reads anything, and nothing of what it prints on standard output is ever told. Its arguments aren't either.
   What could be a token isn't told of standard error.
 - Whatever is wrong with it is Unreachable: the flow waits, says why, and asks again.
@@ -15,19 +13,14 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
 import re
-import subprocess
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import IO
 
 from replicator.config import Cluster
-from replicator.kafka.child_group import child_group
+from replicator.kafka.child_group import LastBytes, run_child
 from replicator.kafka.kept_token import KeptToken
 from replicator.model.errors import Unreachable
 from replicator.model.printable import printable
@@ -39,8 +32,6 @@ LIKE_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]{65,}=*|[-_a-zA-Z0-9]{8,}(?:\.[-_a-zA
 """Long, or the three parts of a JWT."""
 PRINTED_PART = re.compile(r"[-_~+/.a-zA-Z0-9]{8,}")
 LIFE_S_MAX = 10 * 365 * 86_400.0  # more than librdkafka's milliseconds since 1970 can hold may stand in a JWT
-READ_BYTES = 64 * 1024
-END_S_MAX = 1.0  # what has left the process group may hold the pipe for ever
 Oauth = Callable[[str | None], tuple[str, float, str, dict[str, str]]]
 """confluent-kafka's `oauth_cb`: gets sasl.oauthbearer.config; returns a token, its end in seconds since 1970, a
 principal's name that nobody reads, and extensions (RFC 7628). Called in a thread of librdkafka's, at about the same
@@ -106,12 +97,13 @@ def life_left_s(token: str) -> float | None:
 
 def _printed(settings: _Settings) -> tuple[str, float]:
     where = f"cluster {settings.cluster!r}: no token: token_command {settings.command[0]}"
+    printed, said = LastBytes(TOKEN_BYTES_MAX), LastBytes(TOKEN_BYTES_MAX)
     try:
-        code, output, said = _run(settings.command, settings.timeout_s)
+        code = run_child(settings.command, settings.timeout_s, printed, said)
     except (OSError, ValueError) as error:  # ValueError: a NUL in it
         raise Unreachable(f"{where}: it can't be started: {getattr(error, 'strerror', None) or error}") from error
-    token = output.decode(errors="replace").strip()
-    told = printable(_hidden(said, token).strip())[-SAID_BYTES_MAX:]
+    token = printed.text().strip()
+    told = printable(_hidden(said.text(), token).strip())[-SAID_BYTES_MAX:]
     told = f": {told}" if told else ""
     if code is None:
         raise Unreachable(f"{where}: it didn't end within {settings.timeout_s:g} s, and was killed{told}")
@@ -120,7 +112,7 @@ def _printed(settings: _Settings) -> tuple[str, float]:
         raise Unreachable(f"{where}: {how}{told}")
     if not token:
         raise Unreachable(f"{where}: it printed nothing{told}")
-    if len(output) > TOKEN_BYTES_MAX or not TOKEN.fullmatch(token):
+    if printed.left_out or not TOKEN.fullmatch(token):
         raise Unreachable(f"{where}: what it printed is no token{told}")
     left_s = life_left_s(token)
     if left_s is not None and left_s <= 0:
@@ -133,40 +125,3 @@ def _hidden(said: str, printed: str) -> str:
     for part in sorted({printed, *PRINTED_PART.findall(printed)}, key=len, reverse=True):
         said = said.replace(part, "[hidden]") if part else said
     return LIKE_TOKEN.sub("[hidden]", said)
-
-
-def _run(command: tuple[str, ...], timeout_s: float) -> tuple[int | None, bytes, str]:
-    """Run it: its exit code, None at the deadline; the beginning of its output; the end of what it says besides."""
-    output, said = bytearray(), bytearray()
-    code: int | None = None
-    with child_group() as group:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=group
-        )
-        readers = (
-            threading.Thread(target=_read, args=(process.stdout, output, TOKEN_BYTES_MAX + 1), daemon=True),
-            threading.Thread(target=_read, args=(process.stderr, said, -TOKEN_BYTES_MAX), daemon=True),
-        )
-        for reader in readers:
-            reader.start()
-        try:
-            with suppress(subprocess.TimeoutExpired):
-                code = process.wait(timeout_s)
-        finally:
-            process.kill()  # should it have left the group
-            process.wait()
-    for reader in readers:
-        reader.join(END_S_MAX)
-    return code, bytes(output), said.decode(errors="replace")
-
-
-def _read(stream: IO[bytes] | None, kept: bytearray, bytes_max: int) -> None:
-    """Read to the end, and keep the first bytes, or the last ones where `bytes_max` is negative."""
-    assert stream is not None
-    with stream:
-        while chunk := os.read(stream.fileno(), READ_BYTES):
-            if bytes_max > 0:
-                kept += chunk[: bytes_max - len(kept)]
-            else:
-                kept += chunk
-                del kept[:bytes_max]

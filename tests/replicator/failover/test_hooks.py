@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,25 @@ def test_it_can_not_leave_its_group_to_live_on(script: Script, tmp_path: Path) -
     left = f"import os, time; os.setsid(); open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     assert "was killed" in run_hook([sys.executable, "-c", left], {}, 3.0).failure
     wait_gone(pids)
+
+
+def test_what_leaves_its_group_holds_no_thread_and_no_file_of_ours(tmp_path: Path) -> None:
+    """Whatever it does with its pipes: this reads nothing of what it gets."""
+    pids = tmp_path / "pids"
+    left = f"import os, time\nif os.fork() == 0:\n os.setsid()\n open({str(pids)!r}, 'a').write(f'{{os.getpid()}} ')"
+
+    def run(times: int) -> tuple[int, int]:
+        for _ in range(times):
+            words = [sys.executable, "-c", f"{left}\n os.kill(os.getppid(), 9)\n time.sleep(600)\ntime.sleep(600)"]
+            assert "SIGKILL" in run_hook(words, {"rows": "x" * 1_000_000}, 30.0).failure
+        return threading.active_count(), len(list(Path("/dev/fd").iterdir()))
+
+    try:
+        before = run(1)
+        assert run(20) == before
+    finally:
+        for pid in pids.read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
 
 
 DIES_AT_ONCE = """

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +173,44 @@ def test_a_file_that_contradicts_itself_is_refused(command_: Any, properties: st
         loaded("wrong", command_, properties)
 
 
+ESCAPES = """
+if os.fork() == 0:
+    os.setsid()
+    open({pids!r}, 'a').write(f'{{os.getpid()}} ')
+    os.kill(os.getppid(), {number})
+    time.sleep(600)
+{rest}
+"""
+"""Leaves a process behind that holds its pipes."""
+
+
+@pytest.mark.parametrize(("number", "rest"), [(0, "print('opaque', flush=True)"), (9, "time.sleep(600)")])
+def test_what_leaves_its_group_holds_no_thread_and_no_file_of_ours(tmp_path: Path, number: int, rest: str) -> None:
+    pids = tmp_path / "pids"
+    words = command(tmp_path, ESCAPES.format(pids=str(pids), number=number, rest=rest))
+
+    def run(times: int) -> tuple[int, int]:
+        for _ in range(times):
+            kept_token.__globals__["_kept"].cache_clear()
+            with suppress(Unreachable):
+                assert kept_token(loaded("escapes", words)).token() == "opaque"
+        return threading.active_count(), len(list(Path("/dev/fd").iterdir()))
+
+    try:
+        before = run(1)
+        began_s = time.monotonic()
+        assert run(20) == before
+        assert time.monotonic() - began_s < 20
+        assert runs(tmp_path) == 21
+    finally:
+        for pid in pids.read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+
+
 ASKING = """
 import os, sys, threading
-from replicator.kafka.token_command import _run
-threading.Thread(target=_run, args=({words!r}, 500.0), daemon=True).start()
+from replicator.kafka.child_group import LastBytes, run_child
+threading.Thread(target=run_child, args=({words!r}, 500.0, LastBytes(9), LastBytes(9)), daemon=True).start()
 sys.stdin.read()
 os._exit(0)
 """
