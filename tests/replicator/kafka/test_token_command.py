@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,48 @@ def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
         kept_token(loaded("away", ["/nowhere/token"])).token()
 
 
+def let_ask() -> None:
+    """Until nobody asks for a token beside."""
+    for thread in threading.enumerate():
+        if thread.name == "token":
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def test_a_login_waits_for_no_other_token_while_its_own_holds_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, asked, answer = [1_000.0], list[float](), threading.Event()
+    monkeypatch.setattr("replicator.kafka.kept_token.time.monotonic", lambda: now_s[0])
+
+    def ask() -> tuple[str, float]:
+        asked.append(now_s[0])
+        assert len(asked) == 1 or answer.wait(30)
+        return f"t{len(asked)}", 100.0
+
+    kept = KeptToken(ask)
+    with ThreadPoolExecutor(8) as logins:
+        try:
+            assert kept.token() == "t1"
+            now_s[0] = 1_081.0
+            for login in [logins.submit(kept.with_end) for _ in range(8)]:
+                token, until_s = login.result(10)
+                assert token == "t1"
+                assert 17 < until_s - time.time() < 21
+            assert asked == [1_000.0, 1_081.0]  # one asks
+            now_s[0] = 1_096.0
+            late = [logins.submit(kept.token) for _ in range(2)]  # those wait: what they have has nearly ended
+        finally:
+            answer.set()
+        assert [login.result(10) for login in late] == ["t2", "t2"]
+    answer.clear()
+    kept.refused()
+    now_s[0] += REFUSED_AGAIN_S
+    with ThreadPoolExecutor(1) as logins:
+        refused = logins.submit(kept.token)  # waits, too
+        answer.set()
+        assert refused.result(10) == "t3"
+    assert len(asked) == 3
+
+
 def test_the_old_token_does_until_its_end_and_a_refused_one_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, asked = [1_000.0], list[float]()
     monkeypatch.setattr("replicator.kafka.kept_token.time.monotonic", lambda: now_s[0])
@@ -145,7 +188,9 @@ def test_the_old_token_does_until_its_end_and_a_refused_one_no_longer(monkeypatc
     kept = KeptToken(ask)
     assert [kept.token(), kept.token()] == ["t1", "t1"]
     good, now_s[0] = False, 1_081.0
-    assert (kept.token(), kept.failure) == ("t1", "no ticket")
+    assert kept.token() == "t1"
+    let_ask()
+    assert kept.failure == "no ticket"
     now_s[0] = 1_099.0
     assert (kept.token(), len(asked)) == ("t1", 3)
     now_s[0] = 1_101.0

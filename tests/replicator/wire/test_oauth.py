@@ -87,6 +87,10 @@ def test_a_token_is_used_for_a_part_of_its_life(endpoint: Endpoint, monkeypatch:
     monkeypatch.setattr("replicator.wire.oauth.time.monotonic", lambda: now_s + 79)
     assert tokens.token() == "t1"
     monkeypatch.setattr("replicator.wire.oauth.time.monotonic", lambda: now_s + 85)
+    assert tokens.token() == "t1"  # which holds while another one is asked for
+    for thread in threading.enumerate():
+        if thread.name == "token":
+            thread.join(30)
     assert tokens.token() == "t2"
 
 
