@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import ssl
 import time
@@ -24,8 +25,9 @@ from typing import Any
 from replicator.config import Cluster
 from replicator.config.properties import is_loopback
 from replicator.kafka.kept_token import KeptToken
-from replicator.kafka.token_command import TOKEN, kept_token, life_left_s
+from replicator.kafka.token_command import LIFE_S_MAX, TOKEN, kept_token, life_left_s
 from replicator.model.errors import ConfigError, LocalFault, Unreachable, Unsupported
+from replicator.model.printable import printable
 
 OAUTHBEARER = "OAUTHBEARER"
 UNDERSTOOD = frozenset(
@@ -37,7 +39,7 @@ UNDERSTOOD = frozenset(
 )
 ENDPOINT_S = 10.0
 """How long a token endpoint is waited for."""
-_ANSWER_BYTES_MAX = 1024 * 1024
+_ANSWER_BYTES_MAX, _TOLD_MAX = 1024 * 1024, 300
 _EXTENSION = re.compile(r"[a-zA-Z]+=[\x21-\x7e \t\r\n]+")
 _TRUE = ("true", "t", "1", "yes", "on")
 _UNSECURED = {
@@ -199,14 +201,24 @@ def _asked(settings: TokenSettings) -> tuple[str, float]:
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
     try:
         with opener.open(request, timeout=ENDPOINT_S) as answer:
-            body = answer.read(_ANSWER_BYTES_MAX)
+            body = answer.read(_ANSWER_BYTES_MAX + 1)
     except (OSError, HTTPException) as error:
-        raise Unreachable(f"{where}: no token: {error}") from error
+        raise Unreachable(f"{where}: no token: {_told(error)}") from error
+    if len(body) > _ANSWER_BYTES_MAX:
+        raise Unreachable(f"{where}: its answer has more than {_ANSWER_BYTES_MAX} bytes")
     try:
         found = json.loads(body)
-        token, life_s = found["access_token"], found.get("expires_in")
+        token, said = found["access_token"], found.get("expires_in")
         if not isinstance(token, str) or not TOKEN.fullmatch(token):
             raise ValueError("access_token is no token")
-        return token, max(0.0, float(life_s) if life_s is not None else life_left_s(token) or 0.0)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Unreachable(f"{where}: its answer can't be used: {error}") from error
+        life_s = float(said) if said is not None else life_left_s(token) or 0.0
+        if not math.isfinite(life_s):  # it would be used for ever
+            raise ValueError("expires_in is no number of seconds")
+        return token, min(max(0.0, life_s), LIFE_S_MAX)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise Unreachable(f"{where}: its answer can't be used: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    """What is wrong, which may repeat what the endpoint has said, at any length."""
+    return printable(str(error))[:_TOLD_MAX]

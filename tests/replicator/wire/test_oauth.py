@@ -123,6 +123,34 @@ def test_an_endpoint_without_a_token_is_named(endpoint: Endpoint, code: int, ans
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"access_token": "t", "expires_in": 1' + b"0" * 400 + b"}",
+        b'{"access_token": "t", "expires_in": 1e400}',
+        b'{"access_token": "t", "expires_in": NaN}',
+        b'{"access_token": "t", "expires_in": "' + b"x" * 500_000 + b'"}',
+        b'{"access_token": "t", "expires_in": "\\u001b[2J"}',
+        b"[" * 100_000,
+        b'{"access_token": "t", "expires_in": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"access_token": "t", "expires_in": 100}' + b" " * 2_000_000,
+    ],
+    ids=["integer", "infinite", "nan", "long", "terminal", "nested", "balanced", "large"],
+)
+def test_an_answer_that_means_harm_is_no_token(endpoint: Endpoint, answer: bytes) -> None:
+    endpoint.answer = 200, answer
+    with pytest.raises(Unreachable, match=f"cluster 'east': token endpoint {endpoint.url}: its answer ") as refused:
+        source(oidc(endpoint.url)).token()
+    assert len(str(refused.value)) < 500
+    assert str(refused.value).isprintable()
+
+
+def test_a_token_for_ever_is_shown(endpoint: Endpoint) -> None:
+    endpoint.life = {"expires_in": 10**300}
+    tokens = source(oidc(endpoint.url))
+    assert [tokens.token(), tokens.token()] == ["t1", "t1"]
+
+
+@pytest.mark.parametrize(
     ("given", "error", "why"),
     [
         (oidc("http://idp.example/token"), ConfigError, "use https"),
