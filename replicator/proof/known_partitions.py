@@ -68,6 +68,24 @@ def begun(flow: Flow, claims: Claims | None, opened: Generation | None) -> dict[
     return found | claimed
 
 
+def taken_out(flow: Flow, claims: Claims | None) -> dict[str, dict[Partition, Partition]]:
+    """Source topics that the flow has begun to copy, and that the flow file doesn't select any more: their partitions,
+    with the target partitions that were claimed last."""
+    found: dict[str, dict[Partition, Partition]] = {}
+    for it in sorted(claims.claims.values() if claims else (), key=lambda it: (it.generation, it.at_ms)):
+        if not routing.selects(flow, it.source.topic):
+            found.setdefault(it.source.topic, {})[it.source] = it.target
+    return dict(sorted(found.items()))
+
+
+def not_asked(topic: str) -> str:
+    """Say of one of `taken_out` that nothing was looked at."""
+    return (
+        f"topic {topic} isn't part of the flow any more, and its copies weren't looked at: "
+        "verify --without-source looks at them"
+    )
+
+
 def source_gone(
     flow: Flow,
     sources: Mapping[str, TopicInfo],

@@ -20,6 +20,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.repair_rule import RepairChoice
 from replicator.offset_map.section import topic_id_bytes
+from replicator.proof.former_targets import OwnSections
 from replicator.proof.last_block import last_block
 from replicator.proof.local_findings import Reported, ReportedRecord
 from replicator.proof.map_cut import MapUpTo
@@ -75,7 +76,10 @@ def reconcile_local(
         pair.source: MapUpTo(topic_id_bytes(pair.source_id), topic_id_bytes(pair.target_id), pair.source_copied_end)
         for pair in snapshot.pairs
     }
-    wanted = {(pair.source_id, pair.source.partition): maps[pair.source] for pair in snapshot.pairs}
+    wanted = {
+        (pair.source_id, pair.source.partition): OwnSections(pair.generations, maps[pair.source])
+        for pair in snapshot.pairs
+    }
     read = read_sections(flow, place, wanted)
     stable = stable_offsets(flow, [pair.target for pair in snapshot.pairs])
     offsets = sum(_length(pair.source_range) + _length(pair.target_range) for pair in snapshot.pairs)
@@ -105,7 +109,7 @@ def reconcile_local(
         waiting=snapshot.waiting,
         not_compared=tuple(not_compared),
         values=values,
-        notes=tuple(read.notes(place.topic)),
+        notes=(*read.notes(place.topic), *snapshot.notes),
     )
     return LocalResult(outcome, records, choices)
 

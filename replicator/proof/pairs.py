@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition
 from replicator.proof import copied_again
 from replicator.proof.copied_again import CopiedRun
+from replicator.proof.former_targets import NOT_RENAMED, FormerTarget, Generations
 from replicator.state.claims import Claim, Claims, Repair
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
@@ -55,6 +56,7 @@ class Pair:
     `block`: the last block of the position's digest; None: it has none.
     `map_topic_id`: of the offset map's topic, in which the position's transaction wrote a block; empty: it wrote none.
     `signed_gaps`: source offsets that operators have decided to leave out: they need not be on the target.
+    `generations`: those in which it was copied here, and elsewhere.
     `adopted`: the source offset before which nothing was compared, because an operator has decided to go on there.
     `notes`: what a reader of the report should know, in sentences.
     """
@@ -82,6 +84,7 @@ class Pair:
     map_topic_id: str = ""
     signed_gaps: tuple[SignedGap, ...] = ()
     adopted: int | None = None
+    generations: Generations = NOT_RENAMED
     notes: tuple[str, ...] = ()
 
     def at(self, of_source: bool) -> Partition:
@@ -132,10 +135,14 @@ class PairFacts:
     repairs: tuple[Repair, ...] = ()
     signed_gaps: tuple[SignedGap, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
+    former: tuple[FormerTarget, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def with_claims(facts: Iterable[PairFacts], claims: Claims | None) -> list[PairFacts]:
-    """Add what the claims topic says of each. Pure."""
+def with_claims(
+    facts: Iterable[PairFacts], claims: Claims | None, former: Mapping[Partition, tuple[FormerTarget, ...]]
+) -> list[PairFacts]:
+    """Add what the claims topic says of each. `former`: as of `former_targets`. Pure."""
     if claims is None:
         return list(facts)
     signed, adopted = signed_gaps(claims.occurrences), adoptions(claims.occurrences)
@@ -146,6 +153,7 @@ def with_claims(facts: Iterable[PairFacts], claims: Claims | None) -> list[PairF
             repairs=tuple(repair for repair in claims.repairs if repair.target == it.target),
             signed_gaps=tuple(gap for gap in signed if gap.copied_to(it.target) and gap.end <= it.position.offset),
             adoptions=tuple(each for each in adopted if each.copied_to(it.target)),
+            former=former.get(it.source, ()),
         )
         for it in facts
     ]
@@ -173,7 +181,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
     evidence = position.evidence
     here = LogEnds(facts.source_topic.topic_id, facts.source_bounds[0], facts.source_bounds[1], facts.source_bounds[1])
     there = LogEnds(facts.target_topic.topic_id, facts.target_bounds[0], facts.target_bounds[1], facts.target_bounds[1])
-    notes: list[str] = []
+    notes = list(facts.notes)
     wrong = compare(position, facts.source_cluster, facts.source.topic, here, there, evidence.generation)
     if wrong is not None:
         name, detail = wrong
@@ -183,6 +191,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         notes.append(f"{name}: {detail}")
     notes += [gap.said for gap in facts.signed_gaps]
     notes += [adopted.said for adopted in facts.adoptions]
+    notes += [former.said(facts.source) for former in facts.former]
     claim, exactly_once = facts.claimed, evidence.delivery == Delivery.EXACTLY_ONCE.value
     origin = evidence.log_start if claim is None else claim.offset
     if claim is None:
@@ -225,6 +234,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         map_topic_id=evidence.map_topic_id,
         signed_gaps=facts.signed_gaps,
         adopted=max((adopted.offset for adopted in facts.adoptions), default=None),
+        generations=Generations(-1 if claim is None else claim.generation, evidence.generation, facts.former),
         notes=tuple(notes),
     )
 

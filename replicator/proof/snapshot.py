@@ -22,6 +22,7 @@ from replicator.model.checkpoint import Stored
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
 from replicator.proof import known_partitions
+from replicator.proof.former_targets import former_targets
 from replicator.proof.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable, with_claims
 
 SPARK_TIME_MS_MAX = (1 << 63) // 1000 - 1  # it counts microseconds, in 64 bits
@@ -43,7 +44,8 @@ class Window:
 class Snapshot:
     """What to compare. `waiting` are source partitions that the flow has not begun to copy, `not_compared` says which
     others can't be compared, and why: the position is gone, or was written for another topic. `cluster_ids`: of the
-    source and of the target, as they say. `source_asked`: see `target_snapshot`."""
+    source and of the target, as they say. `source_asked`: see `target_snapshot`. `notes`: what a reader should know of
+    the flow, such as which topics aren't part of it any more."""
 
     pairs: tuple[Pair, ...]
     waiting: tuple[WaitingPair, ...]
@@ -52,6 +54,7 @@ class Snapshot:
     window: Window = Window()
     cluster_ids: tuple[str, str] = ("", "")
     source_asked: bool = True
+    notes: tuple[str, ...] = ()
 
 
 def take(
@@ -115,6 +118,7 @@ def _taken(
     positions = offset_reader.positions(flow, routes.values())
     copied = {at: to for at, to in routes.items() if positions[to] is not None}
     claimed = clusters.state.claims_if_any()
+    former = former_targets(flow, copied, claimed)
     starts = clusters.target.offsets(routes.values(), end=False)
     ends = clusters.target.offsets(routes.values(), end=True)
     unclear = [
@@ -154,11 +158,13 @@ def _taken(
             f"flow {flow.name} has no position yet for any partition of {', '.join(sorted(sources)) or 'its topics'}",
             advice="Run the flow first",
         )
-    pairs, not_compared = pairs_of(flow, with_claims(facts, claimed))
+    pairs, not_compared = pairs_of(flow, with_claims(facts, claimed, former))
     left_out = {Partition(it.topic, it.partition) for it in (*unclear, *far.values())}
     waiting = _waiting(clusters, wanted.keys() - copied.keys() - left_out)
     without = (*not_compared, *unclear, *far.values())
-    return Snapshot(_cut_to(flow, pairs, window), waiting, time.time_ns() // 1_000_000, without, window)
+    taken_ms = time.time_ns() // 1_000_000
+    notes = () if topics else tuple(map(known_partitions.not_asked, known_partitions.taken_out(flow, claimed)))
+    return Snapshot(_cut_to(flow, pairs, window), waiting, taken_ms, without, window, notes=notes)
 
 
 def _sources(flow: Flow, topics: Collection[str], clusters: ControlPlane) -> tuple[Mapping[str, TopicInfo], list[str]]:

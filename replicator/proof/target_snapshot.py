@@ -17,16 +17,19 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
-from replicator.proof.known_partitions import begun, unclear
+from replicator.proof.former_targets import former_targets
+from replicator.proof.known_partitions import begun, taken_out, unclear
 from replicator.proof.pairs import Offsets, PairFacts, pairs_of, readable, with_claims
 from replicator.proof.snapshot import Snapshot, await_applied
+
+TAKEN_OUT = ("it isn't part of the flow any more: what was copied while it was is looked at",)
 
 
 def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Snapshot:
     """Ask the target alone. Nothing is changed.
 
     Args:
-        topics: source topics; all that the flow has copied when empty.
+        topics: source topics; all that the flow has copied when empty, also those that aren't part of it any more.
         connect_timeout_ms: how long to wait for the target.
 
     Raises:
@@ -39,7 +42,10 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
         control = clusters.state.control_if_any()
         opened = control.open if control else None
         claims = clusters.state.claims_if_any()
+        former_topics = taken_out(flow, claims)
         known = begun(flow, claims, opened)
+        for partitions in former_topics.values():
+            known |= partitions
         if others := sorted(set(topics) - {at.topic for at in known}):
             raise ConfigError(f"flow {flow.name} has not copied topic {', '.join(others)}")
         routes = {at: to for at, to in known.items() if not topics or at.topic in topics}
@@ -51,16 +57,23 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
         named = unclear(flow, routes, copied, None, targets, claims, (starts, ends), opened, topics)
         read, unreadable = _readable(routes, positions)
         await_applied(clusters, {routes[at]: it.evidence.next_target_offset for at, it in read.items()})
+        former = former_targets(flow, routes, claims)
         stable = clusters.target.offsets([routes[at] for at in read], end=True, committed_only=True)
     facts = [
-        _facts(routes[at], it, targets[routes[at].topic], (starts[routes[at]], stable[routes[at]]))
+        _facts(
+            routes[at],
+            it,
+            targets[routes[at].topic],
+            (starts[routes[at]], stable[routes[at]]),
+            TAKEN_OUT if at.topic in former_topics else (),
+        )
         for at, it in sorted(read.items())
     ]
     without = (*named, *unreadable)
     if not facts:
         why = f"flow {flow.name} has no position of a partition that it has copied"
         raise next(iter(without), Incident("nothing_to_reconcile", why, advice="Run the flow first"))
-    pairs, not_compared = pairs_of(flow, with_claims(facts, claims))
+    pairs, not_compared = pairs_of(flow, with_claims(facts, claims, former))
     taken_ms = time.time_ns() // 1_000_000
     return Snapshot(pairs, (), taken_ms, (*not_compared, *without), cluster_ids=("", cluster_id), source_asked=False)
 
@@ -78,7 +91,7 @@ def _readable(
     return found, wrong
 
 
-def _facts(to: Partition, position: Position, target: TopicInfo, bounds: Offsets) -> PairFacts:
+def _facts(to: Partition, position: Position, target: TopicInfo, bounds: Offsets, notes: tuple[str, ...]) -> PairFacts:
     """What both clusters would say, had the source stood still at the position. `bounds`: of the target's log."""
     evidence = position.evidence
     at = Partition(evidence.source_topic, to.partition)
@@ -93,4 +106,5 @@ def _facts(to: Partition, position: Position, target: TopicInfo, bounds: Offsets
         source_stable=position.offset,
         target_bounds=bounds,
         target_end_before=0,
+        notes=notes,
     )

@@ -22,6 +22,7 @@ from replicator.config import Flow
 from replicator.model.errors import Incident
 from replicator.model.partition import Span
 from replicator.proof.claimed_places import ClaimedPlaces, OffsetSpans
+from replicator.proof.former_targets import OwnSections
 from replicator.proof.last_block import last_block
 from replicator.proof.local import ComparisonProgress
 from replicator.proof.map_chain import MapChain
@@ -60,7 +61,10 @@ def verify(flow: Flow, snapshot: Snapshot, scope: VerifyScope, told: ComparisonP
         pair.source: MapChain(pair.source_copied_end, scope.since_ms, pair.target_origin, pair.source_origin)
         for pair in snapshot.pairs
     }
-    wanted = {(pair.source_id, pair.source.partition): chains[pair.source] for pair in snapshot.pairs}
+    wanted = {
+        (pair.source_id, pair.source.partition): OwnSections(pair.generations, chains[pair.source])
+        for pair in snapshot.pairs
+    }
     read = read_sections(flow, place, wanted)
     told.step("reading the target", sum(_length(pair.target_range) for pair in snapshot.pairs))
     found: list[VerifiedPartition] = []
@@ -80,7 +84,7 @@ def verify(flow: Flow, snapshot: Snapshot, scope: VerifyScope, told: ComparisonP
         sample=scope.sample,
         since_ms=scope.since_ms,
         source_asked=snapshot.source_asked,
-        notes=(*read.notes(place.topic), *(() if snapshot.source_asked else (WITHOUT_SOURCE,))),
+        notes=(*read.notes(place.topic), *snapshot.notes, *(() if snapshot.source_asked else (WITHOUT_SOURCE,))),
     )
 
 
@@ -268,7 +272,10 @@ def _gaps(pair: Pair, chain: MapChain) -> Iterator[str]:
         if _left_out(pair, one.first, one.end):
             continue
         how = "says that it begins again" if one.said else "has lost what was"
-        yield f"the map {how} between source offsets {one.first} and {one.end}"
+        more = ""
+        if pair.generations.former and not one.said:
+            how, more = "doesn't say which target topic has what was", ": rename was changed"
+        yield f"the map {how} between source offsets {one.first} and {one.end}{more}"
     if not _left_out(pair, chain.after, pair.source_copied_end):
         yield f"the map ends at source offset {chain.after}, and the position is {pair.source_copied_end}"
 
