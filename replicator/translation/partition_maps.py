@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from replicator.config import Flow, routing
@@ -33,6 +33,7 @@ from replicator.offset_map.run_index import RunIndex
 from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.translate import ClaimedStart
 from replicator.offset_map.varints import OFFSET_MAX
+from replicator.proof.former_targets import Generations, OwnSections, former_targets
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import MapPlace, connected, place_of_map, refuse_delivery, stable_at
 from replicator.proof.map_reader import TRIES_MAX, BlocksGone, MapRead, covered_of, raw_sections, read_sections
@@ -86,6 +87,7 @@ class _Known:
     target_id: str
     position: Position
     start: ClaimedStart
+    generations: Generations
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,8 @@ def read_partitions(
         if at not in maps or maps[at].turns
     }
     if whole:
-        read_sections(flow, place, {(known[at].source_id, at.partition): it for at, it in whole.items()})
+        own = {(known[at].source_id, at.partition): OwnSections(known[at].generations, it) for at, it in whole.items()}
+        read_sections(flow, place, own)
     for at, it in known.items():
         found[at] = MappedPartition(
             at,
@@ -149,8 +152,10 @@ def read_partitions(
 
 
 def _looked_up(flow: Flow, place: MapPlace, known: Mapping[Partition, _Known]) -> dict[Partition, PassedOver]:
-    """What is read of partitions by the index; nothing where there is none."""
-    if place.index is None:
+    """What is read of partitions by the index; nothing where there is none, and of partitions that were copied elsewhere,
+    too: what a page has of both can't be told apart without reading it."""
+    known = {at: it for at, it in known.items() if not it.generations.former}
+    if place.index is None or not known:
         return {}
     for _ in range(TRIES_MAX):
         maps = {
@@ -199,7 +204,7 @@ def _known(
         }
         positions = offset_reader.positions(flow, routes.values())
         claimed = asked.state.claims_if_any()
-    claims = claimed.claims if claimed else {}
+    claims, former = claimed.claims if claimed else {}, former_targets(flow, routes, claimed)
     known: dict[Partition, _Known] = {}
     untold: dict[Partition, MappedPartition | Untold] = {}
     for name, info in sources.items():
@@ -209,7 +214,7 @@ def _known(
             if isinstance(told, Untold):
                 untold[at] = told
             else:
-                known[at] = told
+                known[at] = replace(told, generations=told.generations._replace(former=former.get(at, ())))
     return known, untold
 
 
@@ -235,7 +240,8 @@ def _told(
         return Untold(at, to, *wrong)
     # Without a claim nothing says where the flow began: perhaps before its map.
     start = ClaimedStart(claim.offset, claim.target_end) if claim is not None else ClaimedStart(0, 0)
-    return _Known(here.topic_id, there.topic_id, position, start)
+    generations = Generations(-1 if claim is None else claim.generation, position.evidence.generation, ())
+    return _Known(here.topic_id, there.topic_id, position, start, generations)
 
 
 def _route(flow: Flow, at: Partition) -> Partition:
