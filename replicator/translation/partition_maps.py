@@ -152,8 +152,8 @@ def read_partitions(
 
 
 def _looked_up(flow: Flow, place: MapPlace, known: Mapping[Partition, _Known]) -> dict[Partition, PassedOver]:
-    """What is read of partitions by the index; nothing where there is none, and of partitions that were copied elsewhere,
-    too: what a page has of both can't be told apart without reading it."""
+    """What is read of partitions by the index; nothing where there is none, and of partitions that were copied
+    elsewhere, too: what a page has of both can't be told apart without reading it."""
     known = {at: it for at, it in known.items() if not it.generations.former}
     if place.index is None or not known:
         return {}

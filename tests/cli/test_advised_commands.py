@@ -15,6 +15,8 @@ from replicator.inspect.incidents import OpenIncident
 from replicator.model.errors import ConfigError
 from replicator.model.incident_kinds import KINDS, advice_for
 
+pytestmark = pytest.mark.tier("default")
+
 ROOT = Path(__file__).parents[2]
 TYPED = re.compile(r"eos-replicate [a-z].*?-c FILE\b")
 FILE = "no-such-file.yaml"

@@ -21,6 +21,8 @@ from kafka_records.batch import CorruptBatch, read_header, seal
 from kafka_records.varints import varint
 from tests.embedded_broker.served import TIMEOUT_S, batch, change, fetch, produce, serving
 
+pytestmark = pytest.mark.tier("default")
+
 ZSTD = 4
 HONEST = 100_000
 MIB = 1024 * 1024

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from replicator.inspect.flow_status import PartitionStatus
 from replicator.inspect.target_status import describe
 from replicator.model.checkpoint import Evidence, Position
@@ -13,6 +15,8 @@ from replicator.state.control_topic import Control
 from replicator.state.decisions import OperatorDecision
 from replicator.state.generation import Generation, Kind, Phase
 from replicator.state.run_settings import Paused, RunSettings
+
+pytestmark = pytest.mark.tier("default")
 
 AT, TO = Partition("t", 3), Partition("west.t", 3)
 STORED = Position(

@@ -16,6 +16,8 @@ from replicator.state.flow_state import FlowState
 from replicator.state.generation import LaneAssignment
 from tests.replicator.flow.fakes import flow
 
+pytestmark = pytest.mark.tier("default")
+
 PREPARING = Control().prepare(LaneAssignment(1), {"t": 1}, 1)
 OPENED = Control().apply(PREPARING).finish(2)[-1]
 STALLS = 5  # until the transaction is given up

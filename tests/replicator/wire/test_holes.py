@@ -16,6 +16,8 @@ from replicator.wire.holes import IntervalHoles, Unknown, find_holes
 from tests.budget import budget
 from tests.replicator.wire.logs import CODECS, MemoryLog, batch, log_of, old_message, ranges
 
+pytestmark = pytest.mark.tier("default")
+
 AT = Partition("orders", 3)
 
 
