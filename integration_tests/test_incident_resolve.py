@@ -242,6 +242,27 @@ def test_a_position_that_has_expired_is_given_anew_and_what_follows_is_copied_on
     two.assert_stops(worker, 0)
 
 
+@pytest.mark.tier("long", kafka="long")
+def test_the_map_gives_no_position_where_its_last_copy_may_stand_on_another_target(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path = two.flow.file.path
+    two.assert_stops(two.running(10), 0)
+    two.flow.file.write(rename="{topic}.other")
+    worker = two.flow.running()
+    clients.wait_value(two.target, f"{two.first}.other", 0, b"old 9")
+    two.assert_stops(worker, 0)
+    two.flow.file.write(rename="{topic}.copy")
+    expire(two)
+    worker = two.flow.running()
+    id_ = open_id(path, "position_expired", worker)
+    code, _, said = asked(path, "resolve", id_, "--adopt", "map", "--why", WHY)
+    assert (code, f"was copied to {two.first}.other[0], too, under another rename" in said) == (REFUSED, True), said
+    code, done, said = asked(path, "resolve", id_, "--adopt", "10", "--why", WHY)
+    assert (code, done["acted"]) == (0, "adopted"), said
+    two.assert_stops(worker, 0)
+    assert two.values(two.first) == numbered("old", 10)
+
+
 def filled_by_another(two: TwoTopics) -> tuple[Replicator, str]:
     """Another program has copied six of ten records of the first topic; the flow's first worker, and its incident."""
     copy = two.copy_of(two.first)

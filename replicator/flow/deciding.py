@@ -204,6 +204,7 @@ def _adopted(
     """
     there = raised(plane.target_logs.log_ends([it.target])[it.target])
     if offset is None:
+        _check_only_target(plane, it)
         topic = names.offsets_topic(plane.flow.name)
         earlier = [(one.generation, one.at_ms) for one in occurrences if one.target == it.target and one.moved]
         moved, route = max(earlier, default=(-1, -1)), (it.source, it.target)
@@ -218,6 +219,15 @@ def _adopted(
         raise NotDecided(Objection.OUT_OF_RANGE, f"copying can't go on at {offset}: {known}")
     sides = AdoptedSides(source_topic_id=ends.topic_id, target_topic_id=there.topic_id, target_end=there.end)
     return offset, sides
+
+
+def _check_only_target(plane: ControlPlane, it: Occurrence) -> None:
+    """Raise NotDecided where the partition was copied elsewhere, too: what the map has last may stand there."""
+    claims = plane.state.claims().claims
+    others = sorted(at for at, claim in claims.items() if claim.source == it.source and at != it.target)
+    if others:
+        why = f"{it.source} was copied to {others[0]}, too, under another rename, and its last copy may be there"
+        raise NotDecided(Objection.NOT_PROVEN, f"the offset map doesn't say where to go on: {why}; name the offset")
 
 
 def _restarted(plane: ControlPlane, it: Occurrence, decision: OperatorDecision) -> OperatorDecision:
