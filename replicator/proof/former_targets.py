@@ -83,12 +83,19 @@ def former_targets(
         ours = claimed.get(today)
         if ours is None or ours.source_topic_id == claim.source_topic_id:
             found.setdefault(claim.source, []).append(at)
-    if not found:
+    if not found or claims is None:
         return {}
     with closing(OffsetReader(flow, stable=True)) as reader:
         positions = reader.positions([at for ats in found.values() for at in ats])
     copied = {at: it.evidence.generation for at, it in positions.items() if isinstance(it, Position)}
     return {
-        source: tuple(FormerTarget(at, claimed[at].generation, copied.get(at, OFFSET_MAX)) for at in ats)
+        source: tuple(FormerTarget(at, claimed_since(claims, at), copied.get(at, OFFSET_MAX)) for at in ats)
         for source, ats in found.items()
     }
+
+
+def claimed_since(claims: Claims, at: Partition) -> int:
+    """Return the generation that has claimed a target partition; -1 where it may have been claimed before, since a
+    decision has moved its position, and its claim was written anew. Pure."""
+    moved = any(one.target == at and one.moved is not None for one in claims.occurrences)
+    return -1 if moved else claims.claims[at].generation

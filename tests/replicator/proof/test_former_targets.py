@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replicator.model.partition import Partition
 from replicator.offset_map.varints import OFFSET_MAX
-from replicator.proof.former_targets import NOT_RENAMED, FormerTarget, Generations
+from replicator.proof.former_targets import NOT_RENAMED, FormerTarget, Generations, claimed_since
+from replicator.state.claims import Claims
+from tests.replicator.state.test_claims import CLAIM
+from tests.replicator.state.test_signed_gaps import AT, TO, moved
 
 OTHER = Partition("other", 0)
 
@@ -37,3 +42,12 @@ def test_what_lies_between_anothers_claim_and_position_is_not_ours(
 def test_a_flow_that_was_never_renamed_has_all() -> None:
     assert not any(NOT_RENAMED.elsewhere(number) for number in range(9))
     assert elsewhere(2, 4) == []
+
+
+def test_a_claim_that_a_decision_has_renewed_says_nothing_of_when_it_began() -> None:
+    claim = replace(CLAIM, target=TO, source=AT, generation=6)
+    assert claimed_since(Claims({TO: claim}, ()), TO) == 6
+    one = moved(1, 10, 20, 4, 1_000)
+    assert claimed_since(Claims({TO: claim}, (), (one,)), TO) == -1
+    assert claimed_since(Claims({TO: claim}, (), (replace(one, target=OTHER),)), TO) == 6
+    assert elsewhere(1, 7, (-1, 6)) == [2, 3, 4, 5, 6]
