@@ -111,16 +111,20 @@ def asked_flows(path: Path, names: Sequence[str]) -> list[Flow]:
 def ask_each(
     flows: Iterable[Flow], ask: Callable[[Flow], Found]
 ) -> tuple[dict[str, Found], dict[str, ReplicatorError]]:
-    """What is found of each flow, by its name, or why nothing is known of it."""
+    """What is found of each flow, by its name, or why nothing is known of it. Several are asked side by side."""
+    from cli.side_by_side import side_by_side
     from replicator.model.errors import ReplicatorError
 
+    asked = list(flows)
     found: dict[str, Found] = {}
     failed: dict[str, ReplicatorError] = {}
-    for flow in flows:
-        try:
-            found[flow.name] = ask(flow)
-        except ReplicatorError as error:
-            failed[flow.name] = error
+    for flow, answer in zip(asked, side_by_side(asked, ask), strict=True):
+        if isinstance(answer, ReplicatorError):
+            failed[flow.name] = answer
+        elif isinstance(answer, Exception):
+            raise answer
+        else:
+            found[flow.name] = answer
     return found, failed
 
 
