@@ -228,6 +228,7 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
         next_target_offset=facts.target.end,
         delivery=plan.flow.delivery.value,
         moved_ms=now_ms,
+        owned_ms=now_ms,
     )
     claim = Claim(
         target=route.target,

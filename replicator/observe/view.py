@@ -96,8 +96,8 @@ class FlowView:
     @property
     def lag_records(self) -> int | None:
         """Of all partitions together that have a position, but for topics that have gone or were failed over: those no
-        copying will catch up with. None where it isn't known of one that is copied, or of none, or the whole flow was
-        failed over.
+        copying will catch up with. None where it isn't known of one that is copied, or of none, and of a flow that
+        doesn't run or was failed over.
 
         One that waits may have nobody who can be asked, and is told of by itself.
         """
@@ -111,7 +111,7 @@ class FlowView:
         return None if lags is None else max((lag.seconds for lag in lags), default=0.0)
 
     def _lags(self) -> list[Lag] | None:
-        if self.conditions.failed_over:
+        if self.conditions.failed_over or self.stage is not Stage.RUNNING:
             return None
         here = (one for one in self.partitions if one.doing not in (Doing.GONE, Doing.FAILED_OVER))
         placed = [partition for partition in here if partition.figures.position is not None]

@@ -108,6 +108,8 @@ def test_before_and_after_it_runs_nothing_is_known_of_its_partitions(flow: OneFl
     for flow.stage in (Stage.STARTING, Stage.ENDED, Stage.OVER):
         assert flow.doing() == {A: Doing.UNDECIDED}
         assert not flow.now().ready
+        assert flow.now().lag_records is None
+    assert OneFlow().now().lag_records == 0, "it has no partition, and runs"
 
 
 def lag_of(
