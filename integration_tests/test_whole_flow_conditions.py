@@ -87,3 +87,33 @@ def test_a_flow_that_is_failed_over_is_not_ready_until_that_is_undone(make_copyi
     assert asked.value("eos_flow_partitions", **states) == 0
     copying.load.mixed(50)
     copying.finish(worker)
+
+
+def test_a_flow_that_is_failed_over_keeps_a_process_going_for_the_others(
+    make_copying: MakeCopying, source: BrokerHandle
+) -> None:
+    """Started while the source is away: the other flow ends by that, and is started again once it is back."""
+    frozen, other = make_copying(), make_copying()
+    frozen.file.include(other.file)
+    asked = observed(frozen)
+    frozen.load.mixed(50)
+    other.load.mixed(50)
+    worker = frozen.run("", "--shared")
+    frozen.wait_copied()
+    other.wait_copied()
+    assert failover(frozen, "--flow", frozen.name)[1]["generation"] is not None
+    assert worker.stop() == 0
+    source.kill()
+    try:
+        worker = frozen.run("", "--shared")
+        worker.wait_event("failed_over", flow=frozen.name)
+        worker.wait_event("flow_ended", flow=other.name)
+        assert asked.value("eos_flow_lag_records", flow=other.name) is None
+    finally:
+        source.restart()
+    worker.wait_event("flow_started_again", flow=other.name)
+    other.load.mixed(50)
+    other.wait_copied()
+    [shown] = [it for it in frozen.said("status")[1]["flows"] if it["flow"] == other.name]
+    assert (shown["ended"], [bool(each["since"]) for each in shown["run_by"]]) == (None, [True])
+    assert worker.stop() == 0

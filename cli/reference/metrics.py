@@ -56,7 +56,7 @@ DOING = {
 }
 STAGES = {
     Stage.STARTING: "It connects, lists its topics and opens its generation.",
-    Stage.RUNNING: "Its lanes run.",
+    Stage.RUNNING: "Its lanes run; or it was failed over, or stands by.",
     Stage.ENDED: "Ended by something that may pass; it is started again while another flow runs, or after a reload.",
     Stage.OVER: "It was taken over by another process, or has ended for good.",
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -55,21 +55,30 @@ def failed_over(control: Control | None) -> str:
 
 
 def while_frozen(
-    flow: Flow, asked: threading.Event, log: structlog.stdlib.BoundLogger, observer: ConditionObserver
+    flow: Flow,
+    asked: threading.Event,
+    log: structlog.stdlib.BoundLogger,
+    found: Callable[[], None],
+    observer: ConditionObserver,
 ) -> bool:
-    """Keep the positions of a flow that is failed over, until that is undone or `asked` is set. `observer` is told.
+    """Keep the positions of a flow that is failed over, until that is undone or `asked` is set. `observer` is told, and
+    `found` is called once that is known.
 
     Returns whether it was failed over at all. Raises Unreachable, NotAllowed, Incident of the flow's own topics: what
     the target says at the beginning. Later a target that doesn't answer is waited for.
     """
     try:
-        return _kept_while_frozen(flow, asked, log, observer)
+        return _kept_while_frozen(flow, asked, log, found, observer)
     finally:
         observer.failed_over("")
 
 
 def _kept_while_frozen(
-    flow: Flow, asked: threading.Event, log: structlog.stdlib.BoundLogger, observer: ConditionObserver
+    flow: Flow,
+    asked: threading.Event,
+    log: structlog.stdlib.BoundLogger,
+    begun: Callable[[], None],
+    observer: ConditionObserver,
 ) -> bool:
     told, kept_s = 0, float("-inf")
     backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
@@ -88,6 +97,7 @@ def _kept_while_frozen(
                     told = found.number
                     log.warning("failed_over", generation=told, by=found.by)
                     observer.failed_over(failed_over(control))
+                    begun()
                 due = time.monotonic() >= kept_s + flow.limits.recommit_interval_ms / 1000
                 if due and found is not None and plane.state.control().open == found:
                     partitions = len(keep_positions(flow, plane, found))

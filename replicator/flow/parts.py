@@ -56,8 +56,8 @@ Watch = Callable[[Flow, Generation, threading.Event, Failed], None]
 when the generation is over, or a bug."""
 Duties = Callable[[Flow, threading.Event, Failed], None]
 """Starts threads that end with the event, and tell of a bug."""
-WhileFrozen = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger], bool]
-"""See `flow.frozen.while_frozen`; whoever makes it says who is told."""
+WhileFrozen = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger, Callable[[], None]], bool]
+"""See `flow.frozen.while_frozen`; whoever makes it says who is told besides."""
 
 
 class Group(Protocol):
@@ -159,6 +159,6 @@ class Parts:
     note: Callable[[Flow, Note], None] = lambda flow, note: None
     group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None
     members: Callable[[ControlPlane], list[str]] = lambda plane: []
-    frozen: WhileFrozen = lambda flow, asked, log: False
+    frozen: WhileFrozen = lambda flow, asked, log, found: False
     observe: Callable[[Flow], WorkerObserver] = lambda flow: Unwatched()
     version: str = ""

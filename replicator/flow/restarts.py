@@ -21,7 +21,7 @@ each discovery interval, until it runs or the file is changed again. An incident
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
@@ -40,7 +40,7 @@ class Stage(IntEnum):
     STARTING = 0
     """It connects, lists, opens its generation."""
     RUNNING = 1
-    """Its lanes run."""
+    """Its lanes run; or it is failed over, or stands by, and nothing is to be done for that to end."""
     ENDED = 2
     """By something that may pass: it is started again."""
     OVER = 3
@@ -73,6 +73,12 @@ def worst(codes: Iterable[int]) -> int:
     """The exit code that the operator must see first; 0 of none."""
     found = set(codes)
     return next((code for code in SEVERITY if code in found), max(found, default=0))
+
+
+def once(call: Callable[[], None]) -> Callable[[], None]:
+    """Return what calls `call` at its first call, and does nothing at others. For one thread."""
+    calls = [call]
+    return lambda: calls.pop()() if calls else None
 
 
 class _Then(Enum):

@@ -22,6 +22,7 @@ from replicator.flow.group_worker import GroupWorker
 from replicator.flow.listing import Listing
 from replicator.flow.occupied import check_frozen
 from replicator.flow.parts import Parts
+from replicator.flow.restarts import once
 from replicator.flow.setup import Setup
 from replicator.flow.shared_generation import SharedGeneration
 from replicator.flow.topics import ControlPlane
@@ -49,7 +50,10 @@ class SharedFlow:
         self._runs = flow  # with the settings that hold
         self._exit_on_incident = exit_on_incident
         self._asked = threading.Event()  # to stop
-        self._finder = SharedGeneration(flow, parts.observe(flow), log, self._asked, take_over=take_over)
+        self._alive = once(lambda: None)
+        self._finder = SharedGeneration(
+            flow, parts.observe(flow), log, self._asked, lambda: self._alive(), take_over=take_over
+        )
         self._notes = FlowNotes(log)
         self._setup: Setup | None = None
         self._lock = threading.Lock()
@@ -69,7 +73,8 @@ class SharedFlow:
 
     def run(self, lanes_started: Callable[[], None] = lambda: None) -> int:
         """Run the flow; the exit code. Raises what ended it. `lanes_started` is called once there is something that a
-        stop has to finish."""
+        stop has to finish, or the flow waits for an operator or a job: it is failed over, or stands by."""
+        self._alive = once(lanes_started)
         self._log.info("connecting", source=self._flow.source.name, target=self._flow.target.name)
         started, code = False, 0
         while not self._asked.is_set():
@@ -77,9 +82,8 @@ class SharedFlow:
             if worker is None:
                 break
             made, again = worker
-            if not started:
-                lanes_started()
-                started = True
+            started = True
+            self._alive()
             if not again():
                 return made.code
             code = made.code
@@ -110,7 +114,7 @@ class SharedFlow:
             except (FlowFrozen, Unreachable) as error:
                 plane.close()
                 undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
-                if not self._parts.frozen(flow, self._asked, self._log) and not undone:
+                if not self._parts.frozen(flow, self._asked, self._log, self._alive) and not undone:
                     raise
                 wanted = flow
             except BaseException:

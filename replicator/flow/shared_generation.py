@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -40,6 +40,7 @@ class SharedGeneration:
         observer: WorkerObserver,
         log: structlog.stdlib.BoundLogger,
         asked: threading.Event,
+        waits: Callable[[], None],
         *,
         take_over: bool = False,
     ) -> None:
@@ -47,10 +48,12 @@ class SharedGeneration:
         Args:
             flow: as this worker's file has it.
             asked: is set when the flow shall stop.
+            waits: is called when this worker stands by, again and again.
             take_over: also from a job that has the flow.
         """
         self._observer, self._own = observer, own_file(flow)
         self._flow, self._log, self._asked, self._take_over = flow, log, asked, take_over
+        self._waits = waits
         self._proposes, self._standing_by, self._ran, self._warned = True, "", False, 0
         self._listing: Mapping[str, int] = {}  # as it was at the last look
 
@@ -167,6 +170,7 @@ class SharedGeneration:
             self._standing_by = why
             self._log.warning("standing_by", reason=why)
             self._observer.standing_by(why)
+        self._waits()
         self._asked.wait(self._flow.limits.discovery_interval_ms / 1000)
 
 

@@ -255,7 +255,7 @@ def parts(
             note=write_flow_note,
             group=GroupConsumer,
             members=member_clients,
-            frozen=lambda flow, asked, log: while_frozen(flow, asked, log, conditions(flow)),
+            frozen=lambda flow, asked, log, found: while_frozen(flow, asked, log, found, conditions(flow)),
             observe=observe_worker,
             version=version,
         )

@@ -119,6 +119,15 @@ class Process:
             deadline.wait(0.01)
         raise AssertionError(self.logs)
 
+    def wait_logged(self, event: str) -> None:
+        """Until that stands in the log."""
+        pause = threading.Event()
+        for _ in range(1_000):
+            if any(entry["event"] == event for entry in self.logs):
+                return
+            pause.wait(0.01)
+        raise AssertionError(self.logs)
+
     def run(self, test: Any) -> int:
         failed: list[BaseException] = []
 
@@ -255,5 +264,5 @@ def test_a_process_that_waits_for_a_file_is_stopped_as_ever_and_says_what_was_wr
 
 def test_a_first_start_with_what_is_wrong_ends_the_process(process: Process) -> None:
     Attempts.refused = {"k", "c", "r"}
-    assert process.run(lambda it: Attempts.wait(3)) == Unreachable.exit_code
+    assert process.run(lambda it: it.wait_logged("stopped")) == Unreachable.exit_code
     assert len(Attempts.made) == 3

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from replicator.flow.restarts import BUG, TRANSITIONS, TYPOS, FlowEvent, Restarts, Stage, worst
+from replicator.flow.restarts import BUG, TRANSITIONS, TYPOS, FlowEvent, Restarts, Stage, once, worst
 
 
 def two() -> Restarts:
@@ -178,6 +178,24 @@ def test_what_a_reload_has_started_is_tried_again_until_it_runs_if_nothing_else_
     assert not made.waits("a", code)
     made.ended("a", code, 200.0)
     assert made.exit_code() == code, "its settings were right: what ends it now ends the process, as ever"
+
+
+def test_what_waits_for_an_operator_keeps_the_others_going() -> None:
+    """It is failed over, say: it tells that it is alive, though no lane has started."""
+    flows = Restarts({"frozen": 1.0, "other": 1.0})
+    flows.ended("other", 3, 10.0)
+    assert flows.next_due_s() is None, "one that starts may end the same way: the process must come to an end"
+    flows.lanes_started("frozen")
+    assert flows.next_due_s() == 11.0
+    assert flows.due(11.0) == ["other"]
+
+
+def test_a_call_that_is_made_once() -> None:
+    made: list[int] = []
+    call = once(lambda: made.append(1))
+    call()
+    call()
+    assert made == [1]
 
 
 def test_a_flow_that_waits_for_another_file_is_started_at_once_when_that_comes() -> None:
