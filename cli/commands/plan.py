@@ -103,7 +103,7 @@ def _show(console: Console, item: FlowPlan) -> None:
         console.print("  also needed, and can only be checked by using them:")
         for right in item.unchecked:
             print_wrapped(console, f"    {right}")
-    if not item.exit_code():
+    if item.ready():
         console.print("  ready to run")
 
 

@@ -15,6 +15,8 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.acls import TopicAcl
 
 Kind = Literal["right", "limit", "topic", "position", "conflict", "cluster", "file", "group"]
+STANDS_BY = "run would stand by"
+"""So begins a finding that says why `run` would neither copy anything nor end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,10 @@ class FlowPlan:
         """0, or the code with which `run` would end."""
         codes = {finding.exit_code for finding in self.findings if finding.severity == "error"}
         return next((code for code in (4, 3, 2) if code in codes), 0)
+
+    def ready(self) -> bool:
+        """Whether `run` would copy something: nothing ends it, and nothing has it stand by."""
+        return not self.exit_code() and not any(it.message.startswith(STANDS_BY) for it in self.findings)
 
     def note(self, finding: PlanFinding) -> None:
         """Add a finding, once."""

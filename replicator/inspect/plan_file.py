@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replicator.config import Flow
+from replicator.flow.frozen import failed_over
 from replicator.flow.occupied import occupied, other_cluster
-from replicator.inspect.flow_plan import PlanFinding
+from replicator.inspect.flow_plan import STANDS_BY, PlanFinding
 from replicator.state.control_topic import Control
 from replicator.state.own_file import open_settings, own_file
 from replicator.workers.settings import FileDecision, decide, differences
@@ -32,6 +33,8 @@ def file_findings(flow: Flow, control: Control, source_cluster: str) -> list[Pla
     elsewhere = other_cluster(flow, control, source_cluster)
     if elsewhere:
         return [_stands_by(elsewhere)]
+    if frozen := failed_over(control):  # a change may be under way
+        return [_stands_by(frozen)]
     found, held, decision = control.open, open_settings(control, flow), _decided(flow, control)
     if found is None or held is None:
         return []
@@ -61,4 +64,4 @@ def _decided(flow: Flow, control: Control) -> FileDecision:
 
 
 def _stands_by(why: str) -> PlanFinding:
-    return PlanFinding("warning", "file", f"run would stand by: {why}")
+    return PlanFinding("warning", "file", f"{STANDS_BY}: {why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from replicator.inspect.flow_plan import FlowPlan
 from replicator.inspect.plan_file import file_findings, new_settings
 from replicator.state.control_topic import Control
 from replicator.state.generation import Kind
@@ -46,6 +47,10 @@ def test_what_a_worker_would_stand_by_for_is_said() -> None:
     cases = {
         "has the id another, the flow is copied from id-of-west": (former, "another"),
         "a backfill has it": (opened(None, kind=Kind.BACKFILL, before=former), HERE),
+        "it was failed over (generation 2, by somebody): nothing is copied until failover --undo": (
+            opened(None, kind=Kind.FROZEN, before=former),
+            HERE,
+        ),
         "doesn't know: teleport": (opened(OwnFile(hash="", settings=newer), before=former), HERE),
     }
     for text, (control, source_cluster) in cases.items():
@@ -53,4 +58,6 @@ def test_what_a_worker_would_stand_by_for_is_said() -> None:
         assert message.startswith("run would stand by: "), message
         assert text in message
         assert new_settings(flow(), control) == {}
+        plan = FlowPlan("orders", "west", "east", findings=file_findings(flow(), control, source_cluster))
+        assert (plan.exit_code(), plan.ready()) == (0, False)
     assert said(opened(replace(own, source_cluster="")), source_cluster="another") == [], "an older version opened it"
