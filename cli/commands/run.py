@@ -104,7 +104,7 @@ def run(
     with quick_imports():
         from replicator import config, failpoints, logs
         from replicator.flow import wiring
-        from replicator.flow.config_watch import ConfigReader, ReadConfig, file_states
+        from replicator.flow.config_watch import ConfigReader, NamedFiles, ReadConfig, file_states
         from replicator.flow.daemon import Daemon
         from replicator.model.errors import ConfigError
         from replicator.observe.observation import Observation
@@ -126,13 +126,12 @@ def run(
     seen, more = observation, partial(_more_duties, observation)
     parts = wiring.parts(failpoint, seen.observe, seen.heartbeats, seen.worker, __version__, more, seen.conditions)
 
-    files = [path, *map(Path, loaded.files)]
-
     def read() -> ReadConfig:
         again = config.load(path, os.environ)
-        files[:] = [path, *map(Path, again.files)]
         return ReadConfig(again, chosen(again, path, names))
 
+    named = NamedFiles(path, loaded, read)
+    first = (*before, *file_states(named.files()[1:]))
     daemon = Daemon(
         loaded,
         flows,
@@ -140,7 +139,7 @@ def run(
         take_over=take_over,
         shared=shared is not False,
         exit_on_incident=exit_on_incident,
-        reader=ConfigReader(read, (lambda: files) if watch_config else None, (*before, *file_states(files[1:]))),
+        reader=ConfigReader(named.read, named.files if watch_config else None, first),
         reloaded=observation.take,
     )
     with observation.running(daemon.stages) as sum_up:

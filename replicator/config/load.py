@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
@@ -40,11 +40,13 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class FlowFileError(ConfigError):
-    """The flow file is wrong. `faults` holds each error, in the order of their lines."""
+    """The flow file is wrong. `faults` holds each error, in the order of their lines; `files` those that it names, as
+    `Config.files`, also where they can't be read."""
 
-    def __init__(self, name: str, faults: list[Fault]) -> None:
+    def __init__(self, name: str, faults: list[Fault], files: Sequence[str] = ()) -> None:
         self.name = name
         self.faults = faults
+        self.files = tuple(files)
         lines = "\n".join(f"  {fault}" for fault in faults)
         super().__init__(f"{name}: {counted(len(faults), 'error')}\n{lines}")
 
@@ -81,12 +83,14 @@ def load_text(
     """Like `load`, for text at hand. `directory` is where `file:` paths begin."""
     document = parse(text)
     config: Config | None = None
+    files: Sequence[str] = ()
     if document.data is None and not document.faults:
         document.fault((), "empty: clusters and flows are needed", line=1)
     elif document.data is not None:
-        config = _Reader(document, os.environ if env is None else env, directory).config()
+        reader = _Reader(document, os.environ if env is None else env, directory)
+        config, files = reader.config(), reader.files
     if document.faults or config is None:
-        raise FlowFileError(name, sorted(set(document.faults)))
+        raise FlowFileError(name, sorted(set(document.faults)), files)
     return config
 
 
@@ -97,7 +101,13 @@ class _Reader:
         self._document = document
         self._env = env
         self._directory = directory
+        self._cluster_files: list[str] = []
         self._registry_files: list[str] = []
+
+    @property
+    def files(self) -> Sequence[str]:
+        """Those that clusters and registries name, also where something is wrong with them."""
+        return tuple(dict.fromkeys((*self._cluster_files, *self._registry_files)))
 
     def config(self) -> Config | None:
         """The whole file, as far as it is right; faults are noted in the document."""
@@ -178,6 +188,8 @@ class _Reader:
         raw = {key: value for key, value in written.items() if isinstance(value, str)}
         allowed = section.allow_plaintext_password if section else True
         resolved, problems = properties.resolve(raw, self._env, self._directory)
+        files = outside_files(raw, resolved, self._directory)
+        self._cluster_files += [each for each, _ in files]
         problems += properties.check(raw, resolved, written, allow_plaintext_password=allowed)
         problems += librdkafka.further_problems(
             raw, resolved, {*(each.key for each in problems), *(written - raw.keys())}
@@ -190,7 +202,6 @@ class _Reader:
             self._document.fault((*path, problem.key), problem.message)
         if problems or against or section is None:
             return None
-        files = outside_files(raw, resolved, self._directory)
         return Cluster(name=name, properties=resolved, allow_plaintext_password=allowed, files=files, **tokens)
 
     def _as_written(self, data: dict[str, Any], path: Path) -> dict[str, Any]:

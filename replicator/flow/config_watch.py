@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replicator.config import Config, Flow
+from replicator.config import Config, Flow, FlowFileError
 from replicator.model.errors import ConfigError
 
 LOOK_S = 1.0
@@ -69,6 +69,35 @@ class Settled:
         self._read = self._last = now
 
 
+class NamedFiles:
+    """Reads the flow file, and knows it and the files that it names: as it was read last without a fault, and, where it
+    has faults since, also those that it names now. So one that was missing is looked for."""
+
+    def __init__(self, path: Path, loaded: Config, read: Callable[[], ReadConfig]) -> None:
+        """`loaded`: what stands in `path` at the start."""
+        self._path, self._read = path, read
+        self._good = tuple(loaded.files)
+        self._files = self._of(())
+
+    def files(self) -> Sequence[Path]:
+        """Return them, the flow file first."""
+        return self._files
+
+    def read(self) -> ReadConfig:
+        """Read and check the flow file. Raises ConfigError."""
+        try:
+            found = self._read()
+        except FlowFileError as error:
+            self._files = self._of(error.files)
+            raise
+        self._good = tuple(found.config.files)
+        self._files = self._of(())
+        return found
+
+    def _of(self, more: Sequence[str]) -> Sequence[Path]:
+        return [self._path, *map(Path, dict.fromkeys((*self._good, *more)))]
+
+
 class ConfigReader:
     """The thread."""
 
@@ -101,7 +130,7 @@ class ConfigReader:
             self._asked.notify()
 
     def _look(self) -> FileStates:
-        return () if self._files is None else file_states(self._files())
+        return file_states(self._names())
 
     def _main(self) -> None:
         while True:
@@ -114,7 +143,19 @@ class ConfigReader:
                 self._settled.read(before)
             elif not self._settled.look(before):
                 continue
-            self._tell(self._once())
+            self._tell(self._found())
+
+    def _found(self) -> ReadConfig | UnreadConfig:
+        """Read the file, and once more where it names other files now: what these were before wasn't looked at."""
+        before = self._names()
+        found = self._once()
+        if self._names() != before:
+            self._settled.read(self._look())
+            found = self._once()
+        return found
+
+    def _names(self) -> Sequence[Path]:
+        return () if self._files is None else self._files()
 
     def _once(self) -> ReadConfig | UnreadConfig:
         try:

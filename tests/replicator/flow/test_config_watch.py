@@ -9,9 +9,19 @@ from typing import Any
 
 import pytest
 
+from replicator.config import load
 from replicator.flow import config_watch
-from replicator.flow.config_watch import ConfigReader, FileStates, ReadConfig, Settled, UnreadConfig, file_states
+from replicator.flow.config_watch import (
+    ConfigReader,
+    FileStates,
+    NamedFiles,
+    ReadConfig,
+    Settled,
+    UnreadConfig,
+    file_states,
+)
 from replicator.model.errors import ConfigError
+from tests.embedded_broker.security.certificates import Authority
 
 WAIT_S = 10.0
 
@@ -70,5 +80,56 @@ def test_it_reads_when_the_file_has_changed_and_when_asked(tmp_path: Path, monke
     assert str(error.error) == "wrong"
     reader.ask()
     assert isinstance(found.get(timeout=WAIT_S), UnreadConfig)
+    with pytest.raises(queue.Empty):
+        found.get(timeout=0.2)
+
+
+FLOWS = """
+clusters:
+  west: {{properties: {{bootstrap.servers: "localhost:1"{more}}}}}
+  east: {{properties: {{bootstrap.servers: "localhost:2"}}}}
+flows:
+  orders: {{source: west, target: east, topics: [orders]}}
+"""
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.username: me, sasl.password: 'file:secret'",
+        "security.protocol: SSL, ssl.ca.location: {directory}/secret",
+    ],
+)
+def test_a_file_that_was_missing_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: str
+) -> None:
+    """The flow file is right as it stands, and isn't touched again."""
+    (tmp_path / "authority").mkdir()
+    certificate = Authority(tmp_path / "authority").certificate.read_bytes()
+    monkeypatch.setattr(config_watch, "LOOK_S", 0.02)
+    file, found = tmp_path / "flows.yaml", queue.SimpleQueue[Any]()
+    file.write_text(FLOWS.format(more=""))
+    first, loaded = file_states([file]), load(file, {})
+
+    def read() -> ReadConfig:
+        again = load(file, {})
+        return ReadConfig(again, tuple(again.flows.values()))
+
+    named = NamedFiles(file, loaded, read)
+    reader = ConfigReader(named.read, named.files, first)
+    reader.start(found.put)
+    new, secret = tmp_path / "new", tmp_path / "secret.new"
+    new.write_text(FLOWS.format(more=f", {properties.format(directory=tmp_path)}"))
+    new.rename(file)
+    error = found.get(timeout=WAIT_S)
+    assert isinstance(error, UnreadConfig)
+    assert properties.split(": ")[-2].split()[-1] in str(error.error)
+    with pytest.raises(queue.Empty):
+        found.get(timeout=0.2)  # told once, though it names a file that wasn't known
+    secret.write_bytes(certificate)
+    secret.rename(tmp_path / "secret")
+    taken = found.get(timeout=WAIT_S)
+    assert isinstance(taken, ReadConfig), taken.error
+    assert taken.flows[0].source.files[0][0] == str(tmp_path / "secret")
     with pytest.raises(queue.Empty):
         found.get(timeout=0.2)
