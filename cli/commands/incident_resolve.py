@@ -220,6 +220,7 @@ def _as_json(flow: Flow, done: Resolved) -> Mapping[str, object]:
         "decision": done.decision.content(),
         "acted": None if closing is None else closing.effect.value,
         "moved": None if it.moved is None else [*it.moved],
+        "paused": done.paused or None,
         "kept": None if closing is None or not closing.kept else closing.kept,
         "still_stopped": None if done.still is None else {"id": done.still.id, "name": done.still.name},
     }
@@ -232,7 +233,9 @@ def _show(flow: Flow, done: Resolved) -> None:
     decision, it, still = done.decision, done.occurrence, done.still
     click.echo(f"{it.id}  {it.name} of {it.source}: {decision.said}")
     closing = it.closing
-    if closing is None:
+    if closing is None and done.paused:
+        click.echo(f"The flow acts on it after eos-replicate resume: {done.paused}.")
+    elif closing is None:
         click.echo("The flow has not acted on it yet. One that doesn't run acts at its next start.")
     elif _in_vain(decision, it):
         click.echo("When the flow came to act its facts had changed: nothing was done. incident list shows what is.")

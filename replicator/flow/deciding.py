@@ -44,6 +44,7 @@ from replicator.state.control_topic import Control
 from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision, decide, restarted
 from replicator.state.generation import Generation
 from replicator.state.occurrences import Occurrence
+from replicator.state.run_settings import FLOW, RunSettings
 
 PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
 POLL_S = 0.2
@@ -67,11 +68,13 @@ class DecisionWanted:
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """What was decided, and the occurrence as it is by then. `still`: what stops the partition after a retry, if it was
-    found in the transaction that closed the occurrence: another one, with an id of its own."""
+    found in the transaction that closed the occurrence: another one, with an id of its own. `paused`: by whom it is
+    what the decision waits for, see `pause_before`; empty where nothing is."""
 
     decision: OperatorDecision
     occurrence: Occurrence
     still: Occurrence | None = None
+    paused: str = ""
 
 
 def occurrences_of(flow: Flow, connect_timeout_ms: int) -> Sequence[Occurrence]:
@@ -95,8 +98,18 @@ def resolve(flow: Flow, wanted: DecisionWanted, *, connect_timeout_ms: int, wait
             occurrences = plane.state.claims().occurrences
             (it,) = [each for each in occurrences if each.id == decision.occurrence]
             if not it.is_open or time.monotonic() >= deadline_s:
-                return Resolved(decision, it, still_stopped(decision, it, occurrences))
+                paused = pause_before(decision, it, plane.state.control().settings) if it.is_open else ""
+                return Resolved(decision, it, still_stopped(decision, it, occurrences), paused)
             time.sleep(POLL_S)
+
+
+def pause_before(decision: OperatorDecision, it: Occurrence, settings: RunSettings) -> str:
+    """Say by whom what is paused that a lane acts on only after `resume`: what has a partition begin elsewhere. Empty
+    where that isn't so. Pure."""
+    found = settings.paused_at(it.source.topic)
+    if found is None or not decision.adopts:
+        return ""
+    return f"{'the flow' if FLOW in settings.paused else f'topic {it.source.topic}'} is {found.said}"
 
 
 def still_stopped(

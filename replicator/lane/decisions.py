@@ -62,7 +62,7 @@ class LaneDecisions:
         context: SessionContext,
     ) -> None:
         self._plan, self._policy, self._to, self._clock, self._log = plan, policy, to, context.clock, context.log
-        self._partitions, self._reports = memory.partitions, memory.reports
+        self._partitions, self._reports, self._throttle = memory.partitions, memory.reports, memory.throttle
         self._start, self._transactions, self._observer = start, transactions, context.observer
         self._control = Partition(names.control_topic(plan.flow.name), 0)
         self._decided: Mapping[str, OperatorDecision] = {}
@@ -135,6 +135,9 @@ class LaneDecisions:
             return False
         if (decision.moves or decision.goes_back) and self._partitions[at].commits is not Commits.YES:
             return False  # the target takes no position of it now
+        begins = decision.adopts or (position is None and decision.command is not Command.RETRY)
+        if begins and self._throttle.paused(at.topic) is not None:
+            return False  # what has it begin elsewhere waits for `resume`, and until then its incident stops it
         before = position is None or not decision.moves or position.offset < decision.end
         return before and decision.fits(occurrence)
 

@@ -20,6 +20,7 @@ from replicator.model.errors import Incident, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.decisions import NotDecided, Objection, decide
 from replicator.state.occurrences import Closing, Ending, Occurrence, found
+from replicator.state.run_settings import NO_SETTINGS, Paused
 
 FILE = """\
 clusters: {east: {properties: {bootstrap.servers: "e:1"}}, west: {properties: {bootstrap.servers: "w:1"}}}
@@ -47,6 +48,7 @@ class Flows:
         self.closing: dict[str, Any] | None = None
         self.found_then: list[Occurrence] = []  # in the transaction in which the lane acts
         self.wanted: list[tuple[str, DecisionWanted, float]] = []
+        self.paused = ""
 
     def occurrences_of(self, flow: Any, connect_timeout_ms: int) -> Sequence[Occurrence]:
         found_ = self.occurrences[flow.name]
@@ -61,7 +63,7 @@ class Flows:
         it = next(each for each in of if each.id == decision.occurrence)
         if self.closing is not None:
             it = it.closed(Closing(by="lane", at_ms=6, decision=decision, **self.closing), 1)
-        return Resolved(decision, it, deciding.still_stopped(decision, it, self.found_then))
+        return Resolved(decision, it, deciding.still_stopped(decision, it, self.found_then), self.paused)
 
     def status(self, flow: Any, *_: object, **__: object) -> FlowStatus:
         row = PartitionStatus(
@@ -129,6 +131,34 @@ def test_what_came_of_it_is_said(
     assert shown["flow"] == "orders"
     assert shown["decision"]["command"] == "set-aside"
     assert shown["acted"] == (None if closing is None else closing["effect"].value)
+
+
+def test_what_waits_for_the_end_of_a_pause_is_said(flows: Flows, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    again = Incident("source_topic_recreated", "another id", topic="t", partition=3, offset=10, end=20)
+    flows.occurrences["orders"] = [occurrence(again, "ee55")]
+    flows.paused = "topic t is paused by ann (moved)"
+    assert resolve(path, "ee", "--restart-topic", "--why", "x") == 0
+    (_, said) = capsys.readouterr().out.splitlines()
+    assert said == "The flow acts on it after eos-replicate resume: topic t is paused by ann (moved)."
+    assert resolve(path, "ee", "--restart-topic", "--why", "x", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["paused"] == flows.paused
+
+
+def test_only_what_begins_elsewhere_waits_for_the_end_of_a_pause() -> None:
+    it = occurrence(Incident("source_topic_recreated", "another id", topic="t", partition=3, offset=10, end=20), "ee55")
+    restart, retry = (
+        decide("ee55", command, [it], {}, by="bob", why="x", now_ms=5)
+        for command in (Command.RESTART_TOPIC, Command.RETRY)
+    )
+    ann = Paused(by="ann", at_ms=1, why="moved")
+    for paused, said in (
+        (NO_SETTINGS, ""),
+        (NO_SETTINGS.pause(["u"], ann), ""),
+        (NO_SETTINGS.pause(["t"], ann), "topic t is paused by ann (moved)"),
+        (NO_SETTINGS.pause([], ann), "the flow is paused by ann (moved)"),
+    ):
+        assert deciding.pause_before(restart, it, paused) == said
+        assert deciding.pause_before(retry, it, paused) == ""
 
 
 def test_what_still_stops_a_partition_after_a_retry_is_said_with_its_id(

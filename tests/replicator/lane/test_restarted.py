@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from replicator.lane.partition import Copying
+from replicator.lane.partition import Copying, Stopped
 from replicator.model.checkpoint import Position
 from replicator.model.commands import Command
 from replicator.model.partition import Partition
 from replicator.state.claims import read_claims
 from replicator.state.occurrences import Ending
+from replicator.state.run_settings import NO_SETTINGS, Paused
 from replicator.state.signed_gaps import adoptions, signed_gaps
 from tests.replicator.lane.fakes.kills import killed_at_each_call
 from tests.replicator.lane.fakes.loads import A, filled, numbered
@@ -104,6 +106,26 @@ def test_a_running_lane_restarts_it_within_about_a_second() -> None:
     assert world.copied(A) == [*numbered("t[0]", 6), *NEW]
     assert at_s[1] - at_s[0] <= 1.5
     assert isinstance(world.states()[A], Copying)
+
+
+def test_a_paused_topic_is_stopped_until_it_is_restarted_after_the_pause() -> None:
+    world = stopped(source_again())
+    paused = NO_SETTINGS.pause(["t"], Paused(by="ann", at_ms=1))
+    world.state.current = replace(world.state.current, settings=paused)
+    world.resolve(Command.RESTART_TOPIC, A)
+    world.run("a third")
+    assert isinstance(world.states()[A], Stopped), "its incident is open"
+    assert any(it.is_open and it.source == A for it in world.occurrences())
+    assert not world.told("waiting")
+
+    def resume() -> None:
+        world.throttle.take(world.throttle.settings.resume([]))
+
+    world.actions[world.calls + 60] = resume
+    world.run("a fourth")
+    assert world.copied(A) == [*numbered("t[0]", 6), *NEW]
+    assert isinstance(world.states()[A], Copying)
+    assert closed(world, "source_topic_recreated").moved == (6, 0)
 
 
 @pytest.mark.parametrize("provoke", [source_again, target_again])
