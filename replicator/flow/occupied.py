@@ -20,7 +20,10 @@ def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
 def check_frozen(flow: Flow, control: Control | None) -> None:
     """Raise FlowFrozen where the flow was failed over, or is about to be."""
     if control is not None and (found := control.frozen) is not None:
-        raise FlowFrozen(f"flow {flow.name} is failed over (generation {found.number}, by {found.by})")
+        raise FlowFrozen(
+            f"flow {flow.name} was failed over (generation {found.number}, by {found.by}): nothing is copied until "
+            "eos-replicate failover --undo"
+        )
 
 
 def check_topics(flow: Flow, failed_over: Mapping[str, int], topics: Iterable[str]) -> None:

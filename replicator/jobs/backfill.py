@@ -24,7 +24,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.listing import Listing
-from replicator.flow.occupied import check_topics
+from replicator.flow.occupied import check_frozen, check_topics
 from replicator.flow.setup import Setup
 from replicator.jobs import partition_state, ranges
 from replicator.jobs.clients import JobClients
@@ -131,6 +131,7 @@ class Backfill:
         with JobClients(self._flow) as clients:
             listing = self._setup(clients).list_only()
             control = clients.state.control_if_any() or Control()
+            check_frozen(self._flow, control)
             claims = clients.state.claims_if_any()
             known = control.first_listing() or listing.partitions
             infos = self._selected(listing if self._flow.new_topics == "copy" else listing.only(known))

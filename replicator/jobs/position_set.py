@@ -15,7 +15,7 @@ import structlog
 
 from replicator.config import Config, Delivery, Flow
 from replicator.failpoints import Failpoint, nothing
-from replicator.flow.occupied import check_topics
+from replicator.flow.occupied import check_frozen, check_topics
 from replicator.jobs.clients import JobClients
 from replicator.jobs.job_generation import check_free_now
 from replicator.jobs.position_change import (
@@ -78,14 +78,15 @@ class PositionSet:
     def plan(self) -> Plan:
         """Say what would become of each partition. Changes nothing.
 
-        Raises NotDecided; TakenOver where somebody runs the flow; Incident of the flow's own topics; Unreachable,
-        NotAllowed, Retriable.
+        Raises NotDecided; TakenOver where somebody runs the flow, FlowFrozen where it was failed over; Incident of the
+        flow's own topics; Unreachable, NotAllowed, Retriable.
         """
         with JobClients(self._flow) as clients:
             source, _ = clients.plane.connect()
             control, claims = clients.state.control_if_any(), clients.state.claims_if_any()
             if control is None or not control.begun or claims is None:
                 raise NotDecided(Objection.NO_POSITION, f"flow {self._flow.name} has never run, or its topics are lost")
+            check_frozen(self._flow, control)
             if control.open is not None:
                 self._check_free(clients, control.open)
             with closing(OffsetReader(self._flow, stable=False)) as reader:

@@ -27,7 +27,7 @@ from replicator.config import Config, Delivery, Flow
 from replicator.failpoints import Failpoint, nothing
 from replicator.flow import wiring
 from replicator.flow.listing import Listing
-from replicator.flow.occupied import check_topics
+from replicator.flow.occupied import check_frozen, check_topics
 from replicator.flow.setup import Setup
 from replicator.jobs.bounded_lane import BoundedLane, patience_s
 from replicator.jobs.clients import JobClients
@@ -101,6 +101,7 @@ def check(flow: Flow, *, take_over: bool) -> None:
     with JobClients(flow) as clients:
         clients.plane.connect()
         control = clients.state.control_if_any()
+        check_frozen(flow, control)
         opened = control.open if control else None
         if opened is not None:
             infos = clients.plane.list_source()

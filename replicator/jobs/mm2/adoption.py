@@ -21,6 +21,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.failpoints import Failpoint, nothing
+from replicator.flow.occupied import check_frozen
 from replicator.jobs.clients import JobClients
 from replicator.jobs.job_generation import check_free_now
 from replicator.jobs.mm2.connect_offsets import CONNECTOR, ConnectOffsets, is_own_topic, read_offsets
@@ -112,6 +113,7 @@ class Mm2Adoption:
             if own:
                 raise ConfigError(f"flow {self._flow.name}: exclude MirrorMaker 2's own topics: {', '.join(own)}")
             control, claims = clients.state.control_if_any(), clients.state.claims_if_any() or Claims({}, ())
+            check_frozen(self._flow, control)
             if control is not None and control.open is not None:
                 self._check_free(clients, control.open)
             offsets = self._offsets(clients)
