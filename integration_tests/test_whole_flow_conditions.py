@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -12,6 +14,7 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.failing_over import failover
 from integration_tests.harness.observed import Observed
 from integration_tests.test_status_for_scripts import check
+from tests.running.users_packages import users_packages
 
 TOLD_S_MAX = 8.0
 """After 4 s without an answer, on a busy machine."""
@@ -80,6 +83,19 @@ def test_a_flow_that_is_failed_over_is_not_ready_until_that_is_undone(make_copyi
     assert code == 1
     assert f"flow {copying.name} was failed over: nothing is copied" in wrong
     assert {row["state"] for row in copying.asked("status")[1]["partitions"]} == {"failed_over"}
+    code, planned = copying.asked("plan")
+    assert (code, "failover --undo" in str(planned["findings"])) == (0, True)
+    words = ["set", "--partition", f"{copying.topic}:0", "--offset", "1", "--why", "x", "--yes-i-mean", copying.name]
+    refused = subprocess.run(
+        [sys.executable, "-m", "cli.main", "position", *words, "-c", str(copying.file.path)],
+        capture_output=True,
+        text=True,
+        env=users_packages(),
+        timeout=60,
+        check=False,
+    )
+    assert (refused.returncode, "nothing is copied until eos-replicate failover --undo" in refused.stderr) == (5, True)
+    assert "--take-over" not in refused.stderr
     assert failover(copying, "--undo")[1]["generation"] is not None
     worker.wait_event("failover_undone")
     asked.wait("it is ready again", lambda it: it.ready()[0])
