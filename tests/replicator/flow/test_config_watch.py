@@ -93,6 +93,7 @@ flows:
 """
 
 
+@pytest.mark.tier("long")
 @pytest.mark.parametrize(
     "properties",
     [
