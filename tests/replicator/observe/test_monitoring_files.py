@@ -13,7 +13,9 @@ import yaml
 
 from replicator.observe.metrics import METRICS, SUFFIXES
 
-CONFIGS = Path(__file__).parents[3] / "configs" / "monitoring"
+ROOT = Path(__file__).parents[3]
+CONFIGS = ROOT / "configs" / "monitoring"
+GUIDE = ROOT / "docs" / "operate" / "monitoring.md"
 EXPORTED = {
     name + suffix: {*described.labels, "job", "instance"} | ({"le"} if suffix == "_bucket" else set())
     for name, described in METRICS.items()
@@ -55,6 +57,12 @@ def test_rules_are_whole(rule: dict[str, Any]) -> None:
     named = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
     metrics = EXPORTED.keys() & set(re.findall(r"\w+", rule["expr"]))
     assert named <= set().union(*(EXPORTED[name] for name in metrics), {"instance"})
+
+
+def test_the_guide_has_the_rules_of_the_file() -> None:
+    alerts = GUIDE.read_text(encoding="utf-8").split("### Alerts")[1].split("\n### ")[0]
+    told = re.findall(r"^\| `(Eos\w+)` \| `([^`]+)` \| (\w+) \| ", alerts, re.MULTILINE)
+    assert told == [(rule["alert"], rule["expr"], rule["for"]) for rule in rules()]
 
 
 def test_panels_have_their_own_place() -> None:
