@@ -90,7 +90,9 @@ METRICS: Mapping[str, Described] = {
         "gauge", FLOW, "Partitions without metrics of their own: they are more than metrics.partitions_max."
     ),
     "eos_partition_state": Described(
-        "gauge", PARTITION, "0: undecided, 1: copying, 2: waiting, 3: stopped, 4: gone, 5: paused."
+        "gauge",
+        PARTITION,
+        "0: undecided, 1: copying, 2: waiting, 3: stopped, 4: gone, 5: paused, 6: failed_over.",
     ),
     "eos_partition_cause": Described("gauge", (*PARTITION, "kind"), "1 for the reason it waits, or its incident."),
     "eos_partition_records": Described("counter", PARTITION, "Records committed since the process began."),

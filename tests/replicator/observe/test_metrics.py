@@ -81,6 +81,11 @@ def test_kind_and_meaning_are_read_as_they_are_described() -> None:
     assert found == {name: (it.kind, it.help) for name, it in METRICS.items() if it.kind != "info"}
 
 
+def test_the_help_of_a_state_has_each_number() -> None:
+    told = ", ".join(f"{doing.value}: {doing.name.lower()}" for doing in Doing)
+    assert METRICS["eos_partition_state"].help == f"{told}."
+
+
 def test_what_is_unknown_is_absent() -> None:
     found = samples(flow(partition(1, lag=Lag(5, 2.5, 1)), partition(2)))
     assert at("eos_flow_lag_records", flow="f") not in found
