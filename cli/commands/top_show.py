@@ -40,8 +40,15 @@ def shown(found: Mapping[str, Any], width: int, height: int | None = None) -> Re
         no_wrap=True,
     )
     # A flow has three lines above its topics, one for their heading, and one for what is left out of each list.
-    rows = ROWS_MAX if height is None else max(1, (height - 2) // max(1, len(flows)) - 7)
-    return Group(heading, *(part for flow in flows for part in _flow(flow, width, rows, whole=height is None)))
+    fault = list(_fault(found.get("config_fault"), whole=height is None))
+    rows = ROWS_MAX if height is None else max(1, (height - 2 - len(fault)) // max(1, len(flows)) - 7)
+    return Group(heading, *fault, *(part for flow in flows for part in _flow(flow, width, rows, whole=height is None)))
+
+
+def _fault(found: str | None, *, whole: bool) -> Iterator[Text]:
+    """Why the process goes on with older settings. One of an older version says nothing of it."""
+    if found:
+        yield _line(f"older settings: the flow file could not be read again: {printable(found)}", "red", whole=whole)
 
 
 def unreachable(why: str) -> RenderableType:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -33,17 +34,28 @@ class Endpoint:
         self._listening = serving.bound(host.strip("[]"), int(port))
 
     @contextmanager
-    def serving(self, flows: Callable[[], Sequence[FlowView]], log: structlog.stdlib.BoundLogger) -> Iterator[int]:
-        """Answer until the block ends; gives the port. `flows`: as they are now."""
+    def serving(
+        self,
+        flows: Callable[[], Sequence[FlowView]],
+        config_fault: Callable[[], str],
+        log: structlog.stdlib.BoundLogger,
+    ) -> Iterator[int]:
+        """Answer until the block ends; gives the port.
+
+        `flows`: as they are now. `config_fault`: why they go on with older settings than the flow file has, or empty.
+        """
         history, ended = History(flows, self._clock, log), threading.Event()
 
         def shown() -> list[ShownFlow]:
             return [shown_of(view, history.samples(view.name)) for view in flows()]
 
-        page = StatusPage(self._process, shown, self._clock)
-        metrics = Metrics(flows, self._process.version, self._section.partitions_max)
+        def for_programs() -> dict[str, Any]:
+            return as_json(self._process, shown(), config_fault())
+
+        page = StatusPage(self._process, shown, self._clock, config_fault)
+        metrics = Metrics(flows, self._process.version, self._section.partitions_max, config_fault)
         threading.Thread(target=partial(history.run, ended), name="history", daemon=True).start()
-        web = Web(flows, metrics, page.html, lambda: as_json(self._process, shown()), self._section.token)
+        web = Web(flows, metrics, page.html, for_programs, self._section.token, config_fault)
         with serving.serving(self._listening, web, log) as port:
             try:
                 yield port

@@ -43,6 +43,9 @@ class Described(NamedTuple):
 
 METRICS: Mapping[str, Described] = {
     "eos_build": Described("info", (), "The version of eos-replicate."),
+    "eos_config_fault": Described(
+        "gauge", (), "1 while the process goes on with older settings because the flow file has a fault, else 0."
+    ),
     "eos_flow_stage": Described("gauge", FLOW, "0: starting, 1: running, 2: ended and started again, 3: over."),
     "eos_flow_ready": Described(
         "gauge", FLOW, "1 if the flow runs, its clusters answer and each of its partitions is copied or paused, else 0."
@@ -145,10 +148,17 @@ Sample = tuple[str, str, float]
 class Metrics:
     """Writes all metrics of the process as Prometheus reads them."""
 
-    def __init__(self, flows: Callable[[], Sequence[FlowView]], version: str, partitions_max: int) -> None:
+    def __init__(
+        self,
+        flows: Callable[[], Sequence[FlowView]],
+        version: str,
+        partitions_max: int,
+        config_fault: Callable[[], str] = lambda: "",
+    ) -> None:
         """`flows`: as they are now. Of a flow with more than `partitions_max` partitions none has metrics of its own:
-        the same ones would be missing from one scrape and not from the next."""
+        the same ones would be missing from one scrape and not from the next. `config_fault`: as of `Endpoint`."""
         self._flows, self._version, self._partitions_max = flows, version, partitions_max
+        self._config_fault = config_fault
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
@@ -157,6 +167,7 @@ class Metrics:
         """Return them in Prometheus' text format 0.0.4."""
         lines: dict[str, list[str]] = {name: [] for name in METRICS}
         lines["eos_build"].append(f"eos_build_info{{{_labels(version=self._version)}}} 1\n")
+        lines["eos_config_fault"].append(f"eos_config_fault {int(bool(self._config_fault()))}\n")
         for flow in self._flows():
             for name, labels, value in self._of_flow(flow):
                 lines[name].append(f"{_SAMPLES[name]}{{{labels}}} {_number(value)}\n")

@@ -54,10 +54,12 @@ class Observation:
         self.conditions = self._figures.conditions
 
     @contextmanager
-    def running(self, stages: Callable[[], Mapping[str, Stage]]) -> Iterator[Callable[[], None]]:
+    def running(
+        self, stages: Callable[[], Mapping[str, Stage]], config_fault: Callable[[], str]
+    ) -> Iterator[Callable[[], None]]:
         """Show what there is for as long as the block runs; gives what writes the last summaries.
 
-        `stages`: where the daemon says that each flow stands.
+        `stages`: where the daemon says that each flow stands. `config_fault`: why it goes on with older settings.
         """
         views = self._views = Views({}, self._figures, {}, stages)
         log, ended = structlog.get_logger(), threading.Event()
@@ -68,7 +70,7 @@ class Observation:
             open_.callback(ended.set)
             open_.callback(self.take, ())
             if self._endpoint is not None:
-                open_.enter_context(self._endpoint.serving(views.flows, log))
+                open_.enter_context(self._endpoint.serving(views.flows, config_fault, log))
             yield summaries.write
 
     def take(self, flows: Sequence[Flow]) -> None:

@@ -41,9 +41,15 @@ ROUND_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 class StatusPage:
     """Makes the page of one process."""
 
-    def __init__(self, process: Process, flows: Callable[[], Sequence[ShownFlow]], clock: Clock) -> None:
-        """`flows`: what is shown of them now."""
-        self._process, self._flows, self._clock = process, flows, clock
+    def __init__(
+        self,
+        process: Process,
+        flows: Callable[[], Sequence[ShownFlow]],
+        clock: Clock,
+        config_fault: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`flows`: what is shown of them now. `config_fault`: as of `Endpoint`."""
+        self._process, self._flows, self._clock, self._config_fault = process, flows, clock, config_fault
         environment = pages_of("replicator.observe")
         environment.filters |= {
             "number": _number,
@@ -60,6 +66,7 @@ class StatusPage:
             process=self._process,
             now_ms=now_ms,
             running_s=(now_ms - self._process.started_ms) / 1000,
+            config_fault=self._config_fault(),
             sections=self._flows(),
             refresh_s=REFRESH_S,
             stages=STAGES,

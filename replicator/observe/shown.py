@@ -94,9 +94,11 @@ def _topics(view: FlowView) -> Iterator[TopicRow]:
         yield TopicRow(name, of_topic.counts, of_topic.records, of_topic.lag_records, of_topic.lag_seconds)
 
 
-def as_json(process: Process, sections: Sequence[ShownFlow]) -> dict[str, Any]:
-    """Return the same for programs; plots are left out. `None` is what isn't known."""
-    return {"process": asdict(process), "flows": [_flow_as_json(each) for each in sections]}
+def as_json(process: Process, sections: Sequence[ShownFlow], config_fault: str = "") -> dict[str, Any]:
+    """Return the same for programs; plots are left out. `None` is what isn't known. `config_fault`: as of
+    `Endpoint`."""
+    flows = [_flow_as_json(each) for each in sections]
+    return {"process": asdict(process), "config_fault": config_fault, "flows": flows}
 
 
 def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:

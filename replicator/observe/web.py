@@ -59,6 +59,7 @@ class Web:
         page: Callable[[], bytes],
         shown: Callable[[], Any],
         token: str = "",
+        config_fault: Callable[[], str] = lambda: "",
     ) -> None:
         """
         Args:
@@ -66,8 +67,9 @@ class Web:
             page: makes the status page.
             shown: the same, as what JSON can hold.
             token: empty where everybody may ask.
+            config_fault: as of `Endpoint`.
         """
-        self._flows, self._metrics, self._token = flows, metrics, token
+        self._flows, self._metrics, self._token, self._config_fault = flows, metrics, token, config_fault
         self._pages: dict[str, Callable[[], Answer]] = {
             "/": lambda: Answer("200 OK", HTML, page()),
             "/flows": lambda: Answer("200 OK", JSON, _json(shown())),
@@ -121,7 +123,9 @@ class Web:
     def _readiness(self) -> Answer:
         flows = self._flows()
         ready = all(flow.ready for flow in flows)
-        body = {"ready": ready, "flows": {flow.name: _readiness_of(flow) for flow in flows}}
+        body: dict[str, Any] = {"ready": ready, "flows": {flow.name: _readiness_of(flow) for flow in flows}}
+        if fault := self._config_fault():  # what is copied is copied as before: it is as ready as it was
+            body["config_fault"] = fault
         return Answer("200 OK" if ready else "503 Service Unavailable", JSON, _json(body))
 
     def _lanes_readiness(self) -> Answer:

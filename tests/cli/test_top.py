@@ -35,10 +35,11 @@ MANY = flow(
 )
 
 
-def answer(*views: FlowView) -> dict[str, Any]:
+def answer(*views: FlowView, config_fault: str = "") -> dict[str, Any]:
     """As the process gives it, through JSON."""
     process = Process("host-1", 4711, "1.2.3", 1_700_000_000_000)
-    found: dict[str, Any] = json.loads(json.dumps(as_json(process, [shown_of(view, []) for view in views])))
+    told = as_json(process, [shown_of(view, []) for view in views], config_fault)
+    found: dict[str, Any] = json.loads(json.dumps(told))
     return found
 
 
@@ -53,6 +54,17 @@ def test_what_keeps_the_whole_flow_from_copying_stands_below_its_name() -> None:
     lines = drawn(answer(replace(EVERY_STATE, conditions=conditions)), 80)
     assert lines[2] == "  no broker of paris has answered since 2023-11-14 22:13:20 UTC"
     assert lines[3] == "  it was failed over (generation 7, by ann)"
+
+
+def test_a_fault_of_the_flow_file_stands_above_the_flows() -> None:
+    found = answer(EVERY_STATE, config_fault=f"line 3: {HOSTILE}")
+    assert (
+        drawn(found, 160)[1] == f"older settings: the flow file could not be read again: line 3: {printable(HOSTILE)}"
+    )
+    assert drawn(found, 80, 24)[2].startswith("orders: "), "one line on a screen"
+    assert len(drawn(found, 80, 24)) <= 24
+    del found["config_fault"]  # of an older version
+    assert drawn(found, 160)[1].startswith("orders: ")
 
 
 @pytest.mark.parametrize("width", [80, 160])
