@@ -211,7 +211,8 @@ def test_sizes(count: float, text: str) -> None:
 @pytest.mark.tier("full")
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 def test_it_fits_a_phone_a_tablet_and_a_screen(tmp_path: Path) -> None:
-    """In a browser, each width in a frame of its own: nothing but tables is wider than the frame."""
+    """In a browser, each width in a frame of its own: nothing but tables is wider than the frame, and what was found of
+    a partition that isn't copied can be read without scrolling sideways."""
     page = rendered(EVERY_STATE, flow(*(partition("a-topic-with-" + "a-long-" * 20 + "name", n) for n in range(9))))
     frames = "".join(
         f'<iframe width="{width}" height="900" style="border:0" srcdoc="{html.escape(page, quote=True)}"></iframe>'
@@ -220,7 +221,10 @@ def test_it_fits_a_phone_a_tablet_and_a_screen(tmp_path: Path) -> None:
     measure = """onload = () => { document.title = JSON.stringify(
       [...document.querySelectorAll("iframe")].map(frame => {
       const root = frame.contentDocument.documentElement;
-      return [root.scrollWidth, root.clientWidth, frame.contentDocument.querySelectorAll("polyline").length];
+      const kept = [...frame.contentDocument.querySelectorAll('[aria-label="Partitions that are not copied"] td.long')];
+      const shown = element => element.getBoundingClientRect();
+      return [root.scrollWidth, root.clientWidth, frame.contentDocument.querySelectorAll("polyline").length,
+        Math.max(...kept.map(cell => shown(cell).right))];
     })) }"""
     file = tmp_path / "frames.html"
     file.write_text(f"<!doctype html><meta charset=utf-8><title></title><body>{frames}<script>{measure}</script>")
@@ -234,9 +238,10 @@ def test_it_fits_a_phone_a_tablet_and_a_screen(tmp_path: Path) -> None:
     assert title is not None
     found = json.loads(html.unescape(title[1]))
     assert len(found) == len(WIDTHS)
-    for width, (scrolled, shown, lines) in zip(WIDTHS, found, strict=True):
+    for width, (scrolled, shown, lines, right) in zip(WIDTHS, found, strict=True):
         assert scrolled <= shown <= width, f"at {width} pixels the page is {scrolled} wide"
         assert lines >= 2, "both plots are drawn"
+        assert right <= shown, f"at {width} pixels what was found ends at {right}"
 
 
 REFUSED = SchemaConflict(Version(HOSTILE, 2), 7, f"the target has another schema with this id ({HOSTILE} version 1)")
