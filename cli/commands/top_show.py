@@ -154,7 +154,7 @@ def _topics(topics: list[Mapping[str, Any]], width: int) -> Table:
 def _kept(each: Mapping[str, Any], *, whole: bool) -> Text:
     line = _line(f"  {printable(each['topic'])}[{each['partition']}] ", whole=whole)
     line.append(each["state"], style=COLOURS[each["state"]])
-    if each["kind"]:
+    if each["kind"] not in ("", each["state"]):
         line.append(f" {each['kind']}", style="bold")
     if each["position"] is not None:
         line.append(f" at {each['position']:,}")

@@ -56,6 +56,13 @@ def test_what_keeps_the_whole_flow_from_copying_stands_below_its_name() -> None:
     assert lines[3] == "  it was failed over (generation 7, by ann)"
 
 
+def test_a_cause_that_is_the_state_is_said_once() -> None:
+    lines = drawn(answer(EVERY_STATE), 160)
+    assert "  events[3] paused at 5,000: paused by ann" in lines
+    assert "  events[4] failed_over at 5,000: topic events was failed over" in lines
+    assert "  payments[2] waiting target_not_ready at 5,000: partition 2 of payments has no leader" in lines
+
+
 def test_a_fault_of_the_flow_file_stands_above_the_flows() -> None:
     found = answer(EVERY_STATE, config_fault=f"line 3: {HOSTILE}")
     assert (
