@@ -133,3 +133,43 @@ def test_a_flow_that_is_failed_over_keeps_a_process_going_for_the_others(
     [shown] = [it for it in frozen.said("status")[1]["flows"] if it["flow"] == other.name]
     assert (shown["ended"], [bool(each["since"]) for each in shown["run_by"]]) == (None, [True])
     assert worker.stop() == 0
+
+
+def test_a_failover_and_its_undoing_are_told_while_the_source_is_dead(
+    make_copying: MakeCopying, source: BrokerHandle
+) -> None:
+    """The source is away from before the failover until after it is undone: the worker says so all the time, takes the
+    failover up without it, and goes on when it is back."""
+    patience_ms = 12_000
+    copying = make_copying(limits={"connect_timeout_ms": patience_ms})
+    asked = observed(copying)
+    copying.load.mixed(50)
+    worker = copying.running("", "--shared")
+    copying.wait_copied()
+    asked.wait("it is ready", lambda it: it.ready()[0])
+    cluster = copying.asked("status")[1]["source"]
+    source.kill()
+    try:
+        worker.wait_event("unreachable", cluster=cluster)
+        for _ in range(2):  # also of a worker that was waiting for the source
+            mark = worker.mark()
+            assert failover(copying)[1]["generation"] is not None
+            done_s = time.monotonic()
+            worker.wait_event("failed_over", after=mark)
+            assert time.monotonic() < done_s + TOLD_S_MAX < done_s + patience_ms / 1000
+            assert "failover --undo" in asked.ready()[1][copying.name]["failed_over"]
+            assert unreachable(asked, copying, cluster) == 1
+            assert failover(copying, "--undo")[1]["generation"] is not None
+            worker.wait_event("failover_undone", after=mark)
+            assert asked.ready()[1][copying.name]["unreachable"] == [cluster]
+        assert worker.runs_on(patience_ms / 1000 + 4)
+        assert not asked.ready()[0]
+        assert unreachable(asked, copying, cluster) == 1
+        assert len(worker.seen("unreachable")) == 1
+    finally:
+        source.restart()
+    worker.wait_event("recovered", cluster=cluster)
+    asked.wait("it is ready again", lambda it: it.ready()[0])
+    assert unreachable(asked, copying, cluster) == 0
+    copying.load.mixed(50)
+    copying.finish(worker)

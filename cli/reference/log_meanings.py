@@ -240,7 +240,8 @@ EVENTS = {
     "round_began": "A round on Spark begins.",
     "round_failed": "A round on Spark could not run; the next one is tried after a pause.",
     "setup_tried_again": (
-        "A step before the lanes start has failed; it is tried again until `limits.connect_timeout_ms`."
+        "A step before the lanes start has failed; it is tried again until `limits.connect_timeout_ms`, by a worker "
+        "that shares its flow and has run it before for as long as it takes."
     ),
     "spark_started": "Spark runs, with so many tasks at a time.",
     "standing_by": "A job has the flow. The worker runs nothing until the job has handed the flow over.",

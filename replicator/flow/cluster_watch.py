@@ -1,7 +1,9 @@
 """Says when a cluster of a flow doesn't answer any more, and when it answers again: once for the cluster, in seconds.
 
-Started by `flow.worker` beside its lanes. A lane finds out much later: a client waits for its own time-outs, and under
-load for those of what is under way. While a cluster is away its partitions wait without a line for each of them.
+Started by `flow.worker` and `flow.shared_flow` beside the first lanes of a flow, it goes on until the flow ends: also
+between two generations, and while the flow is failed over. A lane finds out much later: a client waits for its own
+time-outs, and under load for those of what is under way. While a cluster is away its partitions wait without a line for
+each of them.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class AwayClusters:
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
+        self._silent: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
@@ -42,6 +45,16 @@ class AwayClusters:
         """Whether this cluster is away."""
         with self._lock:
             self._names = self._names | {name} if away else self._names - {name}
+
+    @property
+    def silent(self) -> bool:
+        """Whether one of them doesn't answer now, and hasn't just begun to."""
+        return bool(self._silent)
+
+    def set_silent(self, name: str, *, silent: bool) -> None:
+        """Whether this cluster doesn't answer now."""
+        with self._lock:
+            self._silent = self._silent | {name} if silent else self._silent - {name}
 
 
 class ClusterWatch:
@@ -95,6 +108,7 @@ class ClusterWatch:
         now_s = self._clock.now_s()
         if self._is_away:
             self._is_away, self._led_s = False, now_s + LEADERS_S
+            self._away.set_silent(self._cluster, silent=False)
             self._told.cluster_answers(self._cluster)
             self._log.warning("recovered", cluster=self._cluster, unreachable_s=round(now_s - self._answered_s))
         if now_s >= self._led_s:
@@ -106,6 +120,7 @@ class ClusterWatch:
             return
         self._is_away = True
         self._away.set(self._cluster, away=True)
+        self._away.set_silent(self._cluster, silent=True)
         self._told.cluster_unreachable(self._cluster, self._clock.now_s() - self._answered_s)
         reason = str(why) if isinstance(why, ReplicatorError) else "no answer"
         self._log.error("unreachable", cluster=self._cluster, reason=reason)

@@ -54,6 +54,9 @@ Failed = Callable[[BaseException], None]
 Watch = Callable[[Flow, Generation, threading.Event, Failed], None]
 """Starts threads beside the lanes of a generation, which end with the event, and tell what ends the flow: TakenOver
 when the generation is over, or a bug."""
+WatchClusters = Callable[[Flow, threading.Event, Failed], Callable[[], bool]]
+"""Starts threads that end with the event, and tell of a bug; what it returns says whether a cluster of the flow doesn't
+answer now."""
 Duties = Callable[[Flow, threading.Event, Failed], None]
 """Starts threads that end with the event, and tell of a bug."""
 WhileFrozen = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger, Callable[[], None]], bool]
@@ -147,14 +150,15 @@ class Unwatched:
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane; what watches
-    the flow's clusters; what one worker of a flow does for all of them; what notes something on the target where
-    `status` reads it, such as how the flow has ended. For one that shares its flow also: a membership in the flow's
-    group; who the members are; what is told of it; and the program's version.
+    a generation; what watches the flow's clusters; what one worker of a flow does for all of them; what notes something
+    on the target where `status` reads it, such as how the flow has ended. For one that shares its flow also: a
+    membership in the flow's group; who the members are; what is told of it; and the program's version.
     """
 
     plane: Callable[[Flow], ControlPlane]
     lane: MakeLane
     watch: Watch = lambda flow, generation, ended, failed: None
+    clusters: WatchClusters = lambda flow, ended, failed: lambda: False
     duties: Duties = lambda flow, ended, failed: None
     note: Callable[[Flow, Note], None] = lambda flow, note: None
     group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None

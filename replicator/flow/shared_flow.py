@@ -3,6 +3,12 @@ in the place of `flow.worker`.
 
 For each generation there is a `GroupWorker`, a control plane and a discovery. Another generation follows where somebody
 has a newer file, or a job has handed the flow over again.
+
+Invariants
+- Before each generation but the first the target alone is asked whether the flow was failed over: the source may be
+  dead then, and an operator waits for the answer.
+- A flow that has run here, or was found failed over, doesn't end because a cluster is away before its next generation;
+  at its start it does.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from typing import Any
 
 import structlog
 
+from replicator.backoff import Backoff
 from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovery, DiscoveryEnded, FlowNotes
 from replicator.flow.group_watch import GroupWatch
@@ -26,10 +33,12 @@ from replicator.flow.restarts import once
 from replicator.flow.setup import Setup
 from replicator.flow.shared_generation import SharedGeneration
 from replicator.flow.topics import ControlPlane
-from replicator.model.errors import FlowFrozen, Unreachable
+from replicator.model.errors import FlowFrozen, Retriable, Unreachable
 from replicator.model.names import process_name
 from replicator.state.generation import Generation
 from replicator.state.own_file import followed
+
+AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 2.0
 
 
 class SharedFlow:
@@ -58,6 +67,9 @@ class SharedFlow:
         self._setup: Setup | None = None
         self._lock = threading.Lock()
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()  # of the generation that runs now
+        self._over = threading.Event()  # nothing of the flow runs here any more
+        self._silent: Callable[[], bool] | None = None  # whether a cluster is away; None: nobody watches them yet
+        self._bug: BaseException | None = None  # of what watches the clusters
 
     def take(self, config: Config) -> None:
         """See `FlowWorker`."""
@@ -76,6 +88,12 @@ class SharedFlow:
         stop has to finish, or the flow waits for an operator or a job: it is failed over, or stands by."""
         self._alive = once(lanes_started)
         self._log.info("connecting", source=self._flow.source.name, target=self._flow.target.name)
+        try:
+            return self._run()
+        finally:
+            self._over.set()
+
+    def _run(self) -> int:
         started, code = False, 0
         while not self._asked.is_set():
             worker = self._next(first=not started)
@@ -91,8 +109,12 @@ class SharedFlow:
 
     def _next(self, *, first: bool) -> tuple[GroupWorker, Callable[[], bool]] | None:
         """What runs the generation that is open now, with its settings, and how; None after a stop."""
-        flow = self._runs
+        flow, waits, ask_target, told = self._runs, not first, not first, ""
+        backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
         while True:
+            if ask_target and not self._may_begin(flow):
+                return None
+            ask_target = False
             plane, owner = self._parts.plane(flow), process_name()
             try:
                 setup = self._setup = Setup(flow, self._with(flow), plane, owner, self._log, self._asked)
@@ -114,9 +136,15 @@ class SharedFlow:
             except (FlowFrozen, Unreachable) as error:
                 plane.close()
                 undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
-                if not self._parts.frozen(flow, self._asked, self._log, self._alive) and not undone:
-                    raise
-                wanted = flow
+                if not waits:
+                    if not self._parts.frozen(flow, self._asked, self._log, self._alive) and not undone:
+                        raise
+                else:
+                    if not undone and str(error) != told:
+                        told = str(error)
+                        self._log.warning("setup_tried_again", reason=told)
+                    self._asked.wait(backoff.next_s())
+                wanted, waits, ask_target = flow, True, True
             except BaseException:
                 plane.close()
                 raise
@@ -125,6 +153,31 @@ class SharedFlow:
             if self._asked.is_set():
                 return None
             flow = self._runs = wanted
+
+    def _may_begin(self, flow: Flow) -> bool:
+        """Wait until the flow isn't failed over, and none of its clusters is known to be away; False after a stop."""
+        backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
+        while not self._asked.is_set():
+            if self._bug is not None:
+                raise self._bug
+            try:
+                self._parts.frozen(flow, self._asked, self._log, self._alive)
+            except (Retriable, Unreachable) as error:  # who watches the target tells it once
+                self._log.debug("setup_tried_again", reason=str(error))
+            if self._silent is None or not self._silent():
+                break
+            self._asked.wait(backoff.next_s())
+        return not self._asked.is_set()
+
+    def _watch_clusters(self, flow: Flow) -> None:
+        """Once, for all generations: between two of them it is told, too, that a cluster is away."""
+        if self._silent is None:
+            self._silent = self._parts.clusters(flow, self._over, self._watch_failed)
+
+    def _watch_failed(self, error: BaseException) -> None:
+        with self._lock:
+            self._bug = error
+            self._events.put(DiscoveryEnded(error))
 
     def _worker(
         self,
@@ -146,6 +199,8 @@ class SharedFlow:
             events = self._events = queue.SimpleQueue()
             if self._asked.is_set():
                 events.put(None)
+            if self._bug is not None:
+                events.put(DiscoveryEnded(self._bug))
         watch = GroupWatch(flow, plane, generation, self._parts.observe(flow).members)
         worker = GroupWorker(
             flow,
@@ -172,6 +227,7 @@ class SharedFlow:
         discovery = Discovery(setup, plane, generation, self._notes, events, ended, self._log, watch)
         discovery.start()
         self._parts.watch(flow, generation, ended, lambda error: events.put(DiscoveryEnded(error)))
+        self._watch_clusters(flow)
         return worker, partial(worker.run, routing)
 
     def _with(self, flow: Flow) -> Config:

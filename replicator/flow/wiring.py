@@ -235,9 +235,12 @@ def parts(
         def watch(
             flow: Flow, generation: Generation, ended: threading.Event, failed: Callable[[BaseException], None]
         ) -> None:
-            watch_clusters(flow, topics_of, away, ended, log, failed, conditions(flow))
             asks = partial(topics_of, flow, flow.target, "settings")
             watch_settings(flow, generation, asks, throttle(flow), ended, log, failed)
+
+        def clusters(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> Callable[[], bool]:
+            watch_clusters(flow, topics_of, away, ended, log, failed, conditions(flow))
+            return lambda: away.silent
 
         def duties(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
             from replicator.flow.map_index_writer import watch_map_index  # not before a worker joins: it takes a while
@@ -251,6 +254,7 @@ def parts(
             plane=ControlPlane,
             lane=lane,
             watch=watch,
+            clusters=clusters,
             duties=duties,
             note=write_flow_note,
             group=GroupConsumer,

@@ -35,7 +35,9 @@ class Run:
         settings: str = "lanes: 2",
         members: Callable[[], list[str]] = lambda: ["other"],
         observer: WorkerObserver | None = None,
+        **parts_: Any,
     ) -> None:
+        """`parts_`: more of the worker's parts."""
         observes = observer or Unwatched()
         whole = config(settings)
         self.flow = whole.flows["f"]
@@ -51,6 +53,7 @@ class Run:
             group=self._group,
             members=lambda plane: members(),
             observe=lambda flow: observes,
+            **parts_,
         )
         self.worker = SharedFlow(self.flow, whole, parts, structlog.get_logger())
         self.result: int | BaseException | None = None
@@ -73,8 +76,11 @@ class Run:
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.result = error
 
-    def start(self) -> FakeGroup:
+    def begin(self) -> None:
         self._thread.start()
+
+    def start(self) -> FakeGroup:
+        self.begin()
         return self.group()
 
     def group(self) -> FakeGroup:
