@@ -122,8 +122,14 @@ class ClusterWatch:
         self._away.set(self._cluster, away=True)
         self._away.set_silent(self._cluster, silent=True)
         self._told.cluster_unreachable(self._cluster, self._clock.now_s() - self._answered_s)
-        reason = str(why) if isinstance(why, ReplicatorError) else "no answer"
-        self._log.error("unreachable", cluster=self._cluster, reason=reason)
+        self._log.error("unreachable", cluster=self._cluster, reason=self._reason(why))
+
+    def _reason(self, why: object) -> str:
+        """Without the topic that was asked for: it may be one of the other cluster, and isn't what is missing."""
+        if not isinstance(why, ReplicatorError):
+            return "no broker answers"
+        _, asked, error = str(why).partition(self._about)
+        return "no broker answers: " + error.lstrip("': ") if asked else str(why)
 
 
 def watch_clusters(

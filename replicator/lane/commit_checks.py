@@ -8,7 +8,7 @@ from replicator.lane.partition import LanePartition
 from replicator.lane.policy import Progress
 from replicator.lane.positions import LanePositions
 from replicator.model.counting import named
-from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError
+from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError, TopicMissing
 from replicator.model.partition import Partition, Seek
 from replicator.planes.contract import Copied
 
@@ -20,7 +20,8 @@ class IdMismatch(Abortable):
         """`at_target`: those of which the target's answers are meant, not the source's."""
         self.answers, self.at_target = dict(answers), frozenset(at_target)
         told = named([f"{at}: {_short(answer)}" for at, answer in sorted(self.answers.items())])
-        super().__init__(f"not the topics of the positions: {told}")
+        unknown = all(map(_says_nothing, self.answers.values()))
+        super().__init__(("can't be asked: " if unknown else "not the topics of the positions: ") + told)
 
 
 class OriginMismatch(IdMismatch):
@@ -36,6 +37,11 @@ class TimestampsReplaced(Abortable):
     def __init__(self, incidents: Collection[Incident]) -> None:
         self.incidents = incidents
         super().__init__(named([_short(found) for found in incidents], "; "))
+
+
+def _says_nothing(answer: str | ReplicatorError) -> bool:
+    """Tell whether the cluster has said neither an id nor that there is no such topic."""
+    return not isinstance(answer, (str, Incident, TopicMissing))
 
 
 def _short(answer: str | ReplicatorError) -> str:

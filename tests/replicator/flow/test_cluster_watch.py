@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
@@ -93,6 +94,29 @@ def test_it_is_told_within_five_seconds_once_and_once_when_it_is_back() -> None:
         assert (away, back) == ("unreachable", "recovered")
         assert 10 + 3 <= away_s <= 10 + 5
         assert 70 <= back_s <= 70 + ASK_S
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("cluster 'b': cannot describe topic __eos.f.control: x:9092: refused", "no broker answers: x:9092: refused"),
+        (
+            "cluster 'b': cannot describe topic '__eos.f.control': no answer in time",
+            "no broker answers: no answer in time",
+        ),
+        ("cluster 'b' refused the credentials: no such user", "cluster 'b' refused the credentials: no such user"),
+    ],
+)
+def test_the_reason_names_no_topic(error: str, reason: str) -> None:
+    """The one that is asked for is the flow's, and need not be one of the cluster that is away."""
+    at, cluster = flow(), Cluster([(60.0, Unreachable(error))])
+    conditions, failures = ObservedConditions(lambda: 0), list[BaseException]()
+    with capture_logs() as logs:
+        log, topics = structlog.get_logger(), cast(TopicQuestions, cluster)
+        watch = ClusterWatch(at, at.target, topics, AwayClusters(), cluster.ended, log, conditions, cast(Any, cluster))
+        watch.run(failures.append)
+    assert failures == []
+    assert [entry["reason"] for entry in logs if entry["event"] == "unreachable"] == [reason]
 
 
 def test_a_short_silence_is_none_and_a_missing_right_is_an_answer() -> None:
