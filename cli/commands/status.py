@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from replicator.inspect.flow_status import FlowStatus, PartitionStatus
     from replicator.model.errors import ReplicatorError
     from replicator.state.run_settings import Paused, RateLimit
+    from replicator.state.signed_gaps import Adoption, SignedGap
 
 EPILOG = """\b
 Examples:
@@ -225,12 +226,13 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
         from replicator.model.incident_kinds import advice_for
 
         print_wrapped(console, f"  the flow can't start: {item.incident}; {advice_for(item.incident)}", style="red")
-    for gap in item.signed_gaps[:GAPS_SHOWN]:
-        print_wrapped(console, f"  {gap.topic}[{gap.partition}]: {gap.said}")
-    if len(item.signed_gaps) > GAPS_SHOWN:
-        console.print(f"  and {len(item.signed_gaps) - GAPS_SHOWN} more that were left out; --json has all of them")
-    for adopted in item.adoptions:
-        print_wrapped(console, f"  {adopted.topic}[{adopted.partition}]: {adopted.said}")
+    gaps = _decided(item.signed_gaps)
+    for line, _ in gaps[:GAPS_SHOWN]:
+        print_wrapped(console, f"  {line}")
+    if more := sum(partitions for _, partitions in gaps[GAPS_SHOWN:]):
+        console.print(f"  and {more} more that were left out; --json has all of them")
+    for line, _ in _decided(item.adoptions):
+        print_wrapped(console, f"  {line}")
     for line in _runs(item):
         print_wrapped(console, f"  {line}")
     if item.heartbeat_ms is not None:
@@ -241,6 +243,16 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
     for note in (*item.notes, item.other_settings):
         if note:
             print_wrapped(console, f"  {note}")
+
+
+def _decided(decisions: Sequence[SignedGap | Adoption]) -> list[tuple[str, int]]:
+    """What operators have decided, a line for those that differ by the partition only, with how many they are."""
+    from replicator.model.counting import named
+
+    partitions: dict[tuple[str, str], list[str]] = {}
+    for it in decisions:
+        partitions.setdefault((it.topic, it.said), []).append(f"[{it.partition}]")
+    return [(f"{topic}{named(them)}: {said}", len(them)) for (topic, said), them in partitions.items()]
 
 
 def said_of(paused: Mapping[str, Paused], rates: Mapping[str, RateLimit]) -> list[str]:

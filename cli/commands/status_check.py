@@ -41,12 +41,14 @@ def problems(item: FlowStatus, bounds: LagBounds) -> list[str]:
         found.append(f"flow {item.flow} has no partition")
     for row in item.partitions:
         where = row.source_topic if row.partition < 0 else f"{row.source_topic}[{row.partition}]"
-        found += [f"flow {item.flow}: {where} {what}" for what in _of_partition(row, bounds)]
+        told = item.failed_over and row.state == "failed_over"  # of the flow, above
+        found += [f"flow {item.flow}: {where} {what}" for what in _of_partition(row, bounds, told=told)]
     return found
 
 
-def _of_partition(row: PartitionStatus, bounds: LagBounds) -> Iterator[str]:
-    if row.state not in WELL:
+def _of_partition(row: PartitionStatus, bounds: LagBounds, *, told: bool) -> Iterator[str]:
+    """`told`: its state was told of the whole flow."""
+    if row.state not in WELL and not told:
         yield f"is {row.incident or row.state}" + (f": {row.detail}" if row.detail else "")
     if bounds.lag_records_max is not None and (row.lag_records or 0) > bounds.lag_records_max:
         yield f"is {row.lag_records} records behind, more than {bounds.lag_records_max}"

@@ -18,7 +18,7 @@ from replicator.inspect import status as statuses
 from replicator.inspect.flow_runs import EndedFlow, Runner
 from replicator.inspect.flow_status import FlowStatus, PartitionStatus, State
 from replicator.state.run_settings import RateLimit
-from replicator.state.signed_gaps import SignedGap
+from replicator.state.signed_gaps import Adoption, SignedGap
 
 NOW_MS = 1_800_000_000_000
 LARGE = 9_999_999_999
@@ -83,15 +83,41 @@ def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     ]
     released = shown(synced, released_ms=NOW_MS)
     assert released[-1] == "  no process runs it: its positions were released at 2027-01-15T08:00:00Z"
-    gaps = tuple(gap(number) for number in range(7))
+    gaps = tuple(replace(gap(number), end=5 + number) for number in range(7))
     assert shown(synced, signed_gaps=gaps)[-6:] == [
-        *(f"  t[{number}]: {gaps[0].said}" for number in range(5)),
+        *(f"  t[{number}]: {gaps[number].said}" for number in range(5)),
         "  and 2 more that were left out; --json has all of them",
     ]
     ended = EndedFlow("Incident", "control_topic_lost: it is gone", 4, "host:1:a", NOW_MS)
     told = shown(synced, released_ms=NOW_MS, ended=ended)[-1]
     assert told.startswith("  it has ended at 2027-01-15T08:00:00Z with 4, in the process host:1:a, which goes on")
     assert told.endswith("control_topic_lost: it is gone")
+
+
+def test_one_decision_about_several_partitions_of_a_topic_is_one_line() -> None:
+    synced, told = row("t", 0, state="in_sync"), gap(0).said
+    others = (replace(gap(0), topic="u"), replace(gap(9), end=6))
+    assert shown(synced, signed_gaps=(gap(0), gap(2), others[1], gap(1), others[0]))[-3:] == [
+        f"  t[0], [2], [1]: {told}",
+        f"  t[9]: {others[1].said}",
+        f"  u[0]: {told}",
+    ]
+    many = tuple(gap(number) for number in range(64))
+    assert shown(synced, signed_gaps=many)[-1] == f"  t[0], [1], [2] and 61 more: {told}"
+    adopted = Adoption(
+        occurrence="ab12",
+        topic="t",
+        partition=0,
+        target_topic="west.t",
+        offset=4,
+        incident="target_not_empty",
+        by="ann",
+        why="ours",
+        decided_ms=1,
+        acted_ms=2,
+    )
+    both = (adopted, replace(adopted, partition=1))
+    assert shown(synced, adoptions=both)[-1] == f"  t[0], [1]: {adopted.said}"
 
 
 def test_on_a_terminal_sentences_are_wrapped_and_names_and_commands_stay_whole() -> None:
@@ -150,6 +176,15 @@ def test_only_partitions_that_are_copied_are_well(state: State) -> None:
     flow = FlowStatus("orders", "east", "west", "exactly_once", (row("t", 3, state=state),))
     found = problems(flow, LagBounds())
     assert found == ([] if state in WELL else [f"flow orders: t[3] is {state}"])
+
+
+def test_a_failover_of_the_whole_flow_is_said_once() -> None:
+    rows = (*(row("t", number, state="failed_over") for number in range(3)), row("u", 0, state="records_lost"))
+    flow = FlowStatus("orders", "east", "west", "exactly_once", rows, failed_over=True)
+    assert problems(flow, LagBounds()) == [
+        "flow orders was failed over: nothing is copied",
+        "flow orders: u[0] is records_lost",
+    ]
 
 
 def test_lag_beyond_a_bound_is_named_with_both() -> None:
