@@ -89,7 +89,7 @@ def test_recreated_while_another_topic_has_an_incident_of_discovery(make_two_top
     assert_found(worker, two, ids)
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("full", kafka="long")
 def test_recreated_where_the_old_topic_had_the_higher_leader_epoch(
     make_two_topics: MakeTwoTopics, source: BrokerHandle
 ) -> None:
