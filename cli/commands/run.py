@@ -142,7 +142,7 @@ def run(
         reader=ConfigReader(named.read, named.files if watch_config else None, first),
         reloaded=observation.take,
     )
-    with observation.running(daemon.stages, daemon.config_fault) as sum_up:
+    with observation.running(daemon.stages, daemon.causes, daemon.config_fault) as sum_up:
         sys.exit(daemon.run(sum_up))
 
 

@@ -82,6 +82,8 @@ def _headline(flow: Mapping[str, Any]) -> Text:
 
 def _conditions(flow: Mapping[str, Any], *, whole: bool) -> Iterator[Text]:
     """What keeps the whole flow from copying. A process of an older version says nothing of it."""
+    if flow.get("cause"):
+        yield _line(f"  it has ended by: {printable(flow['cause'])}", "red", whole=whole)
     for cluster, since_ms in sorted(flow.get("unreachable_since_ms", {}).items()):
         since = f"{datetime.fromtimestamp(since_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
         yield _line(f"  no broker of {printable(cluster)} has answered since {since}", "red", whole=whole)

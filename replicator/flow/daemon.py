@@ -121,6 +121,10 @@ class Daemon:
         """Where each flow stands. From any thread."""
         return self._restarts.stages()
 
+    def causes(self) -> dict[str, str]:
+        """Why flows have ended that don't run again yet. From any thread."""
+        return dict(self._causes)
+
     def config_fault(self) -> str:
         """Why the file could not be read again, last; empty where it could. From any thread."""
         return self._fault

@@ -53,6 +53,7 @@ from replicator.state.run_settings import NO_SETTINGS
 
 TIMES_WAIT_S = 5.0
 STALLED_MS_MIN = 60_000
+RECREATED = "source_topic_recreated"
 WAITS: Mapping[Reason, State] = {
     Reason.GONE: "topic_missing",
     Reason.KEPT: "kept",
@@ -149,9 +150,9 @@ def _times(flow: Flow, expected: ExpectedStarts) -> dict[Partition, Times]:
     """Of partitions that are behind, and of those that a transaction at the source holds back."""
     logs = {at: it.source for at, it in expected.items() if isinstance(it.source, LogEnds)}
     behind = {
-        at: position.offset
+        at: first
         for at, log in logs.items()
-        if (position := expected[at].position) is not None and log.start <= position.offset < log.stable
+        if (first := _first_left(expected[at], log)) is not None and log.start <= first < log.stable
     }
     held = {at: log.stable for at, log in logs.items() if log.end > log.stable}
     oldest = offset_reader.times_at(flow.source, flow, behind, TIMES_WAIT_S)
@@ -165,9 +166,8 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
     end = source.stable if isinstance(source, LogEnds) else None
     state, lag_records = _state(flow, it, times, now_ms), _lag(it)
     evidence = position.evidence if position is not None else None
-    nothing_left = (
-        position is not None and isinstance(source, LogEnds) and _nothing_left(position.offset, source, times)
-    )
+    first = _first_left(it, source) if isinstance(source, LogEnds) else None
+    nothing_left = first is not None and isinstance(source, LogEnds) and _nothing_left(first, source, times)
     return PartitionStatus(
         source_topic=it.route.source.topic,
         partition=it.route.source.partition,
@@ -188,12 +188,20 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
     )
 
 
+def _first_left(it: ExpectedStart, source: LogEnds) -> int | None:
+    """The first source offset that isn't copied; None without a position. Of a topic that was created again its start."""
+    if it.position is None:
+        return None
+    again = it.decision.stopped is not None and it.decision.stopped.name == RECREATED
+    return source.start if again else it.position.offset
+
+
 def _lag(it: ExpectedStart) -> int | None:
     """What of the source isn't copied. Of a topic that was created again that is all of it."""
     source, name = it.source, it.decision.stopped.name if it.decision.stopped else ""
     if not isinstance(source, LogEnds) or isinstance(it.stored, ReplicatorError):
         return None
-    if it.stored is None or name == "source_topic_recreated":
+    if it.stored is None or name == RECREATED:
         return source.stable - source.start
     return None if it.position is None else max(0, source.stable - it.position.offset)
 

@@ -55,13 +55,17 @@ class Observation:
 
     @contextmanager
     def running(
-        self, stages: Callable[[], Mapping[str, Stage]], config_fault: Callable[[], str]
+        self,
+        stages: Callable[[], Mapping[str, Stage]],
+        causes: Callable[[], Mapping[str, str]],
+        config_fault: Callable[[], str],
     ) -> Iterator[Callable[[], None]]:
         """Show what there is for as long as the block runs; gives what writes the last summaries.
 
-        `stages`: where the daemon says that each flow stands. `config_fault`: why it goes on with older settings.
+        `stages`: where the daemon says that each flow stands. `causes`: why flows don't run. `config_fault`: why it
+        goes on with older settings.
         """
-        views = self._views = Views({}, self._figures, {}, stages)
+        views = self._views = Views({}, self._figures, {}, stages, causes)
         log, ended = structlog.get_logger(), threading.Event()
         summaries = Summaries(views.flows, self._clock, log)
         self.take(self._flows)

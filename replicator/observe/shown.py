@@ -109,6 +109,7 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
         "target": view.target,
         "stage": view.stage.name.lower(),
         "ready": view.ready,
+        "cause": view.cause,
         "unreachable_since_ms": dict(view.conditions.unreachable_ms),
         "failed_over": view.conditions.failed_over,
         "partitions": _counts(view.counts),

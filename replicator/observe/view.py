@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from replicator.flow.group_members import FlowWorkers
@@ -54,7 +54,7 @@ class PartitionView:
 @dataclass(frozen=True, slots=True)
 class FlowView:
     """One flow. `partitions` are sorted. `heartbeat`, `worker`, `groups`, `schemas` and `conditions` as of
-    `FlowFigures`."""
+    `FlowFigures`. `cause`: why it has ended, until it runs again."""
 
     name: str
     source: str
@@ -67,6 +67,7 @@ class FlowView:
     groups: GroupFigures | None = None
     schemas: SchemasShown | None = None
     conditions: FlowConditions = WELL
+    cause: str = ""
 
     @property
     def workers(self) -> FlowWorkers | None:
@@ -139,9 +140,11 @@ class Views:
         figures: Figures,
         lags: Mapping[str, LagWatch],
         stages: Callable[[], Mapping[str, Stage]],
+        causes: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """By flow: the names of its `clusters`, its `figures`, its `lags`, and where the daemon says that it stands."""
-        self._stages, self._figures = stages, figures
+        """By flow: the names of its `clusters`, its `figures`, its `lags`, where the daemon says that it stands, and
+        why those have ended that don't run."""
+        self._stages, self._causes, self._figures = stages, causes, figures
         self._watched = (clusters, lags)
 
     def take(self, clusters: Mapping[str, tuple[str, str]], lags: Mapping[str, LagWatch]) -> None:
@@ -150,9 +153,13 @@ class Views:
 
     def flows(self) -> list[FlowView]:
         """Return all flows as they are now, in the order of the file."""
-        stages = self._stages()
+        stages, causes = self._stages(), self._causes()
         clusters, lags = self._watched
-        return [self._flow(name, stages[name], clusters[name], lags.get(name)) for name in clusters if name in stages]
+        return [
+            replace(self._flow(name, stages[name], clusters[name], lags.get(name)), cause=causes.get(name, ""))
+            for name in clusters
+            if name in stages
+        ]
 
     def _flow(self, name: str, stage: Stage, clusters: tuple[str, str], watch: LagWatch | None) -> FlowView:
         found = self._figures.flows[name].figures()
@@ -171,7 +178,7 @@ class Views:
                 at,
                 *(_doing(shown[at]) if at in shown else nobodys),
                 found.partitions.get(at, PartitionFigures()),
-                lags.get(at),
+                None if _recreated(shown.get(at)) else lags.get(at),
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
@@ -187,6 +194,11 @@ class Views:
             found.schemas,
             conditions,
         )
+
+
+def _recreated(state: PartitionState | None) -> bool:
+    """Whether the source has another topic than the position is of: how far it is behind isn't known then."""
+    return isinstance(state, Stopped) and state.incident.name == "source_topic_recreated"
 
 
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:

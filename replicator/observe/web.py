@@ -136,6 +136,8 @@ class Web:
 def _readiness_of(flow: FlowView) -> dict[str, Any]:
     """What keeps a flow from being ready."""
     found: dict[str, Any] = {"ready": flow.ready, "stage": flow.stage.name.lower()}
+    if flow.cause:
+        found["cause"] = flow.cause
     if flow.conditions.unreachable_ms:
         found["unreachable"] = sorted(flow.conditions.unreachable_ms)
     if flow.conditions.failed_over:

@@ -51,6 +51,8 @@ def drawn(found: dict[str, Any], width: int, height: int | None = None) -> list[
 
 def test_what_keeps_the_whole_flow_from_copying_stands_below_its_name() -> None:
     conditions = FlowConditions({"paris": 1_700_000_000_000}, "it was failed over (generation 7, by ann)")
+    lines = drawn(answer(replace(EVERY_STATE, cause="no login")), 80)
+    assert lines[2] == "  it has ended by: no login"
     lines = drawn(answer(replace(EVERY_STATE, conditions=conditions)), 80)
     assert lines[2] == "  no broker of paris has answered since 2023-11-14 22:13:20 UTC"
     assert lines[3] == "  it was failed over (generation 7, by ann)"

@@ -182,6 +182,11 @@ def test_what_needs_a_decision_shows_what_is_not_copied(flow: Flow) -> None:
     assert (foreign.state, foreign.position, foreign.lag_records) == ("foreign_position", 7, None)
 
 
+def test_all_of_a_topic_that_was_created_again_is_behind_however_far_the_old_one_was_copied(flow: Flow) -> None:
+    status = described(flow, committed(150, topic_id="id-0"), start=7, oldest_ms=NOW_MS - 1_500)
+    assert (status.lag_records, status.lag_seconds) == (93, 1.5)
+
+
 def test_what_cannot_be_asked_of_one_partition_is_shown_there(flow: Flow) -> None:
     no_leader = Unreachable("cluster 'a': LEADER_NOT_AVAILABLE")
     for status in (

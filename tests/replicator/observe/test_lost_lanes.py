@@ -8,7 +8,8 @@ import pytest
 
 from replicator.flow.group_members import FlowWorkers, HeldLane, ShownWorker
 from replicator.flow.restarts import Stage
-from replicator.lane.partition import Copying, PartitionState, Reason, Waiting
+from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, Waiting
+from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures
 from replicator.observe.lag import Lag
@@ -133,3 +134,11 @@ def test_partitions_of_an_earlier_attempt_are_unknown_until_their_lanes_are_made
     assert shared.doing() == {A: Doing.COPYING, B: Doing.UNDECIDED}
     shared.again(B, "two")
     assert shared.doing() == {A: Doing.COPYING, B: Doing.COPYING}
+
+
+def test_how_far_a_topic_is_behind_that_was_created_again_is_not_known() -> None:
+    """Its offsets are others than the position's."""
+    shared = Shared()
+    shared.states[A][A] = Stopped(Incident("source_topic_recreated", "", topic=A.topic, partition=A.partition))
+    assert [(each.at, each.lag) for each in shared.now().partitions] == [(A, None), (B, Lag(10, 1.0, 0))]
+    assert shared.now().lag_records == 10

@@ -141,7 +141,8 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 
 def test_a_flow_that_does_not_run_says_so() -> None:
     assert "this process doesn't start it again" in words(rendered(flow(stage=Stage.OVER)))
-    assert "it is started again" in words(rendered(flow(stage=Stage.ENDED)))
+    ended = replace(flow(stage=Stage.ENDED), cause=f"no login {HOSTILE}")
+    assert "it is started again It has ended by: no login <script>alert(1)</script>\\u001b" in words(rendered(ended))
 
 
 def test_what_keeps_the_whole_flow_from_copying_stands_above_its_partitions() -> None:

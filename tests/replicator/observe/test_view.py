@@ -28,7 +28,8 @@ class OneFlow:
         figures = Figures(["f"], lambda: 0)
         self.lane = figures.lane(plan(0, "one"), lambda: self.states)
         self.figures = figures.flows["f"]
-        self._views = Views({"f": ("a", "b")}, figures, {}, lambda: {"f": self.stage})
+        self.causes: dict[str, str] = {}
+        self._views = Views({"f": ("a", "b")}, figures, {}, lambda: {"f": self.stage}, lambda: self.causes)
 
     def now(self) -> FlowView:
         return self._views.flows()[0]
@@ -109,6 +110,8 @@ def test_before_and_after_it_runs_nothing_is_known_of_its_partitions(flow: OneFl
         assert flow.doing() == {A: Doing.UNDECIDED}
         assert not flow.now().ready
         assert flow.now().lag_records is None
+    flow.causes = {"f": "no login"}
+    assert flow.now().cause == "no login"
     assert OneFlow().now().lag_records == 0, "it has no partition, and runs"
 
 

@@ -78,6 +78,8 @@ def test_what_keeps_the_whole_flow_from_being_ready_is_named() -> None:
         assert found.items() >= said.items()
         assert {"unreachable", "failed_over"} & found.keys() == said.keys()
     assert get("/readyz/lanes", [replace(READY, conditions=FlowConditions({"b": 7}))])[0] == 200
+    body = get("/readyz", [replace(READY, stage=Stage.ENDED, cause="no login")])[2]
+    assert json.loads(body)["flows"]["f"] == {"ready": False, "stage": "ended", "cause": "no login"}
 
 
 def test_clusters_that_do_not_answer_are_metrics() -> None:
