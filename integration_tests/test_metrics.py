@@ -142,6 +142,7 @@ def test_a_flow_that_was_taken_over_is_told_while_another_one_runs(make_copying:
         assert asked.value("eos_flow_stage", flow=other.flow) == RUNNING
         ready, flows = asked.ready()
         assert not ready
+        assert "has taken over" in flows[copying.name].pop("cause")
         assert flows[copying.name] == {"ready": False, "stage": "over"}
         assert flows[other.flow]["ready"]
         assert asked.get("/healthz")[0] == 200

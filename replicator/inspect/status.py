@@ -189,7 +189,7 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
 
 
 def _first_left(it: ExpectedStart, source: LogEnds) -> int | None:
-    """The first source offset that isn't copied, None without a position. A topic that was created again begins anew."""
+    """The first source offset that isn't copied, None without a position. A re-created topic begins anew."""
     if it.position is None:
         return None
     again = it.decision.stopped is not None and it.decision.stopped.name == RECREATED
