@@ -56,6 +56,8 @@ def by_librdkafka(records: Sequence[Record], codec: str) -> bytes:
         "log_level": 0,
     }
     producer = Producer(settings)
+    # Else records go to the partition one by one once it is known, and a flush that has begun sends what is there.
+    producer.list_topics("t", timeout=TIMEOUT_S)
     for record in records:
         headers: list[tuple[str, str | bytes | None]] = [(key.decode(), value) for key, value in record.headers]
         producer.produce("t", record.value, record.key, partition=0, headers=headers, timestamp=record.timestamp_ms)
