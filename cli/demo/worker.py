@@ -27,7 +27,7 @@ class Worker:
         self.recoveries_s: list[float] = []  # from a SIGKILL to the first commit with records after it
         self.committing_since: float | None = None  # by the monotonic clock; None until its first commit
         self.has_position = False
-        self._has_begun = False  # before that, a SIGTERM may meet a Python that is still starting
+        self._has_begun = False  # before that, a SIGTERM may meet a process that doesn't listen for it yet
 
     def start(self, point: str = "") -> None:
         """A new process; `point` is the failpoint at which it kills itself."""
@@ -51,7 +51,7 @@ class Worker:
         self._read_bytes += len(whole)
         for line in whole.splitlines():
             event = logged(line)
-            self._has_begun = self._has_begun or event.get("event") == "started"
+            self._has_begun = self._has_begun or event.get("event") == "connecting"
             self.has_position = self.has_position or event.get("event") == "lane_started"
             records = int(event["records"]) if event.get("event") == "committed" else 0
             self.copied += records
