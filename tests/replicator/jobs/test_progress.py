@@ -50,16 +50,18 @@ def tell_until_moved(reader: ProgressReader, told: Told) -> None:
 
 def test_nobody_waits_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "POSITIONS_READ_S", 0.0)
-    answer, told, reads = threading.Event(), Told(), list[int]()
+    asked, answer, told, reads = threading.Event(), threading.Event(), Told(), list[int]()
 
     def read() -> Mapping[Partition, PartitionProgress]:
         reads.append(1)
-        assert answer.wait(5)
+        asked.set()
+        assert answer.wait(30)
         return THERE
 
     with ProgressReader(read) as reader:
         for _ in range(5):
             reader.tell(told)  # returns at once, and asks no second time meanwhile
+        assert asked.wait(30)
         assert (told.moves, len(reads)) == ([], 1)
         answer.set()
         tell_until_moved(reader, told)
