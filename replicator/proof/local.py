@@ -20,7 +20,6 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.repair_rule import RepairChoice
 from replicator.offset_map.section import topic_id_bytes
-from replicator.proof.former_targets import OwnSections
 from replicator.proof.last_block import last_block
 from replicator.proof.local_findings import Reported, ReportedRecord
 from replicator.proof.map_cut import MapUpTo
@@ -29,7 +28,7 @@ from replicator.proof.map_reader import read_sections
 from replicator.proof.outcome import ClusterFacts, Outcome, PartitionOutcome
 from replicator.proof.pair_comparison import compare_pair
 from replicator.proof.pair_report import pair_report
-from replicator.proof.pairs import Pair
+from replicator.proof.pairs import Pair, own_sections
 from replicator.proof.partition_side import both_sides
 from replicator.proof.snapshot import Snapshot
 
@@ -76,11 +75,7 @@ def reconcile_local(
         pair.source: MapUpTo(topic_id_bytes(pair.source_id), topic_id_bytes(pair.target_id), pair.source_copied_end)
         for pair in snapshot.pairs
     }
-    wanted = {
-        (pair.source_id, pair.source.partition): OwnSections(pair.generations, maps[pair.source])
-        for pair in snapshot.pairs
-    }
-    read = read_sections(flow, place, wanted)
+    read = read_sections(flow, place, own_sections(snapshot.pairs, maps))
     stable = stable_offsets(flow, [pair.target for pair in snapshot.pairs])
     offsets = sum(_length(pair.source_range) + _length(pair.target_range) for pair in snapshot.pairs)
     told.step("comparing both sides", offsets)

@@ -22,12 +22,11 @@ from replicator.offset_map.repair_rule import RepairChoice
 from replicator.offset_map.section import topic_id_bytes
 from replicator.planes.contract import ReadStopped
 from replicator.proof import snapshot
-from replicator.proof.former_targets import OwnSections
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import MapPlace, place_of_map, stable_offsets
 from replicator.proof.map_reader import read_sections
 from replicator.proof.pair_comparison import compare_pair
-from replicator.proof.pairs import Pair
+from replicator.proof.pairs import Pair, own_sections
 from replicator.proof.partition_side import both_sides
 
 OnRead = Callable[[str, int, int], object]
@@ -84,10 +83,7 @@ class MapRepair:
         place = place_of_map(flow)
         _check_none_open(place)
         maps = {pair.source: self._map_of(pair) for pair in pairs}
-        own = {
-            (pair.source_id, pair.source.partition): OwnSections(pair.generations, maps[pair.source]) for pair in pairs
-        }
-        read_sections(flow, place, own)
+        read_sections(flow, place, own_sections(pairs, maps))
         stable = stable_offsets(flow, [pair.target for pair in pairs])
         found: dict[Partition, _Ready | Incident] = {
             pair.source: _Ready(pair, maps[pair.source], stable[pair.target]) for pair in pairs

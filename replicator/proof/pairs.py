@@ -12,9 +12,10 @@ from replicator.model.checkpoint import Evidence, Position, Stored
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition
+from replicator.offset_map.delivered import TakesSections
 from replicator.proof import copied_again
 from replicator.proof.copied_again import CopiedRun
-from replicator.proof.former_targets import NOT_RENAMED, FormerTarget, Generations
+from replicator.proof.former_targets import NOT_RENAMED, FormerTarget, Generations, OwnSections
 from replicator.state.claims import Claim, Claims, Repair
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
@@ -272,3 +273,13 @@ def without_position(
         why = f"{target} has offsets {bounds[0]} to {bounds[1]}, and the flow has no position or claim there"
         return Incident("target_not_empty", why, topic=source.topic, partition=source.partition)
     return None
+
+
+def own_sections(
+    pairs: Iterable[Pair], takers: Mapping[Partition, TakesSections]
+) -> dict[tuple[str, int], OwnSections]:
+    """What `map_reader.read_sections` gives the map's sections to, of each pair those of its own target. `takers`: by
+    source partition. Pure."""
+    return {
+        (pair.source_id, pair.source.partition): OwnSections(pair.generations, takers[pair.source]) for pair in pairs
+    }

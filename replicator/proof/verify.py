@@ -22,13 +22,12 @@ from replicator.config import Flow
 from replicator.model.errors import Incident
 from replicator.model.partition import Span
 from replicator.proof.claimed_places import ClaimedPlaces, OffsetSpans
-from replicator.proof.former_targets import OwnSections
 from replicator.proof.last_block import last_block
 from replicator.proof.local import ComparisonProgress
 from replicator.proof.map_chain import MapChain
 from replicator.proof.map_place import place_of_map, refuse_delivery
 from replicator.proof.map_reader import read_sections
-from replicator.proof.pairs import Pair
+from replicator.proof.pairs import Pair, own_sections
 from replicator.proof.partition_side import NEAR, PartitionSide
 from replicator.proof.snapshot import Snapshot
 from replicator.proof.verified import WITHOUT_SOURCE, Verified, VerifiedPartition
@@ -61,11 +60,7 @@ def verify(flow: Flow, snapshot: Snapshot, scope: VerifyScope, told: ComparisonP
         pair.source: MapChain(pair.source_copied_end, scope.since_ms, pair.target_origin, pair.source_origin)
         for pair in snapshot.pairs
     }
-    wanted = {
-        (pair.source_id, pair.source.partition): OwnSections(pair.generations, chains[pair.source])
-        for pair in snapshot.pairs
-    }
-    read = read_sections(flow, place, wanted)
+    read = read_sections(flow, place, own_sections(snapshot.pairs, chains))
     told.step("reading the target", sum(_length(pair.target_range) for pair in snapshot.pairs))
     found: list[VerifiedPartition] = []
     not_compared = list(snapshot.not_compared)

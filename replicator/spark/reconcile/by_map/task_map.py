@@ -15,11 +15,10 @@ from replicator.model.partition import Partition
 from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.section import topic_id_bytes
 from replicator.proof.coverage import Uncovered, judged_map, uncovered_of
-from replicator.proof.former_targets import OwnSections
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import MapPlace
 from replicator.proof.map_reader import read_sections
-from replicator.proof.pairs import Pair
+from replicator.proof.pairs import Pair, own_sections
 from replicator.spark.reconcile.by_map.row_places import RowPlaces
 
 KEPT_BLOCKS_MAX = 200_000
@@ -90,7 +89,6 @@ def _read(facts: MapFacts, sources: Collection[Partition]) -> dict[Partition, Pa
         pair.source: MapUpTo(topic_id_bytes(pair.source_id), topic_id_bytes(pair.target_id), pair.source_copied_end)
         for pair in pairs
     }
-    own = {(pair.source_id, pair.source.partition): OwnSections(pair.generations, taken[pair.source]) for pair in pairs}
-    read = read_sections(facts.flow, facts.place, own)
+    read = read_sections(facts.flow, facts.place, own_sections(pairs, taken))
     notes = tuple(read.notes(facts.place.topic))
     return {pair.source: PairMap(pair, taken[pair.source], facts.stable[pair.target], notes) for pair in pairs}
