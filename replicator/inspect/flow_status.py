@@ -123,6 +123,19 @@ class FlowStatus:
     source_error: str = ""
 
 
+def with_evidence(row: PartitionStatus, evidence: Evidence | None) -> PartitionStatus:
+    """A partition's status with what its position says of who committed it; None: it has none. Pure."""
+    if evidence is None:
+        return row
+    return replace(
+        row,
+        last_commit_ms=evidence.committed_ms or None,
+        generation=evidence.generation,
+        owner=evidence.owner or None,
+        records_copied=evidence.count,
+    )
+
+
 def with_pause(row: PartitionStatus, settings: RunSettings) -> PartitionStatus:
     """A partition's status, if it is only paused that keeps it from being copied. Pure."""
     paused = settings.paused_at(row.source_topic)

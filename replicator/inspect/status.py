@@ -34,6 +34,7 @@ from replicator.inspect.flow_status import (
     PartitionStatus,
     State,
     assembled,
+    with_evidence,
     with_failover,
     with_pause,
 )
@@ -165,10 +166,9 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
     source, position, decision = it.source, it.position, it.decision
     end = source.stable if isinstance(source, LogEnds) else None
     state, lag_records = _state(flow, it, times, now_ms), _lag(it)
-    evidence = position.evidence if position is not None else None
     first = _first_left(it, source) if isinstance(source, LogEnds) else None
     nothing_left = first is not None and isinstance(source, LogEnds) and _nothing_left(first, source, times)
-    return PartitionStatus(
+    row = PartitionStatus(
         source_topic=it.route.source.topic,
         partition=it.route.source.partition,
         target_topic=it.route.target.topic,
@@ -176,16 +176,13 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
         source_end=end,
         lag_records=lag_records,
         lag_seconds=0.0 if nothing_left else _age_s(times, now_ms) if position is not None else None,
-        last_commit_ms=evidence.committed_ms or None if evidence else None,
-        generation=evidence.generation if evidence else None,
-        owner=evidence.owner or None if evidence else None,
-        records_copied=evidence.count if evidence else None,
         held_back_records=max(0, source.end - source.stable) if isinstance(source, LogEnds) else 0,
         held_back_since_ms=_known_ms(times.open_ms),
         state=state,
         incident=decision.stopped.name if decision.stopped else "",
         detail=_detail(it),
     )
+    return with_evidence(row, None if position is None else position.evidence)
 
 
 def _first_left(it: ExpectedStart, source: LogEnds) -> int | None:

@@ -11,7 +11,7 @@ from replicator.config import Flow
 from replicator.config.routing import selects, target_topic
 from replicator.flow.frozen import failed_over
 from replicator.flow.topics import ControlPlane
-from replicator.inspect.flow_status import STATES, FlowStatus, PartitionStatus, State, assembled
+from replicator.inspect.flow_status import STATES, FlowStatus, PartitionStatus, State, assembled, with_evidence
 from replicator.inspect.map_incidents import map_incidents
 from replicator.kafka import offset_reader
 from replicator.model.checkpoint import Position, Stored
@@ -72,18 +72,14 @@ def describe(
     at: Partition, to: Partition, stored: Stored | None, control: Control, open_: Sequence[Occurrence]
 ) -> PartitionStatus:
     """One partition's status. `open_`: what lanes have written down of it, the newest first. Pure."""
-    evidence = stored.evidence if isinstance(stored, Position) else None
     row = PartitionStatus(
         source_topic=at.topic,
         partition=at.partition,
         target_topic=to.topic,
         position=None if stored is None else stored.offset,
-        last_commit_ms=evidence.committed_ms or None if evidence else None,
-        generation=evidence.generation if evidence else None,
-        owner=evidence.owner or None if evidence else None,
-        records_copied=evidence.count if evidence else None,
         state="waiting",
     )
+    row = with_evidence(row, stored.evidence if isinstance(stored, Position) else None)
     if said := control.failed_over_said(at.topic):
         return replace(row, state="failed_over", detail=said)
     if open_:
