@@ -32,7 +32,7 @@ from replicator.flow import early_hangup
 from replicator.flow.config_watch import ConfigReader, ReadConfig, UnreadConfig
 from replicator.flow.parts import Parts
 from replicator.flow.reload import compare, needs_restart
-from replicator.flow.restarts import BUG, Restarts, Stage, worst
+from replicator.flow.restarts import BUG, Restarts, Stage, once, worst
 from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.signals import heard
 from replicator.flow.terminal import has_terminal
@@ -174,7 +174,7 @@ class Daemon:
         """The thread of one attempt to run a flow."""
         name, code = flow.name, BUG
         try:
-            code = worker.run(lambda: self._events.put(_LanesStarted(name)))
+            code = worker.run(once(lambda: self._events.put(_LanesStarted(name))))
         except ReplicatorError as error:
             code = error.exit_code
             goes_on = len(self._flows) > 1 or self._restarts.waits(name, code)

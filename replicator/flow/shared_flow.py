@@ -29,7 +29,6 @@ from replicator.flow.group_worker import GroupWorker
 from replicator.flow.listing import Listing
 from replicator.flow.occupied import check_frozen
 from replicator.flow.parts import Parts
-from replicator.flow.restarts import once
 from replicator.flow.setup import Setup
 from replicator.flow.shared_generation import SharedGeneration
 from replicator.flow.topics import ControlPlane
@@ -59,7 +58,7 @@ class SharedFlow:
         self._runs = flow  # with the settings that hold
         self._exit_on_incident = exit_on_incident
         self._asked = threading.Event()  # to stop
-        self._alive = once(lambda: None)
+        self._alive: Callable[[], None] = lambda: None
         self._finder = SharedGeneration(
             flow, parts.observe(flow), log, self._asked, lambda: self._alive(), take_over=take_over
         )
@@ -84,9 +83,10 @@ class SharedFlow:
             self._events.put(None)
 
     def run(self, lanes_started: Callable[[], None] = lambda: None) -> int:
-        """Run the flow; the exit code. Raises what ended it. `lanes_started` is called once there is something that a
-        stop has to finish, or the flow waits for an operator or a job: it is failed over, or stands by."""
-        self._alive = once(lanes_started)
+        """Run the flow; the exit code. Raises what ended it. `lanes_started` is called, again and again, once there
+        is something that a stop has to finish, or the flow waits for an operator or a job: it is failed over, or stands
+        by."""
+        self._alive = lanes_started
         self._log.info("connecting", source=self._flow.source.name, target=self._flow.target.name)
         try:
             return self._run()

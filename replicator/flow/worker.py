@@ -25,7 +25,7 @@ from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.listing import Routing
 from replicator.flow.occupied import check_free
 from replicator.flow.parts import Lane, Parts
-from replicator.flow.restarts import once, worst
+from replicator.flow.restarts import worst
 from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
 from replicator.lane.driver import CountsChanged, LaneEnded
@@ -73,7 +73,7 @@ class FlowWorker:
         self._error: BaseException | None = None
         self._stop_by: float | None = None  # when lanes that were asked to stop must have ended
         self._setup: Setup | None = None
-        self._alive = once(lambda: None)
+        self._alive: Callable[[], None] = lambda: None
 
     def take(self, config: Config) -> None:
         """Take another state of the whole file, in which this flow is the same: what its topics may conflict with is
@@ -90,10 +90,11 @@ class FlowWorker:
     def run(self, lanes_started: Callable[[], None] = lambda: None) -> int:
         """Open the flow and run it; the exit code. Raises what ended it.
 
-        `lanes_started` is called once there is something that a stop has to finish, or the flow is failed over.
+        `lanes_started` is called, again and again, once there is something that a stop has to finish, or the flow is
+        failed over.
         """
         self._log.info("connecting", source=self._flow.source.name, target=self._flow.target.name)
-        self._alive = once(lanes_started)
+        self._alive = lanes_started
         opened = self._opened()
         while opened is None and not self._ended.is_set():
             opened = self._opened()
