@@ -13,6 +13,7 @@ from integration_tests.harness.broker import BrokerHandle, free_port
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.failing_over import failover
 from integration_tests.harness.observed import Observed
+from integration_tests.harness.replicator import Replicator
 from integration_tests.test_status_for_scripts import check
 from tests.running.users_packages import users_packages
 
@@ -33,16 +34,22 @@ def unreachable(asked: Observed, copying: Copying, cluster: str) -> float | None
     return asked.value("eos_flow_cluster_unreachable", flow=copying.name, cluster=cluster)
 
 
-@pytest.mark.parametrize("which", ["source", "target"])
-def test_a_dead_cluster_is_told_within_seconds_with_nothing_to_copy(
-    make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, which: str
-) -> None:
-    copying = make_copying()
+def copied(copying: Copying) -> tuple[Observed, Replicator]:
+    """A worker that shares the flow, listens, is ready, and has copied all that there was."""
     asked = observed(copying)
     copying.load.mixed(50)
     worker = copying.running("", "--shared")
     copying.wait_copied()
     asked.wait("it is ready", lambda it: it.ready()[0])
+    return asked, worker
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_a_dead_cluster_is_told_within_seconds_with_nothing_to_copy(
+    make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, which: str
+) -> None:
+    copying = make_copying()
+    asked, worker = copied(copying)
     flow = copying.asked("status")[1]
     cluster, broker = flow[which], {"source": source, "target": target}[which]
     assert unreachable(asked, copying, cluster) == 0
@@ -64,11 +71,7 @@ def test_a_dead_cluster_is_told_within_seconds_with_nothing_to_copy(
 
 def test_a_flow_that_is_failed_over_is_not_ready_until_that_is_undone(make_copying: MakeCopying) -> None:
     copying = make_copying()
-    asked = observed(copying)
-    copying.load.mixed(50)
-    worker = copying.running("", "--shared")
-    copying.wait_copied()
-    asked.wait("it is ready", lambda it: it.ready()[0])
+    asked, worker = copied(copying)
     assert check(copying.file.path) == (0, "")
     assert failover(copying)[1]["generation"] is not None
     worker.wait_event("failed_over")
@@ -142,11 +145,7 @@ def test_a_failover_and_its_undoing_are_told_while_the_source_is_dead(
     failover up without it, and goes on when it is back."""
     patience_ms = 12_000
     copying = make_copying(limits={"connect_timeout_ms": patience_ms})
-    asked = observed(copying)
-    copying.load.mixed(50)
-    worker = copying.running("", "--shared")
-    copying.wait_copied()
-    asked.wait("it is ready", lambda it: it.ready()[0])
+    asked, worker = copied(copying)
     cluster = copying.asked("status")[1]["source"]
     source.kill()
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 from replicator.flow.group_members import FlowWorkers
@@ -156,12 +156,12 @@ class Views:
         stages, causes = self._stages(), self._causes()
         clusters, lags = self._watched
         return [
-            replace(self._flow(name, stages[name], clusters[name], lags.get(name)), cause=causes.get(name, ""))
+            self._flow(name, stages[name], causes.get(name, ""), clusters[name], lags.get(name))
             for name in clusters
             if name in stages
         ]
 
-    def _flow(self, name: str, stage: Stage, clusters: tuple[str, str], watch: LagWatch | None) -> FlowView:
+    def _flow(self, name: str, stage: Stage, cause: str, clusters: tuple[str, str], watch: LagWatch | None) -> FlowView:
         found = self._figures.flows[name].figures()
         conditions = found.conditions
         shown = found.states if stage is Stage.RUNNING else dict.fromkeys(found.partitions)
@@ -193,6 +193,7 @@ class Views:
             found.groups,
             found.schemas,
             conditions,
+            cause,
         )
 
 
