@@ -45,14 +45,18 @@ def _copying(bench: Bench, system: System) -> Iterator[Copy]:
         load.delete(bench.target.bootstrap, system.copy)
 
 
-def throughput(bench: Bench, system: System, records: int) -> Figures:
+def throughput(bench: Bench, system: System, records: int, uncounted: int = 0) -> Figures:
     """Copy a backlog: rate from first to last committed record, CPU of the copying process meanwhile, peak memory.
 
     The offsets say when something was committed, the last record of every partition says when it was all.
+
+    Args:
+        uncounted: rate and CPU count from the commit by which more records than these are committed. Two workers whose
+            first transactions differ in size would else be measured over different parts of the same backlog.
     """
     last_keys = load.last_keys(records)
     with _copying(bench, system) as copy:
-        began, first = copy.wait(0, START_S_MAX)
+        began, first = copy.wait(uncounted, START_S_MAX)
         cpu_began = cpu_s(system.pid())
         last_change, last_total, cpu_ended = began, first, cpu_began
         while True:

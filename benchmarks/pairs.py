@@ -31,6 +31,8 @@ from benchmarks.pairs_report import RESULTS, verdicts
 from benchmarks.systems import HERE, Eos, cpu_s, rss_peak_mib
 
 RATE, WARM_UP_S = 1000, 2.0
+WARM_UP_SHARE = 0.2
+"""Of the backlog: so much is copied before rate and CPU count, see `cases.throughput`."""
 Pair = dict[str, Figures]  # by side, see `SIDES`
 SIDES = {"new": ("before", "after"), "old": ("before", "again")}
 """The two sides of a pair, by series: the commit before beside this tree, and beside itself."""
@@ -75,7 +77,8 @@ class PairBench:
 
     def _throughput(self, tree: Path) -> Figures:
         eos = self._worker(self._backlog, tree)
-        found = cases.throughput(self._bench, eos, self._sizes.records)
+        records = self._sizes.records
+        found = cases.throughput(self._bench, eos, records, int(records * WARM_UP_SHARE))
         return {
             "records_per_s": found["records_per_s"],
             "cpu_s_copying": found["cpu_s_per_million"],

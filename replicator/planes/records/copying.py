@@ -22,7 +22,7 @@ from replicator.offset_map.runs import runs_of
 from replicator.planes.contract import ReadPlan
 from replicator.planes.records import digest
 from replicator.planes.records.acks import Acks, AckWatch
-from replicator.planes.records.headers import headers_of
+from replicator.planes.records.headers import headers_of_each
 from replicator.planes.records.message import Record
 from replicator.planes.records.sizes import FRAMING_BYTES_MAX, encoded_bytes
 
@@ -115,35 +115,25 @@ def _carriable(
     size, record_bytes_max, now_ms = 0, writer.record_bytes_max, time.time_ns() // 1_000_000
     earliest_ms, latest_ms = writer.timestamps.around(now_ms)
     earliest_ms, unknown = max(earliest_ms, 1), TIMESTAMP_NOT_AVAILABLE
-    for message in messages:
-        kind, timestamp_ms = message.timestamp()
-        if not earliest_ms <= timestamp_ms <= latest_ms or kind == unknown:
-            if timestamp_ms <= 0 or kind == unknown:
-                run.blocked = _stop(message, "timestamp_not_carriable", f"timestamp {timestamp_ms} would become now")
-            else:
-                why = writer.timestamps.refusal(timestamp_ms, now_ms, topic)
-                run.blocked = _stop(message, "target_timestamp_bounds", why)
-            break
-        try:
-            headers = headers_of(message)
-        except (SystemError, UnicodeDecodeError):
-            run.blocked = _stop(message, "header_not_carriable", "a header key is not UTF-8")
-            break
-        key, value = message.key(), message.value()
-        bytes_ = (len(key) if key else 0) + (len(value) if value else 0)
-        if headers:
-            bytes_ += len(digest.canonical_headers(headers))
-        if bytes_ + FRAMING_BYTES_MAX > record_bytes_max:  # else it is surely small enough
-            encoded = encoded_bytes(key, value, headers)
-            if encoded > record_bytes_max:
-                why = (
-                    f"{encoded} bytes in a batch of its own, uncompressed; limits.record_bytes_max and "
-                    f"max.message.bytes of the target's topics allow {record_bytes_max} at most"
-                )
-                run.blocked = _stop(message, "record_too_large", why)
+    fits = record_bytes_max - FRAMING_BYTES_MAX  # what has no more bytes than these is surely small enough
+    try:
+        for message, headers in zip(messages, headers_of_each(messages), strict=True):
+            kind, timestamp_ms = message.timestamp()
+            if not earliest_ms <= timestamp_ms <= latest_ms or kind == unknown:
+                run.blocked = _bad_timestamp(message, writer.timestamps, now_ms, topic)
                 break
-        size += bytes_
-        records.append((key, value, timestamp_ms, headers or None))
+            key, value = message.key(), message.value()
+            bytes_ = (len(key) if key else 0) + (len(value) if value else 0)
+            if headers:
+                bytes_ += len(digest.canonical_headers(headers))
+            if bytes_ > fits and (encoded := encoded_bytes(key, value, headers)) > record_bytes_max:
+                run.blocked = _too_large(message, encoded, record_bytes_max)
+                break
+            size += bytes_
+            records.append((key, value, timestamp_ms, headers or None))
+    except (SystemError, UnicodeDecodeError):
+        why = "a header key is not UTF-8"
+        run.blocked = _stop(messages[len(records)], "header_not_carriable", why)
     run.bytes = size
     chain.update(records)
     return records
@@ -171,6 +161,21 @@ def portions(messages: list[Record], plan: ReadPlan | None) -> list[list[Record]
 def _epoch(message: Record) -> int:
     epoch = message.leader_epoch()
     return -1 if epoch is None else epoch
+
+
+def _bad_timestamp(message: Record, bounds: TimestampBounds, now_ms: int, topic: str) -> Incident:
+    kind, timestamp_ms = message.timestamp()
+    if timestamp_ms <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
+        return _stop(message, "timestamp_not_carriable", f"timestamp {timestamp_ms} would become now")
+    return _stop(message, "target_timestamp_bounds", bounds.refusal(timestamp_ms, now_ms, topic))
+
+
+def _too_large(message: Record, encoded: int, record_bytes_max: int) -> Incident:
+    why = (
+        f"{encoded} bytes in a batch of its own, uncompressed; limits.record_bytes_max and "
+        f"max.message.bytes of the target's topics allow {record_bytes_max} at most"
+    )
+    return _stop(message, "record_too_large", why)
 
 
 def _stop(message: Record, name: str, why: str) -> Incident:

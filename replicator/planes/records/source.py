@@ -188,22 +188,25 @@ class Source:
     def _sort(self, messages: list[Message], found: Batch) -> None:
         groups: dict[tuple[str, int], list[Record]] = {}
         ends: dict[tuple[str, int], int] = {}  # the last one of each: the client tells it after every few records
+        topic, partition = "", -1  # of the record before: most come in runs of one partition
+        group: list[Record] | None = None
         record: Polled
         for record in messages:  # type: ignore[assignment]
             error = record.error()
-            key = (record.topic(), record.partition())
             if error is not None:
+                group = None
                 if error.code() == END:
-                    ends[key] = record.offset()
+                    ends[record.topic(), record.partition()] = record.offset()
                 else:
                     self._note_ends(ends, found)
                     self._note(record, error, found, groups)
                 continue
-            group = groups.get(key)
-            if group is None:
-                groups[key] = [record]
-            else:
-                group.append(record)
+            if group is None or record.partition() != partition or record.topic() != topic:
+                topic, partition = record.topic(), record.partition()
+                group = groups.get((topic, partition))
+                if group is None:
+                    group = groups[topic, partition] = []
+            group.append(record)
         self._note_ends(ends, found)
         for key, group in groups.items():
             at = Partition(*key)
