@@ -28,7 +28,7 @@ from replicator.planes.records import source_errors
 from replicator.planes.records.message import Polled, Record
 from replicator.planes.records.oversized import OversizedSearch, is_oversized
 
-POLL_RECORDS_MAX = 5_000
+POLL_RECORDS_MAX = 2_000  # what one poll takes is handled three times: so much of it stays in a core's cache
 NOT_STARTED_S = 0.001  # between two looks at partitions that are being started: there is no event for it
 END = KafkaError._PARTITION_EOF
 STARTED_S_MAX = 0.02  # what takes longer to be started is looked at by the next polls
