@@ -101,7 +101,7 @@ def source_consumer(
         "fetch.max.bytes": in_all,
         **_patience(flow, step),
         "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES,
-        "fetch.wait.max.ms": 100,
+        "fetch.wait.max.ms": 500,  # answered at once where something was written; idle, each lane asks each broker
         "fetch.queue.backoff.ms": 5,  # a full queue is looked at again soon, not a second later
         "fetch.error.backoff.ms": 50,
         "topic.metadata.refresh.interval.ms": 30_000,
