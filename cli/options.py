@@ -222,11 +222,16 @@ def console_for_people() -> Console:
     return Console(highlight=False, width=width)
 
 
-def print_wrapped(console: Console, text: str, style: str = "") -> None:
-    """A line for people: on a terminal broken between words and indented, in a file or pipe one line."""
+def print_wrapped(console: Console, text: str, style: str = "", *, bold: str = "") -> None:
+    """A line for people: on a terminal broken between words and indented, in a file or pipe one line. `bold`: the word
+    that it begins with and that stands out."""
+    from rich.text import Text
+
     if console.is_terminal:
         text = wrapped(text, console.width - 1, indent=6)
-    console.print(text, style=style, markup=False, soft_wrap=True)
+    line = Text(text, style=style)
+    line.stylize("bold", 0, len(bold))
+    console.print(line, soft_wrap=True)
 
 
 def wrapped(text: str, width: int, *, indent: int) -> str:

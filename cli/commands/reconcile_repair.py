@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cli.options import print_wrapped
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -124,19 +126,19 @@ def show(console: Console, result: Mapping[str, Any]) -> None:
             spans = ", ".join(f"{item['first']}-{item['end'] - 1}" for item in row["spans"][:SPANS_SHOWN])
             more = len(row["spans"]) + row["spans_not_listed"] - SPANS_SHOWN
             spans += f" and {more:,} more" if more > 0 else ""
-            console.print(f"repair: {at}: {row['missing']:,} records {done} (source offsets {spans})", markup=False)
+            print_wrapped(console, f"repair: {at}: {row['missing']:,} records {done} (source offsets {spans})")
         if row["standing"]:
-            console.print(f"repair: {at}: {row['standing']:,} {skipped}, they are on the target by now", markup=False)
+            print_wrapped(console, f"repair: {at}: {row['standing']:,} {skipped}, they are on the target by now")
         if row["superseded"]:
             spans = ", ".join(f"{item['first']}-{item['end'] - 1}" for item in row["superseded_spans"][:SPANS_SHOWN])
             why = f"superseded by a later record of their key (source offsets {spans}"
             why += ", …)" if len(row["superseded_spans"]) > SPANS_SHOWN else ")"
-            console.print(f"repair: {at}: {row['superseded']:,} {skipped}, {why}", markup=False)
+            print_wrapped(console, f"repair: {at}: {row['superseded']:,} {skipped}, {why}")
         for reason in (row["refused"], row["incident"]):
             if reason:
-                console.print(f"repair: {at}: {reason}", markup=False, soft_wrap=True)
+                print_wrapped(console, f"repair: {at}: {reason}")
         if row["stays"]:
             stays = ", ".join(f"{records:,} {name}" for name, records in row["stays"].items())
-            console.print(f"repair: {at}: {stays}: can't be repaired", markup=False)
+            print_wrapped(console, f"repair: {at}: {stays}: can't be repaired")
     for note in result["notes"] if result["partitions"] else ():
-        console.print(f"repair: {note}", markup=False, soft_wrap=True)
+        print_wrapped(console, f"repair: {note}")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cli.options import print_wrapped
 from replicator.model.counting import counted
 from replicator.model.printable import printable
 from replicator.proof.excerpts import Excerpt
@@ -47,11 +48,11 @@ def show(console: Console, outcome: Outcome, out: str | None) -> None:
     if out is not None:
         _line(console, f"report: {out.rstrip('/')}/report.html")
     colour = _COLOURS[tone(outcome.verdict)]
-    console.print(f"[{colour}]{escape(headline(outcome))}[/]", soft_wrap=True)
+    print_wrapped(console, headline(outcome), style=colour)
 
 
 def _line(console: Console, text: str) -> None:
-    console.print(printable(text), markup=False, soft_wrap=True)
+    print_wrapped(console, printable(text))
 
 
 def _run(console: Console, outcome: Outcome) -> None:

@@ -121,8 +121,6 @@ def _as_json(name: str, compared: RegistriesCompared, levels_left: dict[str, str
 def _show(
     console: Console, name: str, compared: RegistriesCompared, levels_left: dict[str, str], *, applies: bool
 ) -> None:
-    from rich.markup import escape
-
     from replicator.model.counting import counted
 
     plan = compared.plan
@@ -141,7 +139,7 @@ def _show(
         said = ", ".join(f"{number:,} {word}" for number, word in zip(numbers, words, strict=True))
     if plan.conflicts:
         said += f"; {counted(len(plan.conflicts), 'schema')} can't go over"
-    console.print(f"[bold]{escape(name)}[/]: {counted(plan.selected, 'schema')}: {said}", soft_wrap=True)
+    print_wrapped(console, f"{name}: {counted(plan.selected, 'schema')}: {said}", bold=name)
     _show_some(console, [f"can't go over: {it}" for it in plan.conflicts])
     verb = "registered" if applies else "register"
     _show_some(console, [f"waits: {it}" for it in plan.held])

@@ -17,6 +17,7 @@ from cli.options import (
     one,
     patience_ms,
     print_json,
+    print_wrapped,
     sign_option,
     signed_by,
     split,
@@ -183,9 +184,9 @@ def show(console: Console, found: Verified) -> None:
     lines += [f"not looked at: {incident}" for incident in found.not_compared]
     lines += [f"nothing copied yet: {at}" for at in found.waiting]
     for line in (*lines, *(f"note: {note}" for note in found.notes), UNSEEN):
-        console.print(printable(line), markup=False, soft_wrap=True)
+        print_wrapped(console, printable(line))
     colour = {"differs": "red", "unproven": "yellow", "stands": "green"}[found.verdict]
-    console.print(f"[{colour}]{escape(found.headline)}[/]", soft_wrap=True)
+    print_wrapped(console, found.headline, style=colour)
 
 
 def _numbers(it: VerifiedPartition) -> list[str]:

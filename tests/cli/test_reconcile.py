@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -146,6 +147,17 @@ def test_the_terminal_shows_differences_and_not_what_retention_removed(capsys: p
     assert last.startswith("The sides differ: 10 missing, 1 altered. 12 source offsets after the positions")
     for line in said.splitlines():
         assert len(line) <= 80 or line.startswith(("note", "The sides", "  b: ", "  a: ")), line
+
+
+def test_sentences_are_wrapped_on_a_terminal() -> None:
+    said = io.StringIO()
+    note = "what a transaction has left open at the source is not compared, and neither is what stands behind it there"
+    damaged = partition(source=Partition("orders", 3), target=Partition("a.orders", 3), notes=(note,))
+    shown = outcome(damaged, ALTERED)
+    reconcile_show.show(Console(width=80, file=said, force_terminal=True, color_system=None), shown, None)
+    lines = said.getvalue().splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert f"note on orders[3]: {note}" in " ".join(" ".join(lines).split())
 
 
 def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

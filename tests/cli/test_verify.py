@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -94,6 +95,22 @@ def test_a_sample_claims_nothing_of_what_stands_between() -> None:
     assert "no other record" in all_of(of()).headline
     assert "no other record" not in all_of(of(), sample=0.5).headline
     assert "of a sample of 50 %" in all_of(of(), sample=0.5).headline
+
+
+def test_all_fits_a_terminal_of_80_columns() -> None:
+    said = io.StringIO()
+    name = "payments.card-transactions." + "x" * 40
+    it = of(
+        target=Partition(name, 3), copies=9_999_999_999, standing=9_999_999_999, empty_offsets=2, empty=((3, 4), (6, 7))
+    )
+    notes = ("a block of the map can't be read, and what it tells of was looked for in the section that follows it",)
+    show(Console(width=80, file=said, force_terminal=True, color_system=None), all_of(it, notes=notes))
+    lines = said.getvalue().splitlines()
+    assert [line for line in lines if len(line) > 80 and name not in line] == []
+    whole = " ".join(" ".join(lines).split())
+    assert f"{name}[3]: 2 target offsets of copies hold no record: 3, 6" in whole
+    assert notes[0] in whole
+    assert UNSEEN in whole
 
 
 def test_people_are_told_what_was_not_looked_at() -> None:

@@ -8,8 +8,12 @@ import pytest
 from rich.console import Console
 
 from cli.commands import plan as plans
+from cli.commands import schemas
 from cli.options import print_wrapped, wrapped
 from replicator.inspect.flow_plan import FlowPlan, PlanFinding, TopicPlan
+from replicator.schema_sync.sync import RegistriesCompared
+from replicator.schemas.plan import SchemaConflict, SchemaPlan
+from replicator.schemas.schema import Registry, Schema, Version
 
 SENTENCE = "the flow has had this file before, and workers run the settings of another generation than that"
 RIGHT = "Write on the transactional ids eos-replicate.orders.* of the cluster 'west', for the user that the file names"
@@ -46,6 +50,20 @@ def test_a_command_and_a_name_stay_whole(command: str) -> None:
 def test_a_command_that_is_only_named_is_no_command_to_copy() -> None:
     text = f"  eos-replicate coupled says why: {SENTENCE} {SENTENCE} -c FILE"
     assert max(map(len, wrapped(text, 79, indent=6).splitlines())) <= 79
+
+
+def test_what_schemas_says_fits_a_terminal() -> None:
+    said = io.StringIO()
+    conflict = SchemaConflict(
+        Version("payments.card-transactions-value", 7), 12, f"id 12 is another schema; {SENTENCE}"
+    )
+    source = Registry({conflict.version: Schema(conflict.version, 12, "{}")})
+    compared = RegistriesCompared(source, Registry(), SchemaPlan(3, conflicts=(conflict,)))
+    console = Console(width=80, file=said, force_terminal=True, color_system=None)
+    schemas._show(console, "payments." + "x" * 40, compared, {}, applies=False)
+    lines = said.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80, lines
+    assert "can't go over: " in " ".join(lines)
 
 
 def planned(item: FlowPlan) -> list[str]:
