@@ -20,6 +20,7 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.load import Load
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
+from integration_tests.test_metrics import observed
 
 FULL = pytest.mark.tier("full", kafka="full")
 SMOKE = pytest.mark.tier("default", kafka="full")
@@ -116,8 +117,9 @@ def test_a_topic_is_paused_alone_and_a_name_that_is_misspelt_is_told(make_copyin
 @pytest.mark.tier("full")
 def test_a_rate_holds_while_the_flow_runs_and_is_lifted(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
+    asked = observed(copying)
     worker = copying.running()
-    typed(copying, "rate", "--records-per-s", "40")
+    typed(copying, "rate", "--records-per-s", "40", "--by", "ann")
     worker.wait_event("settings_taken")
     mark, began_s = worker.mark(), time.monotonic()
     for _ in range(4):
@@ -127,9 +129,13 @@ def test_a_rate_holds_while_the_flow_runs_and_is_lifted(make_copying: MakeCopyin
     took_s = time.monotonic() - began_s
     assert 0 < copied <= 40 * (took_s + 1) + 40, f"{copied} records in {took_s:.1f} s"
     assert typed(copying, "rate")["rates"][""]["records_per_s"] == 40
+    assert asked.value("eos_flow_rate_limit_records_per_second", flow=copying.name) == 40
+    assert "The flow is copied with at most 40 records/s, set by ann." in asked.get("/")[1]
+    assert copying.asked("top")[1]["rates"][""]["records_per_s"] == 40
     mark = worker.mark()
     assert typed(copying, "rate", "--reset")["rates"] == {}
     worker.wait_event("settings_taken", after=mark)
+    assert asked.value("eos_flow_rate_limit_records_per_second", flow=copying.name) is None
     copying.finish(worker)
 
 

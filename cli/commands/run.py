@@ -124,7 +124,8 @@ def run(
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
     seen, more = observation, partial(_more_duties, observation)
-    parts = wiring.parts(failpoint, seen.observe, seen.heartbeats, seen.worker, __version__, more, seen.conditions)
+    told = seen.observe, seen.heartbeats, seen.worker
+    parts = wiring.parts(failpoint, *told, __version__, more, seen.conditions, seen.throttled)
 
     def read() -> ReadConfig:
         again = config.load(path, os.environ)

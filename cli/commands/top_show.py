@@ -10,8 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.commands.status import said_of
 from replicator.model.counting import counted
 from replicator.model.printable import printable
+from replicator.state.run_settings import Paused, RateLimit
 
 COLOURS = {
     "copying": "green",
@@ -59,11 +61,12 @@ def unreachable(why: str) -> RenderableType:
 def _flow(flow: Mapping[str, Any], width: int, rows: int, *, whole: bool) -> list[RenderableType]:
     schemas = list(_schemas(flow.get("schemas"), max(1, rows // 4), whole=whole))
     conditions = list(_conditions(flow, whole=whole))
-    rows = max(1, rows - len(schemas) - len(conditions))
+    settings = list(_settings(flow, max(1, rows // 4), whole=whole))
+    rows = max(1, rows - len(schemas) - len(conditions) - len(settings))
     kept = flow["not_copied"][: rows if not flow["topics"] else max(1, rows // 2)]
     topics = flow["topics"][: max(1, rows - len(kept))]
     parts: list[RenderableType] = [_headline(flow), *conditions, Text("  ") + _counts(flow["partitions"])]
-    parts += [_totals(flow), *schemas, _topics(topics, width)]
+    parts += [_totals(flow), *settings, *schemas, _topics(topics, width)]
     if flow["topic_count"] > len(topics):
         parts.append(Text(f"  … and {flow['topic_count'] - len(topics):,} more topics", style="dim"))
     parts += [_kept(each, whole=whole) for each in kept]
@@ -89,6 +92,18 @@ def _conditions(flow: Mapping[str, Any], *, whole: bool) -> Iterator[Text]:
         yield _line(f"  no broker of {printable(cluster)} has answered since {since}", "red", whole=whole)
     if flow.get("failed_over"):
         yield _line(f"  {printable(flow['failed_over'])}", "cyan", whole=whole)
+
+
+def _settings(flow: Mapping[str, Any], rows: int, *, whole: bool) -> Iterator[Text]:
+    """What operators have paused and limited, at most `rows` lines. A process of an older version says nothing of
+    it."""
+    paused = {at: Paused(**it) for at, it in flow.get("paused", {}).items()}
+    rates = {at: RateLimit(**it) for at, it in flow.get("rates", {}).items()}
+    lines = said_of(paused, rates)[:rows]
+    for line in lines:
+        yield _line(f"  {printable(line)}", "cyan", whole=whole)
+    if (more := flow.get("paused_count", 0) + flow.get("rate_count", 0) - len(lines)) > 0:
+        yield Text(f"  … and {more:,} more that are paused or limited", style="dim")
 
 
 def _line(text: str, style: str = "", *, whole: bool) -> Text:

@@ -218,15 +218,22 @@ def parts(
     version: str = "",
     more_duties: MoreDuties = lambda flow, ended, log, failed: None,
     conditions: Callable[[Flow], ConditionObserver] = lambda _: NoConditions(),
+    throttled: Callable[[Flow, FlowThrottle], None] = lambda flow, throttle: None,
 ) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
     """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`; `heartbeats` gives what
     is told of those of a flow, `observe_worker` what is told of a worker that shares it. `version`: of the program,
     which workers of a flow show each other. `more_duties`: starts what else the worker that has lane 0 does besides.
-    `conditions` gives what is told of what keeps a whole flow from copying."""
+    `conditions` gives what is told of what keeps a whole flow from copying. `throttled` is told what its lanes keep to
+    from now on."""
+
+    def made_throttle(flow: Flow) -> FlowThrottle:
+        made = FlowThrottle(rate_of(flow))
+        throttled(flow, made)
+        return made
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
-        throttle = _OfFlow(lambda flow: FlowThrottle(rate_of(flow))).of
+        throttle = _OfFlow(made_throttle).of
         given = replace(services(failpoint, log), cluster_away=lambda: bool(away), observe=observe, throttle=throttle)
 
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> LaneDriver:

@@ -118,8 +118,7 @@ class FlowThrottle:
 
     def rates(self) -> Mapping[str, RateLimit]:
         """Return what limits there are, by topic; `FLOW` for all of them together."""
-        found = {FLOW: self._from_file, **self._settings.rates}
-        return {at: limit for at, limit in found.items() if limit.limits}
+        return self._settings.effective(self._from_file)
 
     def limited(self, topic: str) -> bool:
         """Say whether a source topic is copied no faster than some limit: its own, or that of the whole flow."""

@@ -22,6 +22,7 @@ from replicator.groups.shown_groups import GroupObserver, GroupShown
 from replicator.lane.driver import QueuedBytes, States
 from replicator.lane.partition import PartitionState, Reason, Waiting
 from replicator.lane.plan import LanePlan
+from replicator.lane.throttle import FlowThrottle
 from replicator.model.checkpoint import Position
 from replicator.model.partition import Partition
 from replicator.observe.conditions import WELL, FlowConditions, ObservedConditions
@@ -29,6 +30,7 @@ from replicator.observe.worker_figures import ObservedWorker, WorkerFigures
 from replicator.planes.contract import Copied
 from replicator.schemas.shown import SchemaObserver, SchemasShown
 from replicator.state.generation import LaneAssignment
+from replicator.state.run_settings import Paused, RateLimit
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histogram of how long transactions took."""
@@ -81,7 +83,8 @@ class FlowFigures:
     are known. `left`: partitions that a lane had when it ended, and of which nobody is known to have them since.
     `heartbeat`: None before the first one has arrived, and of a flow without. `worker`: None where
     the process doesn't share the flow. `groups`, `schemas`: None where this process doesn't sync any. `conditions`:
-    what keeps the whole flow from copying."""
+    what keeps the whole flow from copying. `paused`, `rates`: what operators have paused, and how fast is copied at
+    most, by source topic; empty for the whole flow."""
 
     partitions: Mapping[Partition, PartitionFigures]
     lanes: Mapping[int, LaneFigures]
@@ -92,6 +95,8 @@ class FlowFigures:
     schemas: SchemasShown | None = None
     left: frozenset[Partition] = frozenset()
     conditions: FlowConditions = WELL
+    paused: Mapping[str, Paused] = field(default_factory=dict)
+    rates: Mapping[str, RateLimit] = field(default_factory=dict)
 
 
 class ObservedFlow:
@@ -112,7 +117,12 @@ class ObservedFlow:
         self._worker: ObservedWorker | None = None
         self._groups: GroupFigures | None = None
         self._schemas: SchemasShown | None = None
+        self._throttle = FlowThrottle()
         self.conditions = ObservedConditions(now_ms)
+
+    def throttled(self, throttle: FlowThrottle) -> None:
+        """Take up what lanes keep to that are made from now on. From any thread."""
+        self._throttle = throttle
 
     def worker(self) -> ObservedWorker:
         """Take up that the flow is shared with other processes; counters go on over all attempts."""
@@ -179,7 +189,9 @@ class ObservedFlow:
             at for at, lane in left.items() if at not in found and (worker is None or not worker.elsewhere(lane))
         )
         shown = self._heartbeat, worker, self._groups, self._schemas
-        return FlowFigures(partitions, lanes, found, *shown, nobodys, self.conditions.now())
+        throttle = self._throttle
+        set_ = throttle.settings.paused, throttle.rates()
+        return FlowFigures(partitions, lanes, found, *shown, nobodys, self.conditions.now(), *set_)
 
     def partition_positions(self) -> dict[Partition, int | None]:
         """Every partition that lanes have now, with its position."""
@@ -281,6 +293,10 @@ class Figures:
     def conditions(self, flow: Flow) -> ObservedConditions:
         """Return what is told of what keeps a whole flow from copying."""
         return self.flows[flow.name].conditions
+
+    def throttled(self, flow: Flow, throttle: FlowThrottle) -> None:
+        """Take up what the lanes of a flow keep to, see `ObservedFlow.throttled`."""
+        self.flows[flow.name].throttled(throttle)
 
     def groups(self, flow: Flow) -> GroupObserver:
         """Return what is told of a flow's consumer groups, see `ObservedFlow.groups_synced`."""

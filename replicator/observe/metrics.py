@@ -16,10 +16,12 @@ from replicator.groups.shown_groups import in_sync
 from replicator.observe.figures import SECONDS, GroupFigures, LaneFigures
 from replicator.observe.view import Doing, FlowView, PartitionView
 from replicator.observe.worker_figures import WorkerFigures
+from replicator.state.run_settings import FLOW as ALL
+from replicator.state.run_settings import RateLimit
 from replicator.workers.lane_stages import LaneStage
 
 FLOW, LANE, PARTITION = ("flow",), ("flow", "lane"), ("flow", "topic", "partition")
-CLUSTER = ("flow", "cluster")
+CLUSTER, TOPIC = ("flow", "cluster"), ("flow", "topic")
 
 GROUPS_MAX = 1_000
 
@@ -54,6 +56,16 @@ METRICS: Mapping[str, Described] = {
         "gauge", CLUSTER, "1 from 4 s after the last answer of any of its brokers until the next one, else 0."
     ),
     "eos_flow_failed_over": Described("gauge", FLOW, "1 while the whole flow is failed over, else 0."),
+    "eos_flow_rate_limit_records_per_second": Described(
+        "gauge", FLOW, "How many records of the flow this process copies at most; absent without such a limit."
+    ),
+    "eos_flow_rate_limit_bytes_per_second": Described(
+        "gauge", FLOW, "How many bytes of keys, values and headers it copies at most; absent as above."
+    ),
+    "eos_topic_rate_limit_records_per_second": Described(
+        "gauge", TOPIC, "The same for a source topic that has a limit of its own; absent as above."
+    ),
+    "eos_topic_rate_limit_bytes_per_second": Described("gauge", TOPIC, "In bytes, as above."),
     "eos_flow_partitions": Described("gauge", (*FLOW, "state"), "Partitions in this state."),
     "eos_flow_lag_records": Described(
         "gauge", FLOW, "Of all partitions; absent unless it is known of each that is copied."
@@ -185,6 +197,7 @@ class Metrics:
             away = cluster in flow.conditions.unreachable_ms
             yield "eos_flow_cluster_unreachable", f"{labels},{_labels(cluster=cluster)}", away
         yield "eos_flow_failed_over", labels, bool(flow.conditions.failed_over)
+        yield from _of_rates(labels, flow.rates)
         counts = flow.counts
         for doing in Doing:
             yield "eos_flow_partitions", f"{labels},{_labels(state=doing.name.lower())}", counts[doing]
@@ -212,6 +225,15 @@ class Metrics:
                 yield from _of_partition(f"{labels},{of_it}", partition)
         for lane, figures in flow.lanes.items():
             yield from _of_lane(f"{labels},{_labels(lane=str(lane))}", figures)
+
+
+def _of_rates(labels: str, rates: Mapping[str, RateLimit]) -> Iterator[Sample]:
+    for topic, limit in rates.items():
+        of, at = ("flow", labels) if topic == ALL else ("topic", f"{labels},{_labels(topic=topic)}")
+        if limit.records_per_s is not None:
+            yield f"eos_{of}_rate_limit_records_per_second", at, limit.records_per_s
+        if limit.bytes_per_s is not None:
+            yield f"eos_{of}_rate_limit_bytes_per_second", at, limit.bytes_per_s
 
 
 def _of_groups(labels: str, figures: GroupFigures) -> Iterator[Sample]:

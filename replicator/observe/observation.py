@@ -51,7 +51,7 @@ class Observation:
         self.observe: Observe = self._figures.lane
         self.heartbeats, self.worker = self._figures.heartbeats, self._figures.worker
         self.groups, self.schemas = self._figures.groups, self._figures.schemas
-        self.conditions = self._figures.conditions
+        self.conditions, self.throttled = self._figures.conditions, self._figures.throttled
 
     @contextmanager
     def running(

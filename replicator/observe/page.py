@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from replicator.flow.restarts import Stage
 from replicator.lane.ports import Clock
 from replicator.model.incident_kinds import KINDS
-from replicator.observe.shown import GRAVITY, LANES_SHOWN, WORKERS_SHOWN, Process, ShownFlow
+from replicator.observe.shown import GRAVITY, LANES_SHOWN, SETTINGS_SHOWN, WORKERS_SHOWN, Process, ShownFlow
 from replicator.observe.view import Doing
 from replicator.pages.environment import pages_of
 from replicator.schemas.shown import CONFLICTS_SHOWN
@@ -76,6 +76,7 @@ class StatusPage:
             stopped=Doing.STOPPED,
             lanes_shown=LANES_SHOWN,
             workers_shown=WORKERS_SHOWN,
+            settings_shown=SETTINGS_SHOWN,
             conflicts_shown=CONFLICTS_SHOWN,
         ).encode()
 

@@ -13,10 +13,13 @@ from replicator.observe.figures import LaneFigures
 from replicator.observe.history import CopyRate, Sample, rate_now, rates
 from replicator.observe.plot import Plot, plot
 from replicator.observe.view import Doing, FlowView, PartitionView
+from replicator.state.run_settings import Paused, RateLimit
 
 TOPICS_SHOWN, PARTITIONS_SHOWN, LANES_SHOWN, WORKERS_SHOWN, GROUPS_SHOWN = 200, 50, 32, 50, 100
 """Of one flow: rows of its topics, of partitions that are not copied, of lanes, of processes that share it, and of
 consumer groups."""
+SETTINGS_SHOWN = 20
+"""Of its topics that operators have paused, and of those that have a limit of their own."""
 GRAVITY = (
     Doing.STOPPED,
     Doing.WAITING,
@@ -112,6 +115,10 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
         "cause": view.cause,
         "unreachable_since_ms": dict(view.conditions.unreachable_ms),
         "failed_over": view.conditions.failed_over,
+        "paused": _settings(view.paused),
+        "paused_count": len(view.paused),
+        "rates": _settings(view.rates),
+        "rate_count": len(view.rates),
         "partitions": _counts(view.counts),
         "lag_records": view.lag_records,
         "lag_seconds": view.lag_seconds,
@@ -159,6 +166,11 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
             for each in shown.kept
         ],
     }
+
+
+def _settings(found: Mapping[str, Paused | RateLimit]) -> dict[str, dict[str, Any]]:
+    """By topic, that of the flow first, as `status` has them."""
+    return {at: asdict(it) for at, it in sorted(found.items())[:SETTINGS_SHOWN]}
 
 
 def _groups(view: FlowView) -> list[GroupShown]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from replicator.flow.group_members import FlowWorkers
@@ -19,6 +19,7 @@ from replicator.observe.figures import Figures, GroupFigures, HeartbeatFigures, 
 from replicator.observe.lag import Lag, LagWatch
 from replicator.observe.worker_figures import WorkerFigures
 from replicator.schemas.shown import SchemasShown
+from replicator.state.run_settings import Paused, RateLimit
 
 
 class Doing(IntEnum):
@@ -53,8 +54,9 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. `partitions` are sorted. `heartbeat`, `worker`, `groups`, `schemas` and `conditions` as of
-    `FlowFigures`. `cause`: why it has ended, until it runs again."""
+    """One flow. `partitions` are sorted. `heartbeat`, `worker`, `groups`, `schemas`, `conditions`, `paused` and
+    `rates` as of `FlowFigures`; nothing is paused or limited of a flow that doesn't run. `cause`: why it has ended,
+    until it runs again."""
 
     name: str
     source: str
@@ -68,6 +70,8 @@ class FlowView:
     schemas: SchemasShown | None = None
     conditions: FlowConditions = WELL
     cause: str = ""
+    paused: Mapping[str, Paused] = field(default_factory=dict)
+    rates: Mapping[str, RateLimit] = field(default_factory=dict)
 
     @property
     def workers(self) -> FlowWorkers | None:
@@ -194,6 +198,7 @@ class Views:
             found.schemas,
             conditions,
             cause,
+            *((found.paused, found.rates) if stage is Stage.RUNNING and not conditions.failed_over else ()),
         )
 
 

@@ -96,6 +96,11 @@ class RunSettings:
         """Why a topic is paused: by itself, or with the flow."""
         return self.paused.get(FLOW) or self.paused.get(topic)
 
+    def effective(self, from_file: RateLimit) -> Mapping[str, RateLimit]:
+        """What limits there are, by topic, and of the flow: `from_file` is its own until an operator sets another."""
+        found = {FLOW: from_file, **self.rates}
+        return {at: limit for at, limit in found.items() if limit.limits}
+
     def same(self, other: RunSettings) -> bool:
         """Whether the same is paused, and the same limited."""
         return self.paused == other.paused and {at: _bare(it) for at, it in self.rates.items()} == {

@@ -23,7 +23,8 @@ from replicator.observe.metrics import Metrics
 from replicator.observe.shown import Process, as_json, shown_of
 from replicator.observe.view import Doing, FlowView
 from replicator.observe.web import Web
-from tests.replicator.observe.test_page import EVERY_STATE, HOSTILE, REFUSED, SCHEMAS, flow, partition
+from replicator.state.run_settings import RateLimit
+from tests.replicator.observe.test_page import EVERY_STATE, HOSTILE, PAUSED, RATES, REFUSED, SCHEMAS, flow, partition
 
 FILE = """\
 clusters: {{a: {{properties: {{bootstrap.servers: "a:1"}}}}, b: {{properties: {{bootstrap.servers: "b:1"}}}}}}
@@ -118,6 +119,30 @@ def test_schemas_are_counted_and_conflicts_named_and_a_small_terminal_holds_them
         assert any("more that can't go over" in line for line in small)
     away = replace(SCHEMAS, conflicts=(), refused=0, reason="no answer")
     assert drawn(answer(replace(EVERY_STATE, schemas=away)), 200)[4].endswith("2 waiting; no answer")
+
+
+def test_what_is_paused_and_limited_stands_above_the_topics_and_a_small_terminal_holds_it() -> None:
+    found = answer(replace(EVERY_STATE, paused=PAUSED, rates=RATES))
+    assert drawn(found, 160)[4:7] == [
+        f"  events is paused by ann {printable(HOSTILE)} (it is moved), since 2023-11-14T22:13:20Z",
+        "  the flow is copied with at most 500 records/s",
+        "  payments is copied with at most 2,048 bytes/s, set by ann",
+    ]
+    assert found["flows"][0]["rates"]["payments"] == {
+        "records_per_s": None,
+        "bytes_per_s": 2_048,
+        "by": "ann",
+        "at_ms": 1,
+    }
+    many = answer(replace(EVERY_STATE, rates={f"t{n}{'x' * 90}": RateLimit(records_per_s=n + 1) for n in range(900)}))
+    for height in (24, 50):
+        lines = drawn(many, 80, height)
+        assert len(lines) <= height
+        assert max(map(len, lines)) <= 80
+        assert any("more that are paused or limited" in line for line in lines)
+    for key in ("paused", "paused_count", "rates", "rate_count"):
+        del found["flows"][0][key]  # of an older version
+    assert drawn(found, 160)[4].split()[0] == "topic"
 
 
 @contextmanager

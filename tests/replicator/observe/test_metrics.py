@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from replicator.observe.figures import SECONDS, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag
 from replicator.observe.metrics import METRICS, Metrics, shown_name
 from replicator.observe.view import Doing, FlowView, PartitionView
+from replicator.state.run_settings import FLOW, RateLimit
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 HOSTILE = 'a"b\\c\nd'
@@ -79,6 +81,15 @@ def test_kind_and_meaning_are_read_as_they_are_described() -> None:
     found = {each.name: (each.type, each.documentation) for each in families if each.name.startswith("eos_")}
     assert found.pop("eos_build_info")[0] == "gauge"
     assert found == {name: (it.kind, it.help) for name, it in METRICS.items() if it.kind != "info"}
+
+
+def test_what_operators_have_limited_is_told_of_the_flow_and_of_topics_with_a_limit_of_their_own() -> None:
+    rates = {FLOW: RateLimit(bytes_per_s=2_000), "t": RateLimit(records_per_s=500, by="ann"), "u": RateLimit()}
+    found = {at: value for at, value in samples(replace(ALL, rates=rates)).items() if "rate_limit" in at[0]}
+    assert found == {
+        at("eos_flow_rate_limit_bytes_per_second", flow="f"): 2_000,
+        at("eos_topic_rate_limit_records_per_second", flow="f", topic="t"): 500,
+    }
 
 
 def test_the_help_of_a_state_has_each_number() -> None:

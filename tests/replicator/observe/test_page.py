@@ -20,18 +20,20 @@ from replicator.flow.group_members import FlowWorkers, HeldLane, ShownWorker
 from replicator.flow.restarts import Stage
 from replicator.model.incident_kinds import KINDS
 from replicator.model.partition import Partition
+from replicator.model.printable import printable
 from replicator.observe.conditions import FlowConditions
 from replicator.observe.figures import LaneFigures, PartitionFigures
 from replicator.observe.history import History
 from replicator.observe.lag import Lag
 from replicator.observe.metrics import Metrics
 from replicator.observe.page import StatusPage, duration_text, size_text
-from replicator.observe.shown import PARTITIONS_SHOWN, TOPICS_SHOWN, Process, as_json, shown_of
+from replicator.observe.shown import PARTITIONS_SHOWN, SETTINGS_SHOWN, TOPICS_SHOWN, Process, as_json, shown_of
 from replicator.observe.view import Doing, FlowView, PartitionView
 from replicator.observe.worker_figures import WorkerFigures
 from replicator.schemas.plan import SchemaConflict
 from replicator.schemas.schema import Version
 from replicator.schemas.shown import SchemasShown
+from replicator.state.run_settings import Paused, RateLimit
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTHS = (360, 768, 1280)
@@ -114,6 +116,22 @@ def test_every_state_is_shown_and_agrees_with_the_metrics() -> None:
     assert "host-1" in said
     assert "process 4711" in said
     assert "running for 2 min" in said
+
+
+PAUSED = {"events": Paused(by=f"ann {HOSTILE}", at_ms=1_700_000_000_000, why="it is moved")}
+RATES = {"": RateLimit(records_per_s=500), "payments": RateLimit(bytes_per_s=2_048, by="ann", at_ms=1)}
+
+
+def test_what_is_paused_and_limited_is_shown_with_who_has_set_it() -> None:
+    page = rendered(replace(EVERY_STATE, paused=PAUSED, rates=RATES))
+    said = words(page)
+    assert f"events is paused by ann {printable(HOSTILE)} (it is moved), since 2023-11-14 22:13:20 UTC." in said
+    assert "The flow is copied with at most 500 records/s." in said
+    assert "payments is copied with at most 2,048 bytes/s, set by ann." in said
+    assert "<script" not in page
+    many = words(rendered(replace(EVERY_STATE, rates={f"t{n}": RateLimit(records_per_s=n + 1) for n in range(900)})))
+    assert many.count("is copied with at most") == SETTINGS_SHOWN
+    assert "eos-replicate rate --flow orders -c FILE" in many
 
 
 def test_an_incident_comes_with_what_to_do_and_the_command() -> None:

@@ -9,11 +9,13 @@ import pytest
 
 from replicator.flow.restarts import Stage
 from replicator.lane.partition import Copying, PartitionState, Reason, Waiting
+from replicator.lane.throttle import FlowThrottle
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures
 from replicator.observe.lag import Lag
 from replicator.observe.view import Doing, FlowView, Views
 from replicator.planes.contract import Copied
+from replicator.state.run_settings import FLOW, NO_SETTINGS, Paused, RateLimit
 from tests.replicator.observe.made import plan, position
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -101,6 +103,21 @@ def test_a_flow_with_a_cluster_that_does_not_answer_is_not_ready(flow: OneFlow) 
     assert flow.doing() == {A: Doing.COPYING, B: Doing.COPYING}, "what the lanes say stays"
     flow.figures.conditions.cluster_answers("b")
     assert flow.now().ready
+
+
+def test_what_is_paused_and_limited_is_shown_while_it_is_kept_to(flow: OneFlow) -> None:
+    flow.states = {A: Copying(), B: Copying()}
+    assert (flow.now().paused, flow.now().rates) == ({}, {})
+    throttle, of_file = FlowThrottle(RateLimit(bytes_per_s=9)), RateLimit(bytes_per_s=9)
+    flow.figures.throttled(throttle)
+    assert flow.now().rates == {FLOW: of_file}
+    own, paused = RateLimit(records_per_s=5, by="ann"), Paused(by="ann", at_ms=1)
+    throttle.take(NO_SETTINGS.limit(["t"], own).pause(["u"], paused))
+    assert (flow.now().paused, flow.now().rates) == ({"u": paused}, {FLOW: of_file, "t": own})
+    throttle.take(throttle.settings.limit([], RateLimit()))
+    assert flow.now().rates == {"t": own}, "the flow's own is lifted"
+    flow.stage = Stage.ENDED
+    assert (flow.now().paused, flow.now().rates) == ({}, {})
 
 
 def test_before_and_after_it_runs_nothing_is_known_of_its_partitions(flow: OneFlow) -> None:
