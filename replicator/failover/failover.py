@@ -120,11 +120,11 @@ class FailoverRun:
             record_bytes_max = make_cutovers(flow, plane)
         found, ours = self._scope.stands(control), False
         if found is not None and control.open == found.under:
-            steps.skip(FailoverStep.FREEZE, f"it was failed over already, by {found.by}")
+            steps.skip(FailoverStep.FREEZE, f"it was failed over already, by {found.who}")
         else:
             with steps.step(FailoverStep.FREEZE):
                 waits = partial(self._waits, FailoverStep.FREEZE)
-                changed(flow, plane, self._freeze, by=self._process, waits=waits)
+                changed(flow, plane, self._freeze, by=self._process, decided_by=self._by, waits=waits)
                 found = self._standing_now()
             ours = found.by == self._process
         self.frozen = found

@@ -23,11 +23,13 @@ TOPICS_SAID = 10
 
 
 class FailedOver(NamedTuple):
-    """That it is failed over: since which generation, and by whom. `under`: the generation that is open, or to be."""
+    """That it is failed over: since which generation, and by which process. `under`: the generation that is open, or to
+    be. `who`: who has decided it, for people."""
 
     number: int
     by: str
     under: Generation
+    who: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class WholeFlow:
     def stands(self, control: Control) -> FailedOver | None:
         """See `SomeTopics`."""
         found = control.frozen
-        return None if found is None else FailedOver(found.number, found.by, found)
+        return None if found is None else FailedOver(found.number, found.by, found, found.who)
 
     def left(self, control: Control) -> FailedOver | None:
         """See `SomeTopics`."""
@@ -59,7 +61,7 @@ class WholeFlow:
                 f"flow {self.flow.name} isn't failed over as a whole, but {topics_said(control.failed_over)}: "
                 f"--undo --topics {','.join(sorted(control.failed_over))}"
             )
-        return None if found is None else FailedOver(found.number, found.by, found)
+        return None if found is None else FailedOver(found.number, found.by, found, found.who)
 
     def freeze(self, changer: Changer, count_lanes: CountLanes, may_replace: MayReplace) -> Generation:
         """See `SomeTopics`."""
@@ -87,7 +89,7 @@ class SomeTopics:
         check_known(self.flow, self.topics, control, claims)
         if (found := control.frozen) is not None:
             raise FlowFrozen(
-                f"flow {self.flow.name} is failed over as a whole (generation {found.number}, by {found.by}): its "
+                f"flow {self.flow.name} is failed over as a whole (generation {found.number}, by {found.who}): its "
                 "topics can't be failed over, or given back, by themselves until that is undone"
             )
 
@@ -110,7 +112,7 @@ class SomeTopics:
     def _since(control: Control, found: Generation, topics: Collection[str]) -> FailedOver:
         number = max(found.failed_over[topic] for topic in topics)
         begun = control.generations.get(number, found)
-        return FailedOver(number, begun.by, found)
+        return FailedOver(number, begun.by, found, begun.who)
 
     def freeze(self, changer: Changer, count_lanes: CountLanes, may_replace: MayReplace) -> Generation:
         """Open a generation in which it is failed over."""

@@ -173,17 +173,19 @@ def changed(
     *,
     thaw: bool = False,
     by: str = "",
+    decided_by: str = "",
     waits: Callable[[Generation], None] = lambda change: None,
 ) -> T:
     """What `ask` wants of a changer for a command, asked again while others write the control topic, or an answer was
-    lost. Raises as `Changer` does, once others have kept the control id for long. `thaw`, `by` as of `Changer`; without
-    `by` each changer has a name of its own. `waits` is told, once, of a change of generations that somebody has begun
-    and not ended, and that is waited for."""
+    lost. Raises as `Changer` does, once others have kept the control id for long. `thaw`, `by`, `decided_by` as of
+    `Changer`; without `by` each changer has a name of its own. `waits` is told, once, of a change of generations that
+    somebody has begun and not ended, and that is waited for."""
     _wait_for_others(plane, waits)
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
     while True:
         try:
-            return ask(Changer(flow, plane.state, by or process_name(), _ignored, _no_starts, thaw=thaw))
+            name = by or process_name()
+            return ask(Changer(flow, plane.state, name, _ignored, _no_starts, thaw=thaw, decided_by=decided_by))
         except ChangeRefused:
             raise
         except (Fenced, TakenOver, UnknownOutcome, Retriable):

@@ -51,7 +51,7 @@ def failed_over(control: Control | None) -> str:
     found = None if control is None else control.frozen
     if found is None:
         return ""
-    return f"it was failed over (generation {found.number}, by {found.by}): nothing is copied until failover --undo"
+    return f"it was failed over (generation {found.number}, by {found.who}): nothing is copied until failover --undo"
 
 
 def while_frozen(
@@ -95,7 +95,7 @@ def _kept_while_frozen(
                     return told > 0
                 if found is not None and found.number != told:
                     told = found.number
-                    log.warning("failed_over", generation=told, by=found.by)
+                    log.warning("failed_over", generation=told, by=found.who)
                     observer.failed_over(failed_over(control))
                     begun()
                 due = time.monotonic() >= kept_s + flow.limits.recommit_interval_ms / 1000

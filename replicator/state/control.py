@@ -79,8 +79,9 @@ class Changer:
         first: bool = False,
         seen: Control | None = None,
         thaw: bool = False,
+        decided_by: str = "",
     ) -> None:
-        """`by` is this process's name in the generations that it begins.
+        """`by` is this process's name in the generations that it begins, `decided_by` whoever has typed the command.
 
         `first`: the flow has never run (see `flow.first_start`), so its control topic may be empty; otherwise an empty
         one is the incident `control_topic_lost`. `seen`: the control topic as it was read just now. `thaw`: a flow that
@@ -88,7 +89,7 @@ class Changer:
         """
         self._flow, self._state, self._by, self._on_error = flow, state, by, on_error
         self._resolve_starts = resolve_starts
-        self._first, self._seen, self._thaw = first, seen, thaw
+        self._first, self._seen, self._thaw, self._decided_by = first, seen, thaw, decided_by
         self._writer: TransactionalProducer | None = None
 
     def ensure(self, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> tuple[Generation, bool]:
@@ -200,9 +201,8 @@ class Changer:
                     may_replace(open_)
                 now_ms = int(time.time() * 1000)
                 if control.preparing is None and (wanted := propose(control)) is not None:
-                    prepared = control.prepare(
-                        wanted.assignment, listing, now_ms, kind, self._by, wanted.own, wanted.failed_over
-                    )
+                    told = self._by, wanted.own, wanted.failed_over, self._decided_by
+                    prepared = control.prepare(wanted.assignment, listing, now_ms, kind, *told)
                     self._write([self._of_control((prepared.key, prepared.encode()))])
                     control = self._read()
                 control = self._finish(control, now_ms)
@@ -227,8 +227,8 @@ class Changer:
         """Raise FlowFrozen where nothing but the command that undoes a failover may open another generation."""
         if open_.kind is Kind.FROZEN and not self._thaw:
             raise FlowFrozen(
-                f"flow {self._flow.name} was failed over (generation {open_.number}, by {open_.by}): nothing is copied "
-                "until eos-replicate failover --undo"
+                f"flow {self._flow.name} was failed over (generation {open_.number}, by {open_.who}): nothing is "
+                "copied until eos-replicate failover --undo"
             )
 
     def _read(self) -> Control:

@@ -87,7 +87,10 @@ class Control:
     def failed_over_said(self, topic: str) -> str:
         """Say that a source topic was failed over; empty where it wasn't."""
         since = self.failed_over.get(topic)
-        return "" if since is None else failed_over_said(topic, since)
+        if since is None:
+            return ""
+        begun = self.generations.get(since)
+        return failed_over_said(topic, since, "" if begun is None else begun.who)
 
     @property
     def daemon(self) -> Generation | None:
@@ -165,6 +168,7 @@ class Control:
         by: str = "",
         own: OwnFile | None = None,
         failed_over: Mapping[str, int] | None = None,
+        decided_by: str = "",
     ) -> Generation:
         """The `preparing` record of the next generation; an earlier listing is carried along, and earlier settings,
         unless these are those of `own`, and topics that were failed over, unless `failed_over` has others. The daemon's
@@ -193,6 +197,7 @@ class Control:
             kind is Kind.LIVE and bool(known),
             source_cluster,
             failed_over,
+            decided_by,
         )
 
     def finish(self, now_ms: int, start_records: int | None = None) -> list[Generation]:

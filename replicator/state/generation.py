@@ -128,6 +128,8 @@ class Generation:
 
     `failed_over`: source topics that were failed over, each with the generation that did it. Every later one has them
     as well, until a command gives them back: nothing of them is copied, their positions are kept.
+
+    `decided_by`: who has decided it, where a person has, and not only the process that began it.
     """
 
     number: int
@@ -144,6 +146,12 @@ class Generation:
     balanced: bool = False
     source_cluster: str = ""
     failed_over: Mapping[str, int] = field(default_factory=dict)
+    decided_by: str = ""
+
+    @property
+    def who(self) -> str:
+        """Who began it, for people: whoever has decided it, or the process."""
+        return self.decided_by or self.by
 
     @property
     def settings_hash(self) -> str:
@@ -184,12 +192,18 @@ class Generation:
         if self.failed_over:
             content["failed_over"] = dict(self.failed_over)
             version = WITH_TOPICS
+        if self.decided_by:
+            content["decided_by"] = self.decided_by
         return wrap(GENERATION, content, version=version)
 
 
-def failed_over_said(topic: str, since: int) -> str:
-    """Say that a source topic was failed over, by the generation `since`."""
-    return f"topic {topic} was failed over (generation {since}): nothing of it is copied until failover --undo --topics"
+def failed_over_said(topic: str, since: int, who: str = "") -> str:
+    """Say that a source topic was failed over, by the generation `since`, and by whom where that is known."""
+    by = f", by {who}" if who else ""
+    return (
+        f"topic {topic} was failed over (generation {since}{by}): nothing of it is copied until failover --undo "
+        "--topics"
+    )
 
 
 def decode(key: bytes | None, value: bytes | None) -> Generation | None:
@@ -218,6 +232,7 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
             body["assignment"] == BALANCED,
             str(body.get("source_cluster", "")),
             {str(name): int(since) for name, since in body.get("failed_over", {}).items()},
+            str(body.get("decided_by", "")),
         )
     except NewerFormat:
         raise

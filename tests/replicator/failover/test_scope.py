@@ -9,12 +9,14 @@ import pytest
 
 from replicator.config import load_text
 from replicator.failover.scope import SomeTopics, WholeFlow, still_stands
+from replicator.flow.frozen import failed_over
 from replicator.model.errors import ConfigError, FlowFrozen
 from replicator.state.claims import Claims
 from replicator.state.control import giving_back, handing_back
 from replicator.state.control_topic import Control
 from replicator.state.failover_note import FailoverNote, decode
 from replicator.state.generation import Kind, LaneAssignment
+from replicator.state.generation import decode as decode_generation
 
 pytestmark = pytest.mark.tier("default")
 
@@ -61,6 +63,23 @@ def test_later_generations_change_neither_since_when_nor_by_whom() -> None:
     assert since(A, later) == since(A, done(later)) == (2, "by-2")
     more = done(prepared(done(later), {"a": 2, "b": 4}))
     assert (since(A, more), since(BOTH, more)) == ((2, "by-2"), (4, "by-4"))
+
+
+def test_whoever_has_decided_it_is_told_and_not_only_the_process() -> None:
+    assert PART.failed_over_said("a").startswith("topic a was failed over (generation 2, by by-2): ")
+    change = FIRST.prepare(LaneAssignment(1), {}, 1, Kind.FROZEN, "host:1:x", decided_by="ann")
+    known = decode_generation(change.key, change.encode())
+    assert known == change
+    whole = done(FIRST.apply(change))
+    found = WHOLE.stands(whole)
+    assert found is not None
+    assert (found.by, found.who) == ("host:1:x", "ann")
+    assert "by ann)" in failed_over(whole)
+    with pytest.raises(FlowFrozen, match="by ann"):
+        A.check(whole, NOTHING)
+    part = FIRST.prepare(LaneAssignment(2), {}, 1, by="host:1:x", failed_over={"a": 2}, decided_by="ann")
+    later = done(prepared(done(FIRST.apply(part)), None))
+    assert "(generation 2, by ann)" in later.failed_over_said("a"), "as long as it stands"
 
 
 def test_what_is_half_frozen_or_half_given_back_is_left_to_be_undone() -> None:
