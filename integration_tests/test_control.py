@@ -21,6 +21,7 @@ from integration_tests.harness.load import Load
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
 from integration_tests.test_metrics import observed
+from replicator.observe.view import Doing
 
 FULL = pytest.mark.tier("full", kafka="full")
 SMOKE = pytest.mark.tier("default", kafka="full")
@@ -80,6 +81,41 @@ def test_a_flow_is_paused_over_a_restart_and_resumed(make_copying: MakeCopying) 
     worker.wait_event("copying", after=mark)
     copying.load.mixed(20)
     copying.finish(worker)
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_what_will_stop_a_paused_partition_is_told_everywhere_while_it_is_paused(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=2, limits={"discovery_interval_ms": 1_000})
+    asked, worker = observed(copying), copying.running()
+    for partition in range(2):
+        clients.put(clients.producer(copying.source), copying.topic, *[b"first"] * 5, partition=partition)
+    asked.wait("all is copied", lambda it: it.value("eos_flow_records_total", flow=copying.name) == 10)
+    mark = worker.mark()
+    typed(copying, "pause", "--by", "ann")
+    wait_paused(worker, copying, mark)
+    clients.put(clients.producer(copying.source), copying.topic, *[b"lost"] * 5, partition=0)
+    clients.delete_records(copying.source, copying.topic, 0, 8)
+    worker.wait_event("incident", after=mark, name="source_records_gone", partition=0)
+    [lost, paused] = copying.asked("status")[1]["partitions"]
+    assert (lost["state"], lost["incident"], paused["state"]) == ("records_lost", "source_records_gone", "paused")
+    assert lost["occurrence"], "it can be decided about"
+    labels = {"flow": copying.name, "topic": copying.topic}
+    asked.wait("it is counted", lambda it: it.value("eos_partition_state", **labels, partition="0") == Doing.STOPPED)
+    assert asked.value("eos_partition_state", **labels, partition="1") == Doing.PAUSED
+    assert asked.value("eos_partition_cause", **labels, partition="0", kind="source_records_gone") == 1
+    shown = copying.asked("top")[1]
+    assert [(it["state"], it["kind"]) for it in shown["not_copied"]] == [
+        ("stopped", "source_records_gone"),
+        ("paused", "paused"),
+    ]
+    assert shown["paused"][""]["by"] == "ann"
+    page = asked.get("/")[1]
+    assert "source_records_gone" in page
+    assert "The flow is paused by ann" in page
+    typed(copying, "resume")
+    worker.wait_event("copying", after=mark, partition=1)
+    assert asked.value("eos_partition_state", **labels, partition="0") == Doing.STOPPED
+    assert worker.stop() == 4
 
 
 @FULL

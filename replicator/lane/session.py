@@ -80,7 +80,7 @@ class ProducerSession:
         self._silence = SilenceWatch(self._transactions, context.clock)
         self._unserved = UnservedSources(memory, to.source, plan.flow.source.name, context.clock)
         self._owners = OwnerWatch(plan, policy, self._start, context)
-        self._throttling = LaneThrottling(policy, memory, context.clock)
+        self._throttling = LaneThrottling(plan, policy, memory, self._start, context.clock)
         interval_s = plan.flow.limits.discovery_interval_ms / 1000
         self._timestamps = TimestampRefusals(memory.partitions, to.target, context.clock, interval_s)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit

@@ -151,6 +151,14 @@ class LaneStart:
         routes = [self._partitions[at].route for at in asked]
         return self._apply(self._decide(routes, decided))
 
+    def judge_paused(self, partitions: Collection[Partition]) -> None:
+        """Judge partitions that an operator has paused: they stay so, but for those that an incident stops, or whose
+        topic isn't there, as it would be found once they are resumed."""
+        decisions = self._decide([self._partitions[at].route for at in partitions])
+        for at, decision in decisions.items():
+            if decision.stopped is not None or (decision.waits is not None and decision.waits[0] in MISSING):
+                self._enter(at, decision, None)
+
     def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
         """Leave out those that still wait for a right: other questions don't show whether it is."""
         denied = [at for at in partitions if self._waits_for_right(at)]

@@ -79,6 +79,53 @@ def test_a_paused_partition_keeps_its_position_alive() -> None:
     assert len(world.told("recommitted")) >= 2
 
 
+def test_what_would_stop_a_paused_partition_once_it_is_resumed_is_told_while_it_is_paused() -> None:
+    world = World(idle_s_max=200.0)
+    filled(world, 6)
+
+    def pause() -> None:
+        world.throttle.take(NO_SETTINGS.pause([], BY))
+        world.actions[world.calls + 300] = lose
+
+    def lose() -> None:
+        assert set(reasons(world).values()) == {Reason.PAUSED}
+        more(world)
+        world.source.log(A).delete_before(8)
+        world.source.delete("u")
+        world.source.create("u")
+
+    world.actions[40] = pause
+    assert world.run() is None
+    assert world.incidents() == {A: "source_records_gone", U: "source_topic_recreated"}
+    assert {it.source: it.name for it in world.occurrences()} == world.incidents(), "to be decided about"
+    assert reasons(world) == {A: None, B: Reason.PAUSED, U: None}
+    assert [world.position(at) for at in ALL] == [6, 6, 6]
+    assert len(world.told("waiting")) == 3, "what stays paused is told once"
+    assert world.trace.count("plane.fence") == 1
+
+
+def test_a_paused_lane_whose_source_does_not_answer_stays_paused() -> None:
+    world = World(idle_s_max=200.0)
+    filled(world, 6)
+
+    def away() -> None:
+        world.source.down = True
+        world.actions[world.calls + 100] = back
+
+    def back() -> None:
+        assert set(reasons(world).values()) == {Reason.PAUSED}
+        world.source.down = False
+
+    def pause() -> None:
+        world.throttle.take(NO_SETTINGS.pause([], BY))
+
+    world.actions[40] = pause
+    world.actions[300] = away
+    assert world.run() is None
+    assert set(reasons(world).values()) == {Reason.PAUSED}
+    assert world.trace.count("plane.fence") == 1
+
+
 def test_a_limited_flow_keeps_its_rate_on_average_and_copies_all() -> None:
     world = World(idle_s_max=60.0)
     world.throttle.take(NO_SETTINGS.limit([], RateLimit(records_per_s=2)))
