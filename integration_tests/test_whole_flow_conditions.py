@@ -60,6 +60,8 @@ def test_a_dead_cluster_is_told_within_seconds_with_nothing_to_copy(
         assert time.monotonic() < killed_s + TOLD_S_MAX
         assert not asked.ready()[0]
         assert unreachable(asked, copying, cluster) == 1
+        counts = {it: asked.value("eos_flow_partitions", flow=copying.name, state=it) for it in ("copying", "waiting")}
+        assert counts == {"copying": 0, "waiting": 3}
         assert f"No broker of {cluster} has answered since" in asked.get("/")[1]
     finally:
         broker.restart()

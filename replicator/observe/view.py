@@ -180,7 +180,7 @@ class Views:
         partitions = tuple(
             PartitionView(
                 at,
-                *(_doing(shown[at]) if at in shown else nobodys),
+                *(_doing(shown[at], conditions) if at in shown else nobodys),
                 found.partitions.get(at, PartitionFigures()),
                 None if _recreated(shown.get(at)) else lags.get(at),
             )
@@ -207,7 +207,15 @@ def _recreated(state: PartitionState | None) -> bool:
     return isinstance(state, Stopped) and state.incident.name == "source_topic_recreated"
 
 
-def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:
+def _doing(state: PartitionState | None, conditions: FlowConditions) -> tuple[Doing, str, str]:
+    """What a partition does. Its lane finds out later than who watches the clusters that one of them is away, and says
+    that it copies until then: nothing is copied meanwhile."""
+    if isinstance(state, Copying) and conditions.unreachable_ms:
+        return (
+            Doing.WAITING,
+            Reason.NO_ANSWER.value,
+            f"no broker of {' or '.join(sorted(conditions.unreachable_ms))} answers",
+        )
     if isinstance(state, Copying):
         return Doing.COPYING, "", ""
     if isinstance(state, Waiting) and state.reason is Reason.PAUSED:

@@ -100,7 +100,11 @@ def test_a_flow_with_a_cluster_that_does_not_answer_is_not_ready(flow: OneFlow) 
     flow.figures.conditions.cluster_unreachable("b", 4.0)
     assert not flow.now().ready
     assert flow.now().lanes_run
-    assert flow.doing() == {A: Doing.COPYING, B: Doing.COPYING}, "what the lanes say stays"
+    assert flow.doing() == {A: Doing.WAITING, B: Doing.WAITING}, "nothing is copied, and its lanes say so later"
+    assert {(each.kind, each.detail) for each in flow.now().partitions} == {("no_answer", "no broker of b answers")}
+    flow.states = {A: Copying(), B: Waiting(Reason.PAUSED, "by ann", 0.0, 1.0)}
+    assert flow.doing() == {A: Doing.WAITING, B: Doing.PAUSED}
+    flow.states[B] = Copying()
     flow.figures.conditions.cluster_answers("b")
     assert flow.now().ready
 
