@@ -13,6 +13,7 @@ from integration_tests.harness.broker import BrokerHandle, free_port
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.failing_over import failover
 from integration_tests.harness.observed import Observed
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
 from integration_tests.test_status_for_scripts import check
 from tests.running.users_packages import users_packages
@@ -32,6 +33,12 @@ def observed(copying: Copying) -> Observed:
 def unreachable(asked: Observed, copying: Copying, cluster: str) -> float | None:
     """The metric."""
     return asked.value("eos_flow_cluster_unreachable", flow=copying.name, cluster=cluster)
+
+
+def kept_by(copying: Copying, command: str) -> int | None:
+    """The process that keeps the positions, as a command says."""
+    found = copying.asked(command)[1]["kept_by"]
+    return None if found is None else int(found["owner"].split(":")[1])
 
 
 def copied(copying: Copying) -> tuple[Observed, Replicator]:
@@ -75,11 +82,18 @@ def test_a_flow_that_is_failed_over_is_not_ready_until_that_is_undone(make_copyi
     copying = make_copying()
     asked, worker = copied(copying)
     assert check(copying.file.path) == (0, "")
-    assert failover(copying)[1]["generation"] is not None
-    worker.wait_event("failed_over")
+    assert failover(copying, "--by", "ann")[1]["generation"] is not None
+    worker.wait_event("failed_over", by="ann")
     ready, said = asked.ready()
     assert not ready
     assert "failover --undo" in said[copying.name]["failed_over"]
+    assert ", by ann)" in said[copying.name]["failed_over"]
+    assert ", by ann)" in asked.get("/")[1]
+    worker.wait_event("positions_kept")
+    wait_until(
+        lambda: kept_by(copying, "status") == kept_by(copying, "workers") == worker.pid, "it is shown", worker.tail
+    )
+    assert any(", by ann)" in note for note in copying.asked("status")[1]["notes"])
     assert asked.value("eos_flow_failed_over", flow=copying.name) == 1
     assert asked.value("eos_flow_lag_records", flow=copying.name) is None
     states = {"state": "failed_over", "flow": copying.name}
@@ -103,6 +117,7 @@ def test_a_flow_that_is_failed_over_is_not_ready_until_that_is_undone(make_copyi
     assert "--take-over" not in refused.stderr
     assert failover(copying, "--undo")[1]["generation"] is not None
     worker.wait_event("failover_undone")
+    assert copying.asked("status")[1]["kept_by"] is None
     asked.wait("it is ready again", lambda it: it.ready()[0])
     assert asked.value("eos_flow_failed_over", flow=copying.name) == 0
     assert asked.value("eos_flow_partitions", **states) == 0

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from replicator.inspect.flow_runs import Runner
     from replicator.inspect.flow_status import FlowStatus, PartitionStatus
     from replicator.model.errors import ReplicatorError
+    from replicator.state.kept_positions import KeptPositions
     from replicator.state.run_settings import Paused, RateLimit
     from replicator.state.signed_gaps import Adoption, SignedGap
 
@@ -179,6 +180,8 @@ def _as_json(item: FlowStatus, groups: FlowGroups | None, schemas: FlowSchemas |
             "at_ms": flow["config_fault"]["at_ms"],
             "at": iso(flow["config_fault"]["at_ms"]),
         }
+    if flow["kept_by"]:
+        flow["kept_by"]["at"] = iso(flow["kept_by"]["at_ms"])
     for runner in flow["run_by"]:
         runner["since"] = iso(runner["since_ms"])
     return {**flow, "lag_records": None if item.source_error else sum(known), "lag_seconds": _largest_lag_s(item)}
@@ -266,7 +269,9 @@ def _runs(item: FlowStatus) -> list[str]:
     lines = [f"run by {each.owner}" + (f" since {iso(each.since_ms)}" if each.since_ms else "") for each in item.run_by]
     if len(lines) > 1:
         lines = [f"{line}: {_shares(each)}" for line, each in zip(lines, item.run_by, strict=True)]
-    if item.released_ms:
+    if item.failed_over:
+        lines.append(kept_said(item.kept_by))
+    elif item.released_ms:
         lines.append(f"no process runs it: its positions were released at {iso(item.released_ms)}")
     if (end := item.ended) is not None:
         lines.append(
@@ -279,6 +284,13 @@ def _runs(item: FlowStatus) -> list[str]:
             f"settings that it has: {fault.detail}"
         )
     return lines
+
+
+def kept_said(kept: KeptPositions | None) -> str:
+    """Who keeps the positions of a flow that was failed over."""
+    if kept is None:
+        return "no process that runs it has committed its positions again yet: without one they expire"
+    return f"its positions are kept by {kept.owner}, which has committed them last at {iso(kept.at_ms)}"
 
 
 def _shares(runner: Runner) -> str:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.commands.status import iso
-from cli.options import ask_each, asked_flows, console_for_people, flow_options, patience_ms, print_found, show_failed
+from cli.commands.status import iso, kept_said
+from cli.options import (
+    ask_each,
+    asked_flows,
+    console_for_people,
+    flow_options,
+    patience_ms,
+    print_found,
+    print_wrapped,
+    show_failed,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from replicator.flow.group_members import FlowWorkers, ShownWorker
+    from replicator.flow.group_members import ShownWorker
+    from replicator.inspect.workers import FoundWorkers
 
 EPILOG = """\b
 Examples:
@@ -30,19 +41,22 @@ Exit codes:
 """
 
 
+HEADINGS = ("worker", "address", "version", "lanes", "since")
+
+
 @click.command(epilog=EPILOG)
 @flow_options()
 def workers(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Who shares each flow: processes, their lanes, and since when they run them.
 
     Asks the target for the members of each flow's group of workers. A process that runs a flow alone is none; status
-    shows it as the owner of positions.
+    shows it as the owner of positions. Of a flow that was failed over it shows who keeps the positions.
     """
     from replicator.inspect.workers import read
 
     found, failed = ask_each(asked_flows(path, names), lambda flow: read(flow, connect_timeout_ms=patience_ms(flow)))
     if as_json:
-        print_found([asdict(it) for it in found.values()], failed)
+        print_found([_as_json(it) for it in found.values()], failed)
     else:
         console = console_for_people()
         for it in found.values():
@@ -51,31 +65,49 @@ def workers(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     return max((error.exit_code for error in failed.values()), default=0)
 
 
-def show(console: Console, found: FlowWorkers) -> None:
+def _as_json(found: FoundWorkers) -> dict[str, Any]:
+    kept = None if found.kept_by is None else {**asdict(found.kept_by), "at": iso(found.kept_by.at_ms)}
+    return {**asdict(found.workers), "failed_over": found.failed_over, "kept_by": kept}
+
+
+def show(console: Console, found: FoundWorkers) -> None:
     """A line for the flow, a table of its workers, and the lanes that nobody has."""
+    its = found.workers
+    if found.failed_over:
+        print_wrapped(console, f"{its.flow}: {found.failed_over}")
+        print_wrapped(console, f"  {kept_said(found.kept_by)}")
+        return
+    if its.generation is None:
+        print_wrapped(console, f"{its.flow}: no generation is open")
+        return
+    if not its.workers:
+        print_wrapped(console, f"{its.flow}: nobody runs it, or a process that runs it alone (run --standalone)")
+        return
+    print_wrapped(console, f"{its.flow}: generation {its.generation}, {its.lanes} lanes")
+    _show_workers(console, [_row(worker) for worker in its.workers])
+    if its.unassigned:
+        print_wrapped(console, f"not assigned: lanes {', '.join(map(str, its.unassigned))}", style="yellow")
+    for worker in its.workers:
+        if worker.pid is None:
+            line = f"{worker.host} at {worker.address} is no worker: it must not be a member of this group"
+            print_wrapped(console, line, style="red")
+
+
+def _show_workers(console: Console, rows: Sequence[Sequence[str]]) -> None:
+    """A table; where it doesn't fit, lines in which names are whole."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
 
-    if found.generation is None:
-        console.print(f"{escape(found.flow)}: no generation is open")
+    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
+    if sum(widths) + len(HEADINGS) + 2 > console.width:
+        for name, address, version, lanes, since in rows:
+            print_wrapped(console, f"  {name} at {address}, version {version}, since {since}, lanes {lanes}")
         return
-    if not found.workers:
-        console.print(f"{escape(found.flow)}: nobody runs it, or a process that runs it alone (run --standalone)")
-        return
-    console.print(f"{escape(found.flow)}: generation {found.generation}, {found.lanes} lanes")
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("worker", "address", "version", "lanes", "since"):
-        table.add_column(heading, overflow="fold")
-    for worker in found.workers:
-        table.add_row(*map(escape, _row(worker)))
+    table = Table(*HEADINGS, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for row in rows:
+        table.add_row(*map(escape, row))
     console.print(table)
-    if found.unassigned:
-        console.print(f"[yellow]not assigned: lanes {', '.join(map(str, found.unassigned))}[/]")
-    for worker in found.workers:
-        if worker.pid is None:
-            line = f"{worker.host} at {worker.address} is no worker: it must not be a member of this group"
-            console.print(f"[red]{escape(line)}[/]", soft_wrap=True)
 
 
 def _row(worker: ShownWorker) -> tuple[str, str, str, str, str]:

@@ -166,6 +166,10 @@ EVENTS = {
         "A fact that needs a decision. It stops one partition, or the flow: see [incidents](../operate/incidents.md)."
     ),
     "incident_repaired": "The target lost records below its position; the repair copies them again.",
+    "kept_not_noted": (
+        "Who keeps the positions of a flow that was failed over could not be written to the target, where `status` and "
+        "`workers` read it. The positions are committed."
+    ),
     "lane_ended": "A lane has ended with an error, and ends its flow.",
     "lane_started": "A lane has fenced its predecessor, read and committed its positions, and begins to copy.",
     "not_handed_over": (

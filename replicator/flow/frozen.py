@@ -21,7 +21,7 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.config import Flow
-from replicator.flow.parts import ConditionObserver
+from replicator.flow.parts import ConditionObserver, Note
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import properties
 from replicator.kafka.offset_reader import OffsetReader
@@ -37,9 +37,11 @@ from replicator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
+from replicator.model.names import process_name
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control, check_generation
 from replicator.state.generation import Generation
+from replicator.state.kept_positions import KeptPositions
 from replicator.workers.settings import FINISH_AFTER_S
 
 LOOK_S_MAX = 5.0
@@ -60,15 +62,17 @@ def while_frozen(
     log: structlog.stdlib.BoundLogger,
     found: Callable[[], None],
     observer: ConditionObserver,
+    note: Callable[[Note], None] = lambda note: None,
 ) -> bool:
     """Keep the positions of a flow that is failed over, until that is undone or `asked` is set. `observer` is told, and
-    `found` is called once that is known.
+    `found` is called once that is known. `note` writes who keeps them where `status` reads it; may raise
+    ReplicatorError.
 
     Returns whether it was failed over at all. Raises Unreachable, NotAllowed, Incident of the flow's own topics: what
     the target says at the beginning. Later a target that doesn't answer is waited for.
     """
     try:
-        return _kept_while_frozen(flow, asked, log, found, observer)
+        return _kept_while_frozen(flow, asked, log, found, observer, note)
     finally:
         observer.failed_over("")
 
@@ -79,8 +83,9 @@ def _kept_while_frozen(
     log: structlog.stdlib.BoundLogger,
     begun: Callable[[], None],
     observer: ConditionObserver,
+    note: Callable[[Note], None],
 ) -> bool:
-    told, kept_s = 0, float("-inf")
+    told, kept_s, owner = 0, float("-inf"), process_name()
     backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
     with ControlPlane(flow) as plane:
         plane.target.connect()
@@ -103,6 +108,9 @@ def _kept_while_frozen(
                     partitions = len(keep_positions(flow, plane, found))
                     kept_s, backoff = time.monotonic(), Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
                     log.info("positions_kept", partitions=partitions)
+                    now_ms = time.time_ns() // 1_000_000
+                    kept = KeptPositions(owner=owner, at_ms=now_ms, partitions=partitions, generation=found.number)
+                    _noted(note, kept, log)
             except (Retriable, Unreachable, Fenced, TakenOver, UnknownOutcome, Abortable) as error:
                 if not told:
                     raise
@@ -110,6 +118,14 @@ def _kept_while_frozen(
                 pause_s = backoff.next_s()
             if asked.wait(pause_s):
                 return told > 0
+
+
+def _noted(note: Callable[[Note], None], kept: KeptPositions, log: structlog.stdlib.BoundLogger) -> None:
+    """Have it noted where `status` reads it. The positions are committed, whether or not that can be written."""
+    try:
+        note(kept)
+    except ReplicatorError as unnoted:
+        log.warning("kept_not_noted", reason=str(unnoted))
 
 
 def _being_undone(control: Control | None) -> bool:

@@ -257,6 +257,11 @@ def parts(
             watch_heartbeats(flow, clients, heartbeats(flow), ended, log, failed, RealClock())
             more_duties(flow, ended, log, failed)
 
+        def keep_frozen(
+            flow: Flow, asked: threading.Event, log: structlog.stdlib.BoundLogger, found: Callable[[], None]
+        ) -> bool:
+            return while_frozen(flow, asked, log, found, conditions(flow), partial(write_flow_note, flow))
+
         return Parts(
             plane=ControlPlane,
             lane=lane,
@@ -266,7 +271,7 @@ def parts(
             note=write_flow_note,
             group=GroupConsumer,
             members=member_clients,
-            frozen=lambda flow, asked, log, found: while_frozen(flow, asked, log, found, conditions(flow)),
+            frozen=keep_frozen,
             observe=observe_worker,
             version=version,
         )

@@ -16,6 +16,7 @@ from replicator.model.partition import Partition
 from replicator.state.claims import Claims
 from replicator.state.config_fault import ConfigFault
 from replicator.state.control_topic import Control
+from replicator.state.kept_positions import KeptPositions, kept_now
 from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
@@ -97,9 +98,9 @@ class FlowStatus:
     position from one. `map_incidents`: what is wrong with the offset map, which stops nothing. `config_fault`: the
     process that runs it could not read the flow file again, and goes on with the settings that it has. `paused`,
     `rates`: what operators have set, by source topic; empty for the whole flow. `failed_over`: the whole flow was, as
-    one of `notes` says. `other_settings`: why workers run other settings than the file's. `heartbeat_ms`: when the
-    newest heartbeat was written that the target has; None of a flow without. `source_error`: why the source doesn't
-    answer, and nothing is known but what the target has."""
+    one of `notes` says; `kept_by`: who has committed its positions again since. `other_settings`: why workers run other
+    settings than the file's. `heartbeat_ms`: when the newest heartbeat was written that the target has; None of a flow
+    without. `source_error`: why the source doesn't answer, and nothing is known but what the target has."""
 
     flow: str
     source: str
@@ -115,6 +116,7 @@ class FlowStatus:
     paused: Mapping[str, Paused] = field(default_factory=dict)
     rates: Mapping[str, RateLimit] = field(default_factory=dict)
     failed_over: bool = False
+    kept_by: KeptPositions | None = None
     other_settings: str = ""
     signed_gaps: tuple[SignedGap, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
@@ -177,6 +179,7 @@ def assembled(
         paused=settings.paused,
         rates=settings.rates,
         failed_over=bool(failed_over(control)),
+        kept_by=kept_now(control, claims.kept),
         other_settings="" if control is None else other_settings(flow, control),
         signed_gaps=signed_gaps(claims.occurrences),
         adoptions=adoptions(claims.occurrences),

@@ -21,14 +21,15 @@ from typing import Any
 
 from replicator.model.origins import NONE, Origin, Origins
 from replicator.model.partition import Partition, Span
-from replicator.state import config_fault, flow_end, occurrences
+from replicator.state import config_fault, flow_end, kept_positions, occurrences
 from replicator.state.config_fault import CONFIG_FAULT, ConfigFault
 from replicator.state.envelope import NotOurs, unwrap, wrap
 from replicator.state.flow_end import ENDED, FlowEnd
+from replicator.state.kept_positions import POSITIONS_KEPT, KeptPositions
 from replicator.state.occurrences import OCCURRENCE, Occurrence
 
 CLAIM, REPAIR = "claim", "repair"
-_KINDS = frozenset({CLAIM, REPAIR, OCCURRENCE, ENDED, CONFIG_FAULT})
+_KINDS = frozenset({CLAIM, REPAIR, OCCURRENCE, ENDED, CONFIG_FAULT, POSITIONS_KEPT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,19 +161,21 @@ class Repair:
         return self.key, wrap(REPAIR, content)
 
 
-Record = Claim | Repair | Occurrence | FlowEnd | ConfigFault
+Record = Claim | Repair | Occurrence | FlowEnd | ConfigFault | KeptPositions
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The claims topic as it stands: the claim of each target partition, all repairs, all occurrences of incidents, and
-    how the flow has ended last in a process that went on, and whether that could read the flow file again."""
+    how the flow has ended last in a process that went on, whether that could read the flow file again, and who has kept
+    the positions of a flow that was failed over."""
 
     claims: Mapping[Partition, Claim]
     repairs: tuple[Repair, ...]
     occurrences: tuple[Occurrence, ...] = ()
     ended: FlowEnd | None = None
     config_fault: ConfigFault | None = None
+    kept: KeptPositions | None = None
 
     def of_topic(self, target_topic: str) -> tuple[Claim, ...]:
         """The claims of one target topic."""
@@ -211,7 +214,8 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
     repairs = tuple(found for found in newest.values() if isinstance(found, Repair))
     ended = next((found for found in newest.values() if isinstance(found, FlowEnd)), None)
     fault = next((found for found in newest.values() if isinstance(found, ConfigFault)), None)
-    return Claims(claims, repairs, occurred, ended, fault)
+    kept = next((found for found in newest.values() if isinstance(found, KeptPositions)), None)
+    return Claims(claims, repairs, occurred, ended, fault, kept)
 
 
 def _decoded(key: bytes, body: Mapping[str, Any]) -> Record:
@@ -222,6 +226,7 @@ def _decoded(key: bytes, body: Mapping[str, Any]) -> Record:
         OCCURRENCE: occurrences.decode,
         ENDED: flow_end.decode,
         CONFIG_FAULT: config_fault.decode,
+        POSITIONS_KEPT: kept_positions.decode,
     }
     try:
         found = kinds[body["kind"]](body)

@@ -17,6 +17,7 @@ from cli.commands.status_check import WELL, LagBounds, problems
 from replicator.inspect import status as statuses
 from replicator.inspect.flow_runs import EndedFlow, Runner
 from replicator.inspect.flow_status import FlowStatus, PartitionStatus, State
+from replicator.state.kept_positions import KeptPositions
 from replicator.state.run_settings import RateLimit
 from replicator.state.signed_gaps import Adoption, SignedGap
 
@@ -92,6 +93,15 @@ def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     told = shown(synced, released_ms=NOW_MS, ended=ended)[-1]
     assert told.startswith("  it has ended at 2027-01-15T08:00:00Z with 4, in the process host:1:a, which goes on")
     assert told.endswith("control_topic_lost: it is gone")
+
+
+def test_who_keeps_the_positions_of_a_flow_that_was_failed_over_is_told() -> None:
+    over = row("t", 0, state="failed_over")
+    kept = KeptPositions(owner="host:1:a", at_ms=NOW_MS, partitions=1, generation=2)
+    assert shown(over, failed_over=True, released_ms=NOW_MS, kept_by=kept)[-1] == (
+        "  its positions are kept by host:1:a, which has committed them last at 2027-01-15T08:00:00Z"
+    )
+    assert "no process that runs it" in shown(over, failed_over=True, released_ms=NOW_MS)[-1]
 
 
 def test_one_decision_about_several_partitions_of_a_topic_is_one_line() -> None:

@@ -9,8 +9,11 @@ import pytest
 
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Repair, read_claims
+from replicator.state.control_topic import Control
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.flow_end import FlowEnd
+from replicator.state.generation import Generation, Kind, Phase
+from replicator.state.kept_positions import KeptPositions, kept_now
 
 CLAIM = Claim(Partition("a.or/ders", 3), Partition("orders", 3), "id", "target-id", 5, 42, 1, "me", 99)
 REPAIR = Repair(CLAIM.target, CLAIM.source, ((10, 12), (15, 16)), 700, 2, 99, "id", "target-id")
@@ -32,6 +35,18 @@ def test_the_newest_claim_counts_whichever_partition_is_read_first() -> None:
     later = replace(CLAIM, offset=50, generation=2, owner="you", at_ms=100)
     for records in ([CLAIM.encode(), later.encode()], [later.encode(), CLAIM.encode()]):
         assert read_claims(records).claims == {CLAIM.target: later}
+
+
+def test_who_keeps_the_positions_counts_for_the_failover_that_stands() -> None:
+    kept = KeptPositions(owner="host:1:a", at_ms=5, partitions=3, generation=2)
+    later = replace(kept, owner="host:2:b", at_ms=6)
+    assert read_claims([CLAIM.encode()]).kept is None
+    assert read_claims([kept.encode(), CLAIM.encode(), later.encode()]).kept == later
+    assert json.loads(kept.encode()[1])["must_understand"] is False, "older versions ignore it"
+    frozen = Control({2: Generation(2, Phase.OPEN, 1, Kind.FROZEN)})
+    again = Control({2: Generation(2, Phase.CLOSED, 1, Kind.FROZEN), 4: Generation(4, Phase.OPEN, 1, Kind.FROZEN)})
+    assert [kept_now(it, kept) for it in (frozen, again, Control(), None)] == [kept, None, None, None]
+    assert kept_now(frozen, None) is None
 
 
 def test_a_tombstone_withdraws_a_claim_or_a_repair() -> None:
