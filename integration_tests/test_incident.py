@@ -109,3 +109,51 @@ def test_while_the_source_is_away_what_the_target_knows_is_shown(make_copying: M
     assert done.stderr.startswith(f"error: flow {two.name}: cluster 'here' (127.0.0.1:")
     assert asked(path, "resolve", it["id"], "--skip", "--why", "nobody reads it")[0] == 0
     assert worker.stop() == 0, worker.tail()
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_what_keeps_a_flow_without_claims_from_starting_is_listed_as_plan_and_status_tell_it(
+    make_copying: MakeCopying,
+) -> None:
+    copying = make_copying(partitions=1)
+    path, control = copying.file.path, f"__eos.{copying.name}.control"
+    assert asked(path, "list")[0] == 0
+    clients.create_topic(copying.target, control, 1, {"cleanup.policy": "delete"})
+    assert copying.asked("plan")[0] == INCIDENT
+    assert copying.asked("status")[1]["incident"] == "control_topic_unfit"
+    code, found = asked(path, "list")
+    (it,) = found["incidents"]
+    assert (code, it["name"], it["topic"]) == (INCIDENT, "control_topic_unfit", "")
+    assert "eos-replicate rebuild-control -c FILE" in it["advice"]
+    assert asked(path, "show", it["id"]) == (0, it)
+    worker = copying.run()
+    worker.wait_incident("control_topic_unfit")
+    assert worker.wait_exit() == INCIDENT, worker.tail()
+    assert asked(path, "show", it["id"]) == (0, it)
+    clients.set_topic_config(copying.target, control, "cleanup.policy", "compact")
+    assert asked(path, "list")[0] == 0
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_what_has_ended_a_flow_without_claims_is_listed_until_it_runs_again(make_copying: MakeCopying) -> None:
+    """Of a flow that selects no topic yet, in a process that goes on with another one."""
+    copying = make_copying(partitions=1, limits={"discovery_interval_ms": 8_000})  # so long it waits to start it again
+    other = make_copying(partitions=1)
+    copying.file.write(topics=[f"^{copying.name}[.]later.*"])
+    copying.file.include(other.file)
+    path, control = copying.file.path, f"__eos.{copying.name}.control"
+    worker = copying.run("", "--shared")
+    worker.wait_event("generation_opened", flow=copying.name)
+    clients.delete_topic(copying.target, control)
+    worker.wait_event("flow_ended", flow=copying.name)
+
+    def listed() -> list[dict[str, Any]]:
+        return [it for it in asked(path, "list")[1]["incidents"] if it["flow"] == copying.name]
+
+    wait_until(lambda: bool(listed()), "its end is noted", worker.tail)
+    (it,) = listed()
+    assert (it["name"], it["topic"]) == ("control_topic_lost", "")
+    assert asked(path, "show", it["id"])[0] == 0
+    worker.wait_event("flow_started_again", flow=copying.name)
+    wait_until(lambda: not listed(), "it runs again", worker.tail)
+    assert worker.stop() == 0, worker.tail()

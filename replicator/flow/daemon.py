@@ -39,7 +39,7 @@ from replicator.flow.terminal import has_terminal
 from replicator.flow.worker import FlowWorker, margin_s
 from replicator.incidents import tell_incident
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
-from replicator.model.names import process_name
+from replicator.model.names import STATE_PREFIX, process_name
 from replicator.state.config_fault import ConfigFault
 from replicator.state.flow_end import FlowEnd
 
@@ -204,7 +204,14 @@ class Daemon:
         Not after another process has taken the flow over, which the positions say: this one writes nothing any more.
         """
         kind, owner, now_ms = type(error).__name__, process_name(), time.time_ns() // 1_000_000
-        end = FlowEnd(kind=kind, detail=str(error), exit_code=error.exit_code, owner=owner, at_ms=now_ms)
+        end = FlowEnd(
+            kind=kind,
+            detail=str(error),
+            exit_code=error.exit_code,
+            owner=owner,
+            at_ms=now_ms,
+            incident=_incident_of_flow(error),
+        )
         try:
             parts.note(flow, end)
         except ReplicatorError as unnoted:
@@ -341,3 +348,10 @@ class Daemon:
 
 def _nothing(number: int, frame: FrameType | None) -> None:
     """Python's handler of signals, which are heard by a thread; without one they would end the process."""
+
+
+def _incident_of_flow(error: ReplicatorError) -> str:
+    """The name of an incident that concerns the whole flow, and not a topic that it copies; empty for any other."""
+    if not isinstance(error, Incident) or (error.topic and not error.topic.startswith(STATE_PREFIX)):
+        return ""
+    return error.name

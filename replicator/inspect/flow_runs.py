@@ -27,13 +27,15 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class EndedFlow:
-    """How a flow has ended in a process that goes on with other flows, which starts it again from time to time."""
+    """How a flow has ended in a process that goes on with other flows, which starts it again from time to time.
+    `incident`: the name of one of the whole flow that has ended it."""
 
     kind: str
     detail: str
     exit_code: int
     owner: str
     at_ms: int
+    incident: str = ""
 
 
 def runners(positions: Mapping[Partition, Evidence], assignment: LaneAssignment | None = None) -> tuple[Runner, ...]:
@@ -52,11 +54,12 @@ def runners(positions: Mapping[Partition, Evidence], assignment: LaneAssignment 
     return tuple(sorted(made, key=lambda runner: runner.since_ms or 0, reverse=True))
 
 
-def ended(end: FlowEnd | None, evidence: Sequence[Evidence]) -> EndedFlow | None:
-    """How the flow has ended, unless lanes have come to own positions, or have given them back, since. Pure."""
-    if end is None or any(each.owned_ms > end.at_ms for each in evidence):
+def ended(end: FlowEnd | None, evidence: Sequence[Evidence], opened_ms: int = 0) -> EndedFlow | None:
+    """How the flow has ended, unless lanes have come to own positions, or have given them back, since, or the open
+    generation was opened since, at `opened_ms`: a flow without partitions has no positions. Pure."""
+    if end is None or opened_ms > end.at_ms or any(each.owned_ms > end.at_ms for each in evidence):
         return None
-    return EndedFlow(end.kind, end.detail, end.exit_code, end.owner, end.at_ms)
+    return EndedFlow(end.kind, end.detail, end.exit_code, end.owner, end.at_ms, end.incident)
 
 
 def config_fault(fault: ConfigFault | None, evidence: Sequence[Evidence]) -> ConfigFault | None:

@@ -174,7 +174,7 @@ def assembled(
         tuple(sorted(rows, key=lambda row: (row.source_topic, row.partition))),
         run_by=run_by,
         released_ms=None if run_by else max((each.committed_ms for each in evidence), default=None),
-        ended=ended(claims.ended, evidence),
+        ended=ended(claims.ended, evidence, 0 if open_ is None else open_.at_ms),
         config_fault=config_fault(claims.config_fault, evidence),
         paused=settings.paused,
         rates=settings.rates,

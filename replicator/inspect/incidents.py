@@ -85,14 +85,7 @@ def open_incidents(status: FlowStatus) -> list[OpenIncident]:
     """Return those of one flow: that of the flow first, then by topic and partition, the map's among them."""
     found = [_of_partition(status.flow, row) for row in status.partitions if row.incident]
     if status.incident:
-        found.append(
-            OpenIncident(
-                id=_id(status.flow, status.incident, "", -1, None),
-                flow=status.flow,
-                name=status.incident,
-                detail="It keeps the whole flow from starting",
-            )
-        )
+        found.append(_of_flow(status.flow, status.incident, "It keeps the whole flow from starting"))
     found += [
         OpenIncident(
             id=_id(status.flow, it.name, it.topic, it.partition, it.detail),
@@ -104,12 +97,19 @@ def open_incidents(status: FlowStatus) -> list[OpenIncident]:
         )
         for it in status.map_incidents
     ]
+    end = status.ended
+    if end is not None and end.incident and all(it.name != end.incident for it in found):
+        found.append(_of_flow(status.flow, end.incident, f"The flow has ended by it. {end.detail}"))
     return sorted(found, key=lambda it: (it.topic, it.partition))
 
 
 def matching(incidents: Iterable[OpenIncident], start: str) -> list[OpenIncident]:
     """Return those whose id begins so."""
     return [it for it in incidents if it.id.startswith(start.lower())]
+
+
+def _of_flow(flow: str, name: str, detail: str) -> OpenIncident:
+    return OpenIncident(id=_id(flow, name, "", -1, None), flow=flow, name=name, detail=detail)
 
 
 def _of_partition(flow: str, row: PartitionStatus) -> OpenIncident:

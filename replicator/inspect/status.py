@@ -40,7 +40,7 @@ from replicator.inspect.flow_status import (
 )
 from replicator.inspect.heartbeat import newest_heartbeat_ms
 from replicator.inspect.map_incidents import map_incidents
-from replicator.inspect.target_status import own_topics, target_status
+from replicator.inspect.target_status import own_topics, target_status, told_of_flow
 from replicator.kafka import offset_reader
 from replicator.lane.partition import Reason
 from replicator.model import names
@@ -121,7 +121,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     told = "" if rows else no_topic(flow), chosen_engine(flow).told(), no_map, frozen
     return replace(
         assembled(flow, rows, control, known, positions),
-        incident=incident if has_run else "",
+        incident=told_of_flow(incident, has_run=has_run),
         notes=tuple(note for note in told if note),
         map_incidents=tuple(of_map),
         heartbeat_ms=heartbeat_ms,

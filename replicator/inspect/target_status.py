@@ -10,10 +10,11 @@ from dataclasses import replace
 from replicator.config import Flow
 from replicator.config.routing import selects, target_topic
 from replicator.flow.frozen import failed_over
-from replicator.flow.topics import ControlPlane
+from replicator.flow.topics import ControlPlane, check_control_topic, listed
 from replicator.inspect.flow_status import STATES, FlowStatus, PartitionStatus, State, assembled, with_evidence
 from replicator.inspect.map_incidents import map_incidents
 from replicator.kafka import offset_reader
+from replicator.model import names
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.partition import Partition
@@ -26,19 +27,41 @@ SOURCE_AWAY = "the source doesn't answer: this is what the target has; how far t
 
 
 def own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:
-    """The flow's control topic and claims, None where they can't be read; and the name of an incident that keeps a flow
-    that has run from starting.
+    """The flow's control topic and claims, None where they can't be read; and the name of an incident that keeps the
+    flow from starting, see `told_of_flow`.
 
     Who may not read the flow's own topics is shown the rest.
     """
+    unfit = _unfit(clusters)
     try:
         control, claims = clusters.state.control_if_any(), clusters.state.claims_if_any()
     except NotAllowed:
-        return None, None, ""
+        return None, None, unfit
     except Incident as incident:
-        return None, None, incident.name
+        return None, None, unfit or incident.name
     lost = control is None or not control.begun
-    return (None if lost and claims and claims.claims else control or Control()), claims, CONTROL_LOST if lost else ""
+    known = None if lost and claims and claims.claims else control or Control()
+    return known, claims, unfit or (CONTROL_LOST if lost else "")
+
+
+def _unfit(clusters: ControlPlane) -> str:
+    """The name of what is wrong with the control topic's configs, as `plan` and `run` judge it; empty where it is
+    nothing, there is no such topic, or its configs may not be seen."""
+    topic = names.control_topic(clusters.flow.name)
+    found = listed(clusters.target, (topic,))[topic]
+    if found.info is None or found.denied is not None:
+        return ""
+    try:
+        check_control_topic(found.info)
+    except Incident as incident:
+        return incident.name
+    return ""
+
+
+def told_of_flow(incident: str, *, has_run: bool) -> str:
+    """The name of what `own_topics` has found, if it is to be told: a flow that has never run has no control topic, and
+    nothing was lost. Pure."""
+    return incident if has_run or incident != CONTROL_LOST else ""
 
 
 def target_status(flow: Flow, clusters: ControlPlane, source_error: str, now_ms: int) -> FlowStatus:
@@ -56,7 +79,7 @@ def target_status(flow: Flow, clusters: ControlPlane, source_error: str, now_ms:
     found = assembled(flow, rows, control, known, positions)
     return replace(
         found,
-        incident=incident if known.claims else "",
+        incident=told_of_flow(incident, has_run=bool(known.claims)),
         notes=tuple(note for note in (SOURCE_AWAY, failed_over(control)) if note),
         map_incidents=tuple(map_incidents(flow, clusters, list(positions.values()), now_ms)),
         source_error=source_error,

@@ -19,13 +19,15 @@ DETAIL_LENGTH_MAX = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowEnd:
-    """The error that ended it: the name of its class, its text, and the exit code of that flow."""
+    """The error that ended it: the name of its class, its text, and the exit code of that flow. `incident`: the name of
+    one that concerns the whole flow."""
 
     kind: str
     detail: str
     exit_code: int
     owner: str
     at_ms: int
+    incident: str = ""
     generation: int = 0
     """Of no generation: the newest record counts."""
 
@@ -42,6 +44,7 @@ class FlowEnd:
             "exit_code": self.exit_code,
             "owner": self.owner,
             "at_ms": self.at_ms,
+            "incident": self.incident,
         }
         return self.key, wrap(ENDED, content, must_understand=False)
 
@@ -54,4 +57,5 @@ def decode(body: Mapping[str, Any]) -> FlowEnd:
         exit_code=int(body["exit_code"]),
         owner=str(body["owner"]),
         at_ms=int(body["at_ms"]),
+        incident=str(body.get("incident", "")),
     )

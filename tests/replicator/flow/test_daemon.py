@@ -268,6 +268,18 @@ def test_how_a_flow_has_ended_is_noted_once_while_another_copies() -> None:
     assert noted == []
 
 
+def test_the_incident_of_a_whole_flow_is_noted_by_its_name() -> None:
+    noted: list[str] = []
+    unfit = Incident("control_topic_unfit", "why", topic="__eos.g.control")
+    for error in (unfit, Incident("record_refused", "why", topic="t", partition=0), Unreachable("away")):
+        run(
+            note_end=lambda _, end: noted.append(end.incident),
+            f=[copies],
+            g=[raises(error), signals(signal.SIGTERM)],
+        )
+    assert noted == ["control_topic_unfit", "", ""]
+
+
 def test_an_end_that_cannot_be_noted_is_told() -> None:
     def note(flow: Flow, end: FlowEnd) -> None:
         raise Unreachable("the target is away")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from replicator.inspect.flow_runs import EndedFlow
 from replicator.inspect.flow_status import FlowStatus, PartitionStatus
 from replicator.inspect.incidents import matching, open_incidents
 from replicator.inspect.map_incidents import MapIncident
@@ -50,6 +51,21 @@ def test_one_of_the_whole_flow_comes_first() -> None:
     assert (first.name, first.where, first.topic) == ("control_topic_lost", "the flow", "")
     assert first.detail
     assert len(others) == 2
+
+
+def test_one_that_has_ended_the_flow_is_one_of_the_flow_and_is_told_once() -> None:
+    end = EndedFlow("Incident", "control_topic_unfit at __eos.f.control: why", 4, "me", 10, "control_topic_unfit")
+    ended = replace(FLOW, partitions=(FINE,), ended=end)
+    (it,) = open_incidents(ended)
+    assert (it.name, it.where, end.detail in it.detail) == ("control_topic_unfit", "the flow", True)
+    (judged,) = open_incidents(replace(ended, incident="control_topic_unfit"))
+    assert judged.id == it.id, "found anew it is the same"
+    assert [each.name for each in open_incidents(replace(ended, incident="control_topic_lost"))] == [
+        "control_topic_lost",
+        "control_topic_unfit",
+    ]
+    of_topic = replace(ended, ended=replace(end, incident=""))
+    assert open_incidents(of_topic) == [], "those of partitions are judged anew"
 
 
 def test_what_is_wrong_with_the_map_is_one() -> None:

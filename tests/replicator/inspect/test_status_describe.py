@@ -259,6 +259,7 @@ def test_how_the_flow_has_ended_is_shown_until_it_runs_again() -> None:
     assert ended(None, [owned("me", 5)]) is None
     assert ended(end, []) == ended(end, [owned("me", 5), owned("", 10)]) == shown
     assert ended(end, [owned("me", 5), owned("next", 11)]) is None
+    assert (ended(end, [], 9), ended(end, [], 11)) == (shown, None), "a generation was opened since"
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_what_nobody_of_us_wrote_is_refused(record: tuple[bytes | None, bytes]) 
 
 
 def test_the_end_of_a_flow_stands_beside_its_claims_and_the_newest_counts() -> None:
-    end = FlowEnd(kind="Incident", detail="control_topic_lost", exit_code=4, owner="me", at_ms=100)
+    end = FlowEnd(kind="Incident", detail="why", exit_code=4, owner="me", at_ms=100, incident="control_topic_lost")
     later = replace(end, detail="d" * 10_000, at_ms=200)
     assert read_claims([CLAIM.encode()]).ended is None
     assert read_claims([end.encode(), CLAIM.encode()]).ended == end
