@@ -15,7 +15,7 @@ import yaml
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.processes import wait_until
-from integration_tests.harness.two_topics import INCIDENT, TwoTopics
+from integration_tests.harness.two_topics import INCIDENT, TwoTopics, numbered
 
 NO_SUCH, AWAY = 1, 3
 
@@ -157,3 +157,25 @@ def test_what_has_ended_a_flow_without_claims_is_listed_until_it_runs_again(make
     worker.wait_event("flow_started_again", flow=copying.name)
     wait_until(lambda: not listed(), "it runs again", worker.tail)
     assert worker.stop() == 0, worker.tail()
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_the_id_that_was_listed_before_a_worker_has_written_it_down_stays_good(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path = two.flow.file.path
+    two.assert_stops(two.running(10), 0)
+    two.put(two.first, numbered("unread", 10))
+    clients.delete_records(two.source, two.first, 0, 15)
+    (before,) = asked(path, "list")[1]["incidents"]
+    assert (before["name"], before["commands"]) == ("source_records_gone", [])
+    skip = ("resolve", before["id"], "--skip", "--why", "nobody reads them")
+    assert asked(path, *skip)[0] == 1, "nobody has written it down"
+    worker = two.flow.running()
+    wait_until(lambda: bool(asked(path, "list")[1]["incidents"][0]["commands"]), "it is written down", worker.tail)
+    (after,) = asked(path, "list")[1]["incidents"]
+    assert after["id"] != before["id"]
+    assert asked(path, "show", before["id"]) == (0, after)
+    assert asked(path, *skip)[1]["moved"] == [10, 15]
+    two.wait_copied(two.first, b"unread 9")
+    assert asked(path, "list")[0] == 0
+    two.assert_stops(worker, 0)

@@ -64,8 +64,9 @@ Exit codes:
 def list_(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """List the incidents that are open now.
 
-    Each has an id, which stays the same while the same thing is found; `incident show` says which commands apply, as
-    they are typed. One with partition -1 concerns a whole topic; one without topic the whole flow.
+    Each has an id. It gets another one when a worker has written it down, and the one before that stays good, too, as
+    long as the same thing is found. `incident show` says which commands apply, as they are typed. One with partition -1
+    concerns a whole topic; one without topic the whole flow.
     """
     shown, found, failed = _find(path, names)
     if as_json:

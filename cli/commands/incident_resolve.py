@@ -124,8 +124,8 @@ def resolve(
     offset = _offset(adopted)
     log_to_stderr()
     loaded = config.load(path, os.environ)
-    flow = _flow_of(id_, loaded, chosen(loaded, path, names))
-    wanted = deciding.DecisionWanted(id_, command, decider(by), printable(why), offset)
+    flow, start = _named(id_, loaded, chosen(loaded, path, names))
+    wanted = deciding.DecisionWanted(start, command, decider(by), printable(why), offset)
     done = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
     if as_json:
         print_json(_as_json(flow, done))
@@ -170,8 +170,9 @@ def whoami() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _flow_of(start: str, loaded: Config, flows: Sequence[Flow]) -> Flow:
-    """The flow that has an incident with this id. Raises NotDecided where none has, or several have."""
+def _named(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Flow, str]:
+    """The flow that has an incident with this id, and how the id begins under which a lane has written it down: it may
+    have been shown with another one before. Raises NotDecided where none has, or several have."""
     from replicator.flow import deciding
     from replicator.model.errors import ReplicatorError
     from replicator.state.decisions import NotDecided, Objection
@@ -189,28 +190,41 @@ def _flow_of(start: str, loaded: Config, flows: Sequence[Flow]) -> Flow:
         open_ += [it.id for it in found if it.is_open]
     of = {flow.name: flow for flow in fitting.values()}
     if len(of) == 1:
-        return next(iter(of.values()))
-    show_failed(failed)
+        return next(iter(of.values())), start
     if of:
+        show_failed(failed)
         raise NotDecided(Objection.AMBIGUOUS, f"{start} begins ids of the flows {', '.join(sorted(of))}")
-    _refuse_without_occurrence(start, loaded, flows)
+    if (first := _shown_before(start, loaded, flows)) is not None:
+        return first
+    show_failed(failed)
     if failed:
         raise next(iter(failed.values()))
     there_are = f"open are {', '.join(sorted(open_))}" if open_ else "none is open that can be decided about"
     raise NotDecided(Objection.UNKNOWN, f"{start} is no incident of a partition; {there_are}")
 
 
-def _refuse_without_occurrence(start: str, loaded: Config, flows: Sequence[Flow]) -> None:
-    """Raise NotDecided for an incident that no lane has written down: with what to do instead."""
+def _shown_before(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Flow, str] | None:
+    """The flow of the incident that had this id before a lane has written it down, and the one that it has now; None
+    where there is none such. Raises NotDecided for one that no lane has written down: with what to do instead."""
     from cli.commands.status import ask
     from replicator.inspect.incidents import matching, open_incidents
+    from replicator.model.commands import commands_for
     from replicator.state.decisions import NotDecided, Objection
 
     shown, _ = ask(loaded, flows)
     fitting = matching([it for status in shown for it in open_incidents(status)], start)
-    if len(fitting) == 1:
-        (it,) = fitting
-        raise NotDecided(Objection.WRONG_COMMAND, f"no command applies to {it.name} of {it.where} now. {it.advice}")
+    if len(fitting) != 1:
+        return None
+    (it,) = fitting
+    if it.occurrence:
+        return next(flow for flow in flows if flow.name == it.flow), it.id
+    why = f"no command applies to {it.name} of {it.where} now. {it.advice}"
+    if commands_for(it.name):
+        why = (
+            f"no worker has written {it.name} of {it.where} down yet, and only what is written down can be decided "
+            "about. Run the flow, and type the same again: a worker does that within a second of finding it"
+        )
+    raise NotDecided(Objection.WRONG_COMMAND, why)
 
 
 def _as_json(flow: Flow, done: Resolved) -> Mapping[str, object]:

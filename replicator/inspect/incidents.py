@@ -3,8 +3,9 @@
 Called by `eos-replicate incident`.
 
 Invariant: an id is that of the occurrence that a lane has written down, which a decision names; where none has, it
-stands for a kind and its facts, where it stopped among them. Either way the same incident has the same id at each call,
-whether the flow runs or not; one that was seen before and stands elsewhere now is another one.
+stands for a kind and its facts, where it stopped among them. That one goes on to name the incident once a lane has
+written it down (`first_id`), so an id that was shown stays good, whether the flow runs or not; one that was seen before
+and stands elsewhere now is another one.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ class OpenIncident:
     """What keeps a partition, a topic (partition -1) or a flow (no topic either) from being copied until somebody does
     something; or what is wrong with the offset map, by the map's topic. `position`: the source offset where it stopped;
     None where there is none. `occurrence`: a lane has written it down, so that it can be decided about. `decided`: what
-    was decided and not acted on yet."""
+    was decided and not acted on yet. `first_id`: the id that it has before a lane has written it down."""
 
     id: str
+    first_id: str
     flow: str
     name: str
     topic: str = ""
@@ -88,7 +90,8 @@ def open_incidents(status: FlowStatus) -> list[OpenIncident]:
         found.append(_of_flow(status.flow, status.incident, "It keeps the whole flow from starting"))
     found += [
         OpenIncident(
-            id=_id(status.flow, it.name, it.topic, it.partition, it.detail),
+            id=(id_ := _id(status.flow, it.name, it.topic, it.partition, it.detail)),
+            first_id=id_,
             flow=status.flow,
             name=it.name,
             topic=it.topic,
@@ -104,17 +107,20 @@ def open_incidents(status: FlowStatus) -> list[OpenIncident]:
 
 
 def matching(incidents: Iterable[OpenIncident], start: str) -> list[OpenIncident]:
-    """Return those whose id begins so."""
-    return [it for it in incidents if it.id.startswith(start.lower())]
+    """Return those whose id begins so, or the one that they had before a lane has written them down."""
+    return [it for it in incidents if any(id_.startswith(start.lower()) for id_ in (it.id, it.first_id))]
 
 
 def _of_flow(flow: str, name: str, detail: str) -> OpenIncident:
-    return OpenIncident(id=_id(flow, name, "", -1, None), flow=flow, name=name, detail=detail)
+    id_ = _id(flow, name, "", -1, None)
+    return OpenIncident(id=id_, first_id=id_, flow=flow, name=name, detail=detail)
 
 
 def _of_partition(flow: str, row: PartitionStatus) -> OpenIncident:
+    first_id = _id(flow, row.incident, row.source_topic, row.partition, row.position)
     return OpenIncident(
-        id=row.occurrence or _id(flow, row.incident, row.source_topic, row.partition, row.position),
+        id=row.occurrence or first_id,
+        first_id=first_id,
         flow=flow,
         name=row.incident,
         topic=row.source_topic,

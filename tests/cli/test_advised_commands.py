@@ -25,7 +25,15 @@ WITH_OPTIONS = re.compile(r"\b(?:incident resolve|position set|rebuild-control|r
 """A command with what belongs to it, not only its name."""
 
 OPEN = OpenIncident(
-    id="3f2a9c1d8e70", flow="orders", name="", topic="t", partition=3, position=40, detail="", occurrence=True
+    id="3f2a9c1d8e70",
+    first_id="",
+    flow="orders",
+    name="",
+    topic="t",
+    partition=3,
+    position=40,
+    detail="",
+    occurrence=True,
 )
 
 

@@ -96,8 +96,17 @@ def test_an_id_is_as_long_before_a_lane_has_written_the_incident_down_as_after()
     written = occurrences.found(Incident(GONE.incident, GONE.detail), at, at, "worker", 1, 0)
     (_, before) = open_incidents(FLOW)
     (after,) = open_incidents(replace(FLOW, partitions=(replace(GONE, occurrence=written.id),)))
-    assert after.id == written.id
+    assert after.id == written.id != before.id
     assert len(before.id) == len(after.id)
+
+
+def test_the_id_that_was_shown_before_a_lane_has_written_it_down_stays_good() -> None:
+    (_, before) = open_incidents(FLOW)
+    found = open_incidents(replace(FLOW, partitions=(MISSING, replace(GONE, occurrence="3f2a9c1d8e70"))))
+    assert [it.id for it in matching(found, before.id)] == ["3f2a9c1d8e70"]
+    assert [it.id for it in matching(found, "3f2a")] == ["3f2a9c1d8e70"]
+    elsewhere = open_incidents(replace(FLOW, partitions=(replace(GONE, occurrence="3f2a9c1d8e70", position=41),)))
+    assert matching(elsewhere, before.id) == []
 
 
 def test_an_id_is_found_by_how_it_begins() -> None:
