@@ -278,10 +278,10 @@ class Changed:
         two.assert_stops(worker, 0)
 
 
-def planned(two: TwoTopics, offset: int, topic_id: str = "") -> PositionSet:
+def planned(two: TwoTopics, offset: int, topic_id: str = "", *, take_over: bool = False) -> PositionSet:
     loaded = config.load(two.flow.file.path)
     wanted = [WantedPosition(source=Partition(two.first, 0), offset=offset, source_topic_id=topic_id)]
-    request = SetRequest(wanted=wanted, by="ann", why=WHY)
+    request = SetRequest(wanted=wanted, by="ann", why=WHY, take_over=take_over)
     return PositionSet(loaded.flows[two.name], loaded, request, structlog.get_logger())
 
 

@@ -66,7 +66,11 @@ Exit codes:
 )
 @click.option("--why", required=True, metavar="TEXT", help="The reason, for the record.")
 @by_option
-@click.option("--take-over", is_flag=True, help="Also take the flow from a worker that holds it.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Also take the flow from a worker that holds it: what follows is counted from where it stands by then.",
+)
 @meant_option
 @json_option
 def set_(
@@ -89,6 +93,10 @@ def set_(
     A position that goes back has records copied twice: readers of the target see them again, and nothing takes them
     away. One that goes forward leaves records out. Both are on record: `status` and `reconcile` say from then on which
     part of the target is the flow's copy.
+
+    With --take-over the flow may run. Its workers copy on until they are fenced, so how much is copied again or left
+    out is known only then, and said again. Refused is what anybody else has changed, before they are fenced if it is
+    known by then.
     """
     import structlog
 
@@ -113,7 +121,7 @@ def set_(
     plan = job.plan()
     if not as_json:
         _show(flow.delivery.value, plan)
-    if all(it.command is None for it in plan.values()):
+    if all(it.command is None and not it.moving for it in plan.values()):
         generation = None
     else:
         if meant is None and not confirmed(flow.name):
@@ -123,10 +131,13 @@ def set_(
             generation = job.apply(plan)
         except UnknownOutcome as error:
             raise UnknownOutcome(f"{error}. Whether it was done isn't known: position show says it") from error
+    done = plan if generation is None else job.done
     if as_json:
-        print_json({"flow": flow.name, "generation": generation, "partitions": [_as_json(it) for it in plan.values()]})
+        print_json({"flow": flow.name, "generation": generation, "partitions": [_as_json(it) for it in done.values()]})
     elif generation is not None:
-        click.echo(f"set, under generation {generation}; start the flow again")
+        _show_done(plan, done)
+        more = ", unless workers share it: they go on" if any(it.moving for it in plan.values()) else ""
+        click.echo(f"set, under generation {generation}; start the flow again{more}")
     return 0
 
 
@@ -172,13 +183,30 @@ def confirmed(flow: str, what: str = "") -> bool:
     return typed.strip() == flow
 
 
-def _show(delivery: str, plan: Mapping[Partition, PlannedPosition]) -> None:
-    from replicator.model.commands import Command
-
+def _show_rows(plan: Mapping[Partition, PlannedPosition]) -> None:
     for at, it in sorted(plan.items()):
         click.echo(f"{at} → {it.target}: {it.before.offset} → {it.after}")
         for line in consequences(it):
             click.echo(f"  {line}")
+
+
+def _show_done(shown: Mapping[Partition, PlannedPosition], done: Mapping[Partition, PlannedPosition]) -> None:
+    """What was done of partitions that have gone on since they were shown."""
+    others = {at: it for at, it in done.items() if it.before.offset != shown[at].before.offset}
+    if others:
+        click.echo("Behind the fence:")
+        _show_rows(others)
+
+
+def _show(delivery: str, plan: Mapping[Partition, PlannedPosition]) -> None:
+    from replicator.model.commands import Command
+
+    _show_rows(plan)
+    if any(it.moving for it in plan.values()):
+        click.echo(
+            "A worker has the flow, and copies on until it is fenced. What is copied again or left out is counted from "
+            "the position that stands then; all that it has copied from the offset on that you set is copied again."
+        )
     adopted = [it for it in plan.values() if it.command is Command.ADOPT]
     if adopted:
         click.echo("What the targets of these have is not compared any more: reconcile begins behind it.")

@@ -3,7 +3,8 @@
 Used by `flow.shared_flow`. The worker's file proposes, the control topic decides (`workers.settings`): it proposes its
 file once, at its start, and only a file that is new to the flow; later it runs the settings of what is open. Otherwise
 two workers with two files would replace each other's generation for ever. A change that somebody else has begun is left
-to that one for ten seconds (`workers.settings.ChangeWatch`), and finished then.
+to that one for ten seconds (`workers.settings.ChangeWatch`), and finished then; so is a flow that `position set` or
+`adopt-mm2` has taken from its workers.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class SharedGeneration:
         self._listing, watch, control = listing.partitions, NOTHING_SEEN, setup.seen or setup.look()
         while not self._asked.is_set():
             now_s = time.monotonic()
-            watch = watch.look(_number(control.open), _number(control.preparing), now_s)
+            numbers, passing = (_number(control.open), _number(control.preparing)), _passing(control.open)
+            watch = watch.look(*numbers, now_s, passing=passing)
             check_frozen(self._flow, control)
             newest = control.open or control.preparing
             if newest is not None and newest.kind.bounded and not self._take_over:
@@ -176,3 +178,7 @@ class SharedGeneration:
 
 def _number(generation: Generation | None) -> int:
     return 0 if generation is None else generation.number
+
+
+def _passing(generation: Generation | None) -> bool:
+    return generation is not None and generation.kind is Kind.POSITION_SET

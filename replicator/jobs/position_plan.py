@@ -6,6 +6,9 @@ Invariants
 - A position that goes forward keeps its evidence: what lies between is a signed gap. One that goes back, or that is to
   cover what the target has behind it, is an adoption: what stands there is taken as it is, and nothing of it is the
   flow's. So nothing may be adopted that hides a loss, or that nobody has looked at.
+- Of a flow that is to be taken from a worker (`moving`) the position goes on until the fence, and what is shown before
+  is only how it stood. What was typed is where copying goes on: it holds as long as nobody but the flow itself has
+  moved the position, and the target has nothing else than what the flow has written since.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from replicator.config.routing import selects, target_topic
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.topic_questions import raised
 from replicator.lane.ports import ClusterQuestions
-from replicator.model.checkpoint import Position, Stored
+from replicator.model.checkpoint import NOBODY, Position, Stored
 from replicator.model.commands import Command
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident, ReplicatorError
@@ -34,7 +37,9 @@ ANSWERED = ("source_records_gone", "source_truncated")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionFacts:
     """What is known of one partition. `last`: what stands on the target from the last record on that the position
-    covers; None where nothing was read. `compacted`: the target topic is. `fenced`: nobody else writes any more."""
+    covers; None where nothing was read. `compacted`: the target topic is. `fenced`: nobody else writes any more.
+    `moving`: a worker has the flow, and it is to be taken from it; `covered`: what of the target the position covered
+    once `last` was read. `decided`: the occurrences by which the position was moved."""
 
     target: Partition
     stored: Stored | ReplicatorError | None
@@ -44,12 +49,16 @@ class PositionFacts:
     last: EndRecords | ReplicatorError | None = None
     compacted: bool = False
     fenced: bool = False
+    moving: bool = False
+    covered: int = 0
+    decided: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPosition:
     """One partition: its position `before`, the offset `after`, and as what that is recorded (`command`): what lies
-    between is left out, or what the target has is adopted. None: it stands there already."""
+    between is left out, or what the target has is adopted. None: it stands there already. `exact`: what the target has
+    behind the position isn't the flow's. `moving`, `decided` as of `PositionFacts`."""
 
     source: Partition
     target: Partition
@@ -59,6 +68,9 @@ class PlannedPosition:
     claim: Claim | None
     source_log: LogEnds
     target_log: LogEnds
+    exact: bool = True
+    moving: bool = False
+    decided: frozenset[str] = frozenset()
 
     @property
     def copied_again(self) -> int:
@@ -72,20 +84,23 @@ class PlannedPosition:
 
     def outdated(self, shown: PlannedPosition) -> str:
         """Say what has changed since somebody was `shown` this; empty if it is the same, but for the end of the
-        target."""
+        target, and for what a flow that was `moving` has copied since."""
         was, now = shown.before, self.before
-        facts = (
-            ("the position", was.offset, now.offset),
-            ("the source topic's id", shown.source_log.topic_id, self.source_log.topic_id),
-            ("the target topic's id", shown.target_log.topic_id, self.target_log.topic_id),
-            (
-                "what the position covers on the target",
-                was.evidence.next_target_offset,
-                now.evidence.next_target_offset,
-            ),
-            ("what becomes of it", shown.command, self.command),
+        covered = (was.evidence.next_target_offset, now.evidence.next_target_offset)
+        on = shown.moving and was.offset <= now.offset and covered[0] <= covered[1]
+        facts: tuple[tuple[str, object, object, bool], ...] = (
+            ("the position", was.offset, now.offset, on),
+            ("the source topic's id", shown.source_log.topic_id, self.source_log.topic_id, False),
+            ("the target topic's id", shown.target_log.topic_id, self.target_log.topic_id, False),
+            ("what the position covers on the target", *covered, on),
+            ("what becomes of it", shown.command, self.command, on and (not self.command or bool(self.copied_again))),
+            ("what was decided of it", sorted(shown.decided), sorted(self.decided), not shown.moving),
         )
-        return "; ".join(f"{what} was {before}, is {after}" for what, before, after in facts if before != after)
+        return "; ".join(
+            f"{what} was {before}, is {after}"
+            for what, before, after, expected in facts
+            if before != after and not expected
+        )
 
 
 def look(
@@ -97,9 +112,10 @@ def look(
     claims: Claims,
     *,
     fenced: bool,
+    moving: bool = False,
 ) -> dict[Partition, PositionFacts]:
     """Ask both clusters about these source partitions. `fenced`: nobody else writes any more, so what is open over the
-    target is waited for.
+    target is waited for. `moving`: it is to be taken from a worker that has the flow, and copies while it is asked.
 
     Raises NotDecided for one that the flow doesn't copy; Unreachable, NotAllowed, Retriable.
     """
@@ -121,6 +137,7 @@ def look(
             starts[to], ends[to] = first, end
     last = target.end_records(starts, ends) if starts else {}
     compacted = {topic: target.compacted(topic) for topic in {to.topic for to in starts}}
+    again = reader.positions(list(there.values())) if moving else stored
     return {
         at: PositionFacts(
             target=to,
@@ -131,6 +148,9 @@ def look(
             last=last.get(to),
             compacted=compacted.get(to.topic, False),
             fenced=fenced,
+            moving=moving and isinstance(now := again[to], Position) and now.evidence.owner != NOBODY,
+            covered=now.evidence.next_target_offset if isinstance(now := again[to], Position) else 0,
+            decided=frozenset(it.id for it in claims.occurrences if it.target == to and it.moved is not None),
         )
         for at, to in there.items()
     }
@@ -168,7 +188,14 @@ def judge(
         claim=facts.claim,
         source_log=source,
         target_log=target,
+        exact=_exact(flow, position),
+        moving=facts.moving,
+        decided=facts.decided,
     )
+
+
+def _exact(flow: Flow, position: Position) -> bool:
+    return Delivery.EXACTLY_ONCE.value in (flow.delivery.value, position.evidence.delivery)
 
 
 def _own_position(at: Partition, facts: PositionFacts) -> Position:
@@ -205,8 +232,8 @@ def _command(
     if isinstance(facts.last, ReplicatorError):
         raise facts.last
     last = facts.last or EndRecords((), target.stable)
-    exact = Delivery.EXACTLY_ONCE.value in (flow.delivery.value, position.evidence.delivery)
-    later = [offset for offset in last.records if offset >= covered] if exact else []
+    exact = _exact(flow, position)
+    later = [offset for offset in last.records if offset >= max(covered, facts.covered)] if exact else []
     if wanted.offset > position.offset and not later:
         return Command.SKIP
     if wanted.offset == position.offset and not later:
@@ -230,11 +257,12 @@ def check_grown(
     shown: Mapping[Partition, PlannedPosition], now: Mapping[Partition, PlannedPosition], target: ClusterQuestions
 ) -> None:
     """Whether the targets of partitions that are adopted have other records than somebody was `shown`: commit markers
-    are none. Both by source partition. Raises NotDecided, and what the target says instead."""
+    are none, and what a flow that was moving has written since is its own. Both by source partition. Raises NotDecided,
+    and what the target says instead."""
     grown = {
-        it.target: (shown[at].target_log.end, it.target_log.end)
+        it.target: (seen, it.target_log.end)
         for at, it in now.items()
-        if it.command is Command.ADOPT and it.target_log.end > shown[at].target_log.end
+        if it.command is Command.ADOPT and it.target_log.end > (seen := _seen(shown[at], it))
     }
     if not grown:
         return
@@ -248,3 +276,12 @@ def check_grown(
         if read.records or read.stable < end:
             what = f"has a record at offset {read.records[0]}" if read.records else "has an open transaction"
             raise NotDecided(Objection.OUTDATED, f"{to} ended at {first}, and {what} now")
+
+
+def _seen(shown: PlannedPosition, now: PlannedPosition) -> int:
+    """Up to which target offset it was seen, or is known by the position, what the target has."""
+    if not shown.moving:
+        return shown.target_log.end
+    if not now.exact:  # what a worker has sent and not committed the position of can't be told from anything else
+        return now.target_log.end
+    return max(shown.target_log.stable, now.before.evidence.next_target_offset)

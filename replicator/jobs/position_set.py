@@ -1,7 +1,9 @@
 """Sets positions of a flow that stands still, as an operator has decided: `eos-replicate position set`.
 
 In two steps: `plan` says what would become of each partition, by what both clusters say, to be shown (`position_plan`);
-`apply` does it in one transaction (`position_change`), if all is as it was shown.
+`apply` does it in one transaction (`position_change`), if all is as it was shown. From a worker that copies
+(`take_over`) the flow is taken first: then it is done by what stands behind the fence, if nobody but the flow itself
+has changed anything.
 """
 
 from __future__ import annotations
@@ -74,6 +76,9 @@ class PositionSet:
         self._log = log.bind(flow=flow.name)
         self._ids = {it.source: uuid.uuid4().hex[:ID_DIGITS] for it in request.wanted}
         self._tokens = {it.source: uuid.uuid4().hex for it in request.wanted}
+        self._newest, self._source_cluster = -1, ""  # generation of the control topic, and the source's id, as shown
+        self.done: Plan = {}
+        """What was done, once `apply` has returned: it may be more, or less, than was shown of a flow that copied."""
 
     def plan(self) -> Plan:
         """Say what would become of each partition. Changes nothing.
@@ -89,9 +94,14 @@ class PositionSet:
             check_frozen(self._flow, control)
             if control.open is not None:
                 self._check_free(clients, control.open)
-            with closing(OffsetReader(self._flow, stable=False)) as reader:
-                facts = self._look(clients, reader, claims, fenced=False)
-            return self._judged(facts, source.cluster_id, control.newest)
+            self._newest, self._source_cluster = control.newest, source.cluster_id
+            return self._planned(clients, source.cluster_id, control.newest, claims)
+
+    def _planned(self, clients: JobClients, source_cluster: str, newest: int, claims: Claims) -> Plan:
+        """As it stands now, while others may write."""
+        with closing(OffsetReader(self._flow, stable=False)) as reader:
+            facts = self._look(clients, reader, claims, fenced=False)
+        return self._judged(facts, source_cluster, newest)
 
     def _check_free(self, clients: JobClients, found: Generation) -> None:
         check_topics(self._flow, found.failed_over, {at.topic for at in self._ids})
@@ -102,30 +112,46 @@ class PositionSet:
         self, clients: JobClients, reader: OffsetReader, claims: Claims, *, fenced: bool
     ) -> dict[Partition, PositionFacts]:
         wanted, target = list(self._ids), clients.plane.target_logs
-        return look(self._flow, reader, clients.source, target, wanted, claims, fenced=fenced)
+        moving = self._request.take_over and not fenced
+        return look(self._flow, reader, clients.source, target, wanted, claims, fenced=fenced, moving=moving)
 
     def _judged(self, facts: Mapping[Partition, PositionFacts], source_cluster: str, newest: int) -> Plan:
         wanted = self._request.wanted
         return {it.source: judge(self._flow, it, facts[it.source], source_cluster, newest) for it in wanted}
 
     def apply(self, shown: Plan) -> int:
-        """Do what `plan` has said, if all is as it was `shown`; return the generation under which it was done.
+        """Do what `plan` has said, if all is as it was `shown`, or has only gone on as a moving flow does; return the
+        generation under which it was done.
 
         Raises as `plan`. TakenOver: another generation was begun before it was done; nothing was.
         """
         change = PositionChange(self._flow, self._config, self._ids.values(), self._log, self._failpoint)
-        return change.run(self._check_free, lambda fenced: self._attempt(fenced, shown))
+        return change.run(
+            lambda clients, found: self._check_replaced(clients, found, shown),
+            lambda fenced: self._attempt(fenced, shown),
+        )
+
+    def _check_replaced(self, clients: JobClients, found: Generation, shown: Plan) -> None:
+        """Whether the open generation may be replaced. From a worker that copies it is taken only if the same would be
+        refused for nothing that is known now: it would be stopped in vain."""
+        self._check_free(clients, found)
+        if not any(it.moving for it in shown.values()):
+            return
+        if found.number != self._newest:
+            why = f"flow {self._flow.name}: generation {found.number} was begun since it was shown"
+            raise NotDecided(Objection.OUTDATED, f"{why}, which was under {self._newest}")
+        _check_same(self._planned(clients, self._source_cluster, found.number, clients.state.claims()), shown)
 
     def _attempt(self, fenced: FencedAttempt, shown: Plan) -> None:
         clients, claims = fenced.clients, fenced.claims
         facts = self._look(clients, fenced.reader, claims, fenced=True)
         now = self._judged(facts, fenced.plan.source_cluster, fenced.newest)
-        changed = {at: why for at, it in now.items() if (why := it.outdated(shown[at]))}
-        for at, why in changed.items():
-            raise NotDecided(Objection.OUTDATED, f"{at}: {why}")
+        _check_same(now, shown)
         check_grown(shown, now, clients.plane.target_logs)
         moved = [made for it in now.values() if (made := self._moved(fenced.plan, it, claims)) is not None]
-        fenced.commit(moved, [_sides(it) for it in now.values()])
+        self.done = now
+        if moved:  # a position that was moving may have come to stand there
+            fenced.commit(moved, [_sides(it) for it in now.values()])
         for at, it in now.items():
             if it.command is None:
                 continue
@@ -188,6 +214,13 @@ class PositionSet:
             topic_id=it.source_log.topic_id,
             closing=Closing(effect=effect, by=plan.owner, at_ms=at_ms, moved=moved, decision=decision),
         )
+
+
+def _check_same(now: Plan, shown: Plan) -> None:
+    """Raise NotDecided where something has changed that was not to be expected."""
+    for at, it in now.items():
+        if why := it.outdated(shown[at]):
+            raise NotDecided(Objection.OUTDATED, f"{at}: {why}")
 
 
 def _sides(it: PlannedPosition) -> ComparedSides:

@@ -165,21 +165,23 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 class ChangeWatch:
     """When a worker may initialise the control id, which cuts short whoever is at a change. Times are monotonic.
 
-    A change that somebody has begun is left to that one for `FINISH_AFTER_S`. So is the control id after somebody else
-    has initialised it: two workers that want to propose would otherwise fence each other for ever, before either has
-    written anything.
+    A change that somebody has begun is left to that one for `FINISH_AFTER_S`, and so is an open generation of a command
+    that is over in one transaction (`passing`): the workers that it was taken from would cut it short. So is the
+    control id after somebody else has initialised it: two workers that want to propose would otherwise fence each other
+    for ever, before either has written anything.
     """
 
     open: int = 0
     preparing: int = 0
     since_s: float = 0.0
+    passing: bool = False
     fenced_s: float | None = None
 
-    def look(self, open_: int, preparing: int, now_s: float) -> ChangeWatch:
+    def look(self, open_: int, preparing: int, now_s: float, *, passing: bool = False) -> ChangeWatch:
         """Note which generation is open and which is being prepared (0: none). What goes on is waited for anew."""
         if (open_, preparing) == (self.open, self.preparing):
             return self
-        return ChangeWatch(open_, preparing, now_s)
+        return ChangeWatch(open_, preparing, now_s, passing)
 
     def fenced(self, now_s: float) -> ChangeWatch:
         """Note that somebody else has initialised the control id."""
@@ -187,7 +189,7 @@ class ChangeWatch:
 
     def may_change(self, now_s: float) -> bool:
         """Tell whether the control id may be initialised, to propose a file or to finish what is half done."""
-        waits = [self.since_s] if self.preparing else []
+        waits = [self.since_s] if self.preparing or self.passing else []
         if self.fenced_s is not None:
             waits.append(self.fenced_s)
         return all(now_s - since_s >= FINISH_AFTER_S for since_s in waits)

@@ -177,6 +177,43 @@ def test_what_was_shown_and_is_not_so_any_more_is_named(flow: Flow) -> None:
     ).outdated(shown)
 
 
+def test_of_a_flow_that_is_taken_over_what_it_has_copied_since_is_expected(flow: Flow) -> None:
+    moving = replace(FACTS, moving=True, fenced=False)
+    gone_on = replace(EVIDENCE, next_target_offset=25)
+    later = replace(FACTS, stored=Position(14, gone_on), target_log=LogEnds("T", 0, 26, 26), last=EndRecords((24,), 26))
+    for to, command in ((5, Command.ADOPT), (12, Command.ADOPT), (14, None), (20, Command.SKIP)):
+        now = judged(flow, to, later)
+        assert (now.command, now.outdated(judged(flow, to, moving))) == (command, ""), to
+        assert now.outdated(judged(flow, to)), "of a flow that stands still nothing is"
+    shown = judged(flow, 5, moving)
+    assert "position was 10, is 9" in judged(flow, 5, replace(FACTS, stored=Position(9, EVIDENCE))).outdated(shown)
+    assert "decided of it was [], is ['x']" in judged(flow, 5, replace(later, decided=frozenset("x"))).outdated(shown)
+    foreign = replace(later, last=EndRecords((24, 25), -1))
+    assert "what becomes of it was skip, is adopt" in judged(flow, 20, foreign).outdated(judged(flow, 20, moving))
+
+
+def test_what_a_worker_commits_while_it_is_asked_is_no_record_of_somebody_else(flow: Flow) -> None:
+    raced = replace(FACTS, moving=True, fenced=False, last=EndRecords((19, 22), -1), target_log=LogEnds("T", 0, 23, 23))
+    assert judged(flow, 15, raced).command is Command.ADOPT
+    assert judged(flow, 15, replace(raced, covered=23)).command is Command.SKIP
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_what_the_target_has_behind_a_moving_position_is_looked_at_behind_the_fence(flow: Flow, delivery: str) -> None:
+    flow = flow.model_copy(update={"delivery": Delivery(delivery)})
+    shown = {AT: judged(flow, 5, replace(FACTS, moving=True, fenced=False))}
+    gone_on = replace(EVIDENCE, next_target_offset=21, delivery=delivery)
+    facts = replace(FACTS, stored=Position(11, gone_on), target_log=LogEnds("T", 0, 23, 23), last=EndRecords((20,), 23))
+    now = {AT: judged(flow, 5, facts)}
+    check_grown(shown, now, cast(ClusterQuestions, _Ends(EndRecords((), 23))))
+    foreign = cast(ClusterQuestions, _Ends(EndRecords((22,), 23)))
+    if delivery == "at_least_once":
+        check_grown(shown, now, foreign)
+        return
+    with pytest.raises(NotDecided, match="record at offset 22"):
+        check_grown(shown, now, foreign)
+
+
 class _Ends:
     """A target that answers for what stands behind an offset."""
 

@@ -168,6 +168,11 @@ def test_a_half_done_change_is_finished_after_ten_seconds_of_looking_at_it() -> 
 
 
 def test_whoever_was_fenced_before_anything_was_written_waits_too() -> None:
+    watch = NOTHING_SEEN.look(6, 0, 100.0, passing=True)
+    assert not watch.look(6, 0, 105.0, passing=True).may_change(100.0 + FINISH_AFTER_S - 0.1), "a command is at it"
+    assert watch.may_change(100.0 + FINISH_AFTER_S), "it has died"
+    assert watch.look(7, 0, 101.0).may_change(101.0), "it has handed over"
+
     watch = NOTHING_SEEN.look(6, 0, 100.0)
     assert watch.may_change(100.0)
     assert not watch.fenced(101.0).may_change(101.0 + FINISH_AFTER_S - 0.1)
