@@ -101,7 +101,7 @@ def test_plan_changes_nothing_and_says_what_would_be_created(world: World) -> No
         ("keep", f"a.{two}", 1),
     ]
     assert plan.topics[0].configs["retention.ms"] == "777"
-    assert [spec.partitions for spec in plan.internal] == [1, 1, 16]
+    assert [spec.partitions for spec in plan.internal] == [1, 1, 1, 16]
     assert (findings(plan), plan.exit_code()) == ([], 0)
 
 

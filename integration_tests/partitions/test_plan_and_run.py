@@ -14,6 +14,7 @@ from confluent_kafka import Producer, TopicPartition
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence
@@ -245,3 +246,40 @@ def test_plan_finds_nothing_wrong_with_a_flow_that_runs_under_load(make_copying:
         found = [copying.asked("plan") for _ in range(4)]
     assert [(code, planned(it)) for code, it in found] == [(0, {})] * 4
     copying.finish(worker)
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_plan_names_the_flows_own_topics_that_run_makes_then_and_no_others(make_copying: MakeCopying) -> None:
+    policy = {"record_refused": {"decide": "set_aside", "gap_offsets_max_per_day": 1}}
+    copying = make_copying(partitions=1, lanes=2, groups={"include": ["g"]}, policy=policy)
+    code, found = copying.asked("plan")
+    assert (code, planned(found)) == (0, {})
+    named = {spec["name"]: spec["partitions"] for spec in found["internal"]}
+    assert named == {
+        internal(copying, "control"): 1,
+        internal(copying, "claims"): 2,
+        internal(copying, "lanes.2"): 2,
+        internal(copying, "offsets"): 16,
+        internal(copying, "offsets-index"): 17,
+        internal(copying, "groups"): 1,
+        internal(copying, "aside"): 1,
+    }
+    worker = copying.running("", "--shared")
+
+    def made() -> set[str]:
+        return {name for name in clients.topics(copying.target) if name.startswith(internal(copying, ""))}
+
+    wait_until(lambda: made() >= named.keys(), "they are made", lambda: f"{made()}\n{worker.tail()}")
+    assert made() == named.keys()
+    assert copying.asked("plan")[1]["internal"] == []
+    assert worker.stop() == 0, worker.tail()
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_plan_names_a_topic_of_the_lanes_that_does_not_fit(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=1, lanes=2)
+    clients.create_topic(copying.target, internal(copying, "lanes.2"), 3)
+    code, found = copying.asked("plan")
+    assert (code, planned(found)) == (INCIDENT, {internal(copying, "lanes.2"): {"lanes_topic_unfit"}})
+    worker = copying.run("", "--shared")
+    worker.wait_incident("lanes_topic_unfit")

@@ -147,8 +147,9 @@ NEEDED = (
         GrantedBy.TARGET,
         On.STATE,
         ("Describe", "DescribeConfigs", "Read", "Write", "Create", "Alter"),
-        "what the flow keeps: generations, claims, decisions, the offset map; Create at the first start, Alter when "
-        "`lanes` grows",
+        "what the flow keeps: generations, claims, decisions, the offset map, notes of consumer groups, verdicts of "
+        "failovers, records set aside; and the topic by which workers share its lanes. Create at the first start and "
+        "where one is needed first, Alter when `lanes` grows",
     ),
     Needed(
         GrantedBy.TARGET,

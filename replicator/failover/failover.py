@@ -39,7 +39,7 @@ from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import changed, written
 from replicator.flow.frozen import keep_positions
 from replicator.flow.topics import ControlPlane
-from replicator.group_sync.note_topic import NoteTopic, notes_topic, read_transaction_notes
+from replicator.group_sync.note_topic import NoteTopic, read_transaction_notes
 from replicator.model import names
 from replicator.model.errors import (
     ChangeRefused,
@@ -305,7 +305,7 @@ class FailoverRun:
     def _fence_groups(self) -> None:
         """Have nobody move consumer groups any more: a worker that stands still and goes on later notes what it is
         about to commit, and can't."""
-        topic = notes_topic(self._flow).name
+        topic = names.groups_topic(self._flow.name)
         if not self._plane.target_reader.partition_count(topic):
             return
         notes = NoteTopic(self._flow, lambda text: None)

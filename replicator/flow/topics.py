@@ -224,16 +224,14 @@ class ControlPlane:
 
     def make_lanes_topic(self, lanes: int) -> None:
         """Make sure of the topic that the flow's workers share out. Raises Incident `lanes_topic_unfit`."""
-        name = names.lanes_topic(self.flow.name, lanes)
-        found = self.target.topics((name,)).get(name)
+        spec = lanes_topic(self.flow, lanes)
+        found = self.target.topics((spec.name,)).get(spec.name)
         if found is None:
-            answer = self.create([TopicSpec(name, lanes, self.flow.topic_configs.replication_factor, {})])[name]
+            answer = self.create([spec])[spec.name]
             if isinstance(answer, ReplicatorError):
                 raise answer
-            found = self.target.topics((name,))[name]
-        if found.partitions != lanes:
-            why = f"it has {found.partitions} partitions, and the flow {lanes} lanes"
-            raise Incident("lanes_topic_unfit", why, topic=name)
+            found = self.target.topics((spec.name,))[spec.name]
+        check_lanes_topic(found, lanes)
 
     def offsets_topic(self) -> TopicInfo | None:
         """The flow's map topic with configs; None where there is none."""
@@ -285,6 +283,28 @@ def internal_topics(flow: Flow, lanes: int) -> tuple[TopicSpec, TopicSpec]:
         TopicSpec(names.control_topic(flow.name), 1, replication, {"cleanup.policy": "compact"}),
         TopicSpec(names.claims_topic(flow.name), lanes, replication, {"cleanup.policy": "compact"}),
     )
+
+
+def lanes_topic(flow: Flow, lanes: int) -> TopicSpec:
+    """The topic that the flow's workers share out, with a partition for each lane; nothing stands in it."""
+    return TopicSpec(names.lanes_topic(flow.name, lanes), lanes, flow.topic_configs.replication_factor, {})
+
+
+def check_lanes_topic(info: TopicInfo, lanes: int) -> None:
+    """Raise Incident `lanes_topic_unfit` where workers would be given other lanes than there are."""
+    if info.partitions != lanes:
+        why = f"it has {info.partitions} partitions, and the flow {lanes} lanes"
+        raise Incident("lanes_topic_unfit", why, topic=info.name)
+
+
+NOTES_SEGMENT_BYTES = 16 * 1024 * 1024
+"""What is in the newest segment isn't compacted, and is read as a whole at each beginning and at a failover."""
+
+
+def notes_topic(flow: Flow) -> TopicSpec:
+    """The topic of consumer groups, which holds the last note of each partition of each group."""
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(NOTES_SEGMENT_BYTES)}
+    return TopicSpec(names.groups_topic(flow.name), 1, flow.topic_configs.replication_factor, configs)
 
 
 ASIDE_BYTES_MAX = 104_857_600  # as much as a broker takes in one request by default

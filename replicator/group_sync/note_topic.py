@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from replicator.config import Flow
-from replicator.flow.topics import reading_topics, topics_of
+from replicator.flow.topics import notes_topic, reading_topics, topics_of
 from replicator.kafka import properties
-from replicator.kafka.admin import ClusterAdmin, TopicSpec
+from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.producer import TransactionalProducer
 from replicator.kafka.topic_questions import raised
 from replicator.kafka.topic_reader import Record, TopicReader
@@ -20,15 +20,6 @@ from replicator.model.partition import Partition
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.group_notes import GroupNotes
 from replicator.state.transaction_notes import TransactionNotes
-
-SEGMENT_BYTES = 16 * 1024 * 1024
-"""What is in the newest segment isn't compacted, and is read as a whole at each beginning and at a failover."""
-
-
-def notes_topic(flow: Flow) -> TopicSpec:
-    """The topic, which holds the last note of each partition of each group."""
-    configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
-    return TopicSpec(names.groups_topic(flow.name), 1, flow.topic_configs.replication_factor, configs)
 
 
 def read_notes(flow: Flow, reader: TopicReader) -> GroupNotes:

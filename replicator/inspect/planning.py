@@ -17,9 +17,7 @@ from replicator.config.engine import chosen_engine
 from replicator.flow.acl_rules import lockouts, wanted_acls
 from replicator.flow.acl_sync import principal
 from replicator.flow.first_start import is_first_start
-from replicator.flow.heartbeats import heartbeats_spec
 from replicator.flow.listing import Listing, config_changes, decide_topics
-from replicator.flow.offsets_topic import check_index_topic, check_map_topic, index_topic_of, map_topic_of
 from replicator.flow.topic_rules import ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.flow.unclaimed import unclaimed
@@ -29,6 +27,7 @@ from replicator.inspect.plan_coupled import plan_coupled
 from replicator.inspect.plan_file import file_findings, new_settings
 from replicator.inspect.plan_groups import plan_groups
 from replicator.inspect.plan_limits import limit_faults, size_warnings
+from replicator.inspect.plan_own_topics import TARGET_RIGHTS, plan_own_topics
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.cluster_info import ClusterInfo
@@ -42,7 +41,6 @@ from replicator.state.control_topic import Control
 from replicator.state.own_file import lanes_wanted
 
 SOURCE_RIGHTS = ("Describe", "DescribeConfigs", "Read")
-TARGET_RIGHTS = ("Describe", "DescribeConfigs", "Read", "Write")
 GROUP_RIGHTS = ("Describe", "Read")
 
 
@@ -100,8 +98,7 @@ class _Planner:
         self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
         self._file(source)
         self._missing(listing)
-        self._map()
-        self._heartbeats()
+        plan_own_topics(self._flow, self._clusters, self._lanes(listing), self._result)
         targets = self._targets(listing)
         self._topics(listing, targets)
         self._changes(listing, targets)
@@ -193,57 +190,13 @@ class _Planner:
         self._result.internal += absent
         self._try_create(absent)
 
-    def _map(self) -> None:
-        """The map topic: whatever is wrong with it, the flow is copied all the same."""
-        for spec in (map_topic_of(self._flow), index_topic_of(self._flow)):
-            if spec is not None:
-                self._plan_map(spec)
-
-    def _plan_map(self, spec: TopicSpec) -> None:
-        flow, index = self._flow, spec.name == names.offsets_index_topic(self._flow.name)
-        refused: ReplicatorError | bool | None = None
-        try:
-            found = listed(self._clusters.target, (spec.name,), rights=True)[spec.name]
-            rights = found.info.rights if found.info else None
-            missing = [right for right in TARGET_RIGHTS if rights is not None and right not in rights]
-            if missing:
-                operations = ", ".join(missing)
-                refused = NotAllowed(f"cluster {flow.target.name!r}: the user needs {operations} on {spec.name!r}")
-            elif found.denied is not None:
-                refused = found.denied
-            elif found.info is not None:
-                (check_index_topic if index else check_map_topic)(found.info)
-            else:
-                refused = self._clusters.target.create_topics([spec], dry=True)[spec.name]
-                self._result.internal += [spec] if not isinstance(refused, ReplicatorError) else []
-        except ReplicatorError as error:
-            refused = error
-        if isinstance(refused, ReplicatorError):
-            kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
-            what = "the offset map isn't consolidated" if index else "no offset map is written"
-            self._result.note(PlanFinding("warning", kind, f"{refused}; until then {what}"))
-
-    def _heartbeats(self) -> None:
-        """The topic for heartbeats at the source. Without it the flow is copied all the same."""
-        if not self._flow.heartbeat:
-            return
-        spec = heartbeats_spec(self._flow)
-        refused: ReplicatorError | bool | None = None
-        try:
-            found = listed(self._clusters.source, (spec.name,), rights=True)[spec.name]
-            if found.denied is not None:
-                refused = found.denied
-            elif found.info is None:
-                refused = self._clusters.source.create_topics([spec], dry=True)[spec.name]
-                self._result.at_source += [] if isinstance(refused, ReplicatorError) else [spec]
-            elif found.info.rights is not None and "Write" not in found.info.rights:
-                cluster = self._flow.source.name
-                refused = NotAllowed(f"cluster {cluster!r}: the user needs Write on topic {spec.name!r}")
-        except ReplicatorError as error:
-            refused = error
-        if isinstance(refused, ReplicatorError):
-            kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
-            self._result.note(PlanFinding("warning", kind, f"{refused}; until then no heartbeats are written"))
+    def _lanes(self, listing: Listing) -> int:
+        """How many lanes `run` would have: those of the flow's settings, unless workers would take this file."""
+        control = self._control or Control()
+        before = control.daemon
+        if before is not None and before.settings and not self._result.new_settings:
+            return before.lanes
+        return lanes_wanted(self._flow, listing.partitions, control)
 
     def _state(self, listing: Listing, positions_readable: bool) -> None:
         """Whether the flow has run, and what it has claimed. Raises Incident, see `first_start`."""
