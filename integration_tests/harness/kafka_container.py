@@ -121,8 +121,11 @@ class KafkaContainer:
 
     kind: Kind = "kafka"
 
-    def __init__(self, heap_mib: int = 320, image: str = IMAGE, transactions: int | None = None) -> None:
-        """`transactions`: the transaction protocol that it offers (KIP-890); None: the newest that it can."""
+    def __init__(
+        self, heap_mib: int = 320, image: str = IMAGE, transactions: int | None = None, *, auto_create: bool = False
+    ) -> None:
+        """`transactions`: the transaction protocol that it offers (KIP-890); None: the newest that it can.
+        `auto_create`: create topics that clients ask for, as Kafka does by default."""
         testcontainers_config.ryuk_disabled = True  # one image is enough; fixtures remove their containers
         port, controller_port = free_port(), free_port()
         self.bootstrap, self._controller_address = f"127.0.0.1:{port}", f"127.0.0.1:{controller_port}"
@@ -132,7 +135,7 @@ class KafkaContainer:
         self._controller.with_bind_ports(f"{CLIENT_PORT}/tcp", port)
         self._controller.with_bind_ports(f"{CONTROLLER_PORT}/tcp", controller_port)
         self._container = DockerContainer(image).with_envs(
-            **common,
+            **common | {"KAFKA_AUTO_CREATE_TOPICS_ENABLE": str(auto_create).lower()},
             **BROKER,
             KAFKA_ADVERTISED_LISTENERS=f"PLAINTEXT://{self.bootstrap},BROKER://localhost:9094",
             KAFKA_HEAP=f"{heap_mib}m",

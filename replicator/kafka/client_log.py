@@ -13,6 +13,9 @@ from collections.abc import Callable
 
 import structlog
 
+_UNTRUE = "allow.auto.create.topics is a consumer property and will be ignored by this producer"
+"""What the library says of each producer that has the property, which it then heeds all the same (2.16)."""
+
 
 class _Lines(logging.Handler):
     """Hands over each line as text."""
@@ -23,10 +26,11 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand over one line."""
+        text = record.getMessage()
         if record.levelno <= logging.DEBUG:
-            structlog.get_logger().debug("client", detail=record.getMessage())
-        else:
-            self._take(record.getMessage())
+            structlog.get_logger().debug("client", detail=text)
+        elif _UNTRUE not in text:
+            self._take(text)
 
 
 def line_logger(take: Callable[[str], None]) -> logging.Logger:

@@ -12,6 +12,10 @@ from replicator.kafka.token_command import Oauth, oauth_properties
 from replicator.model import names
 
 Properties = dict[str, str | int | float | bool | Oauth | None]
+NO_TOPICS: Properties = {"allow.auto.create.topics": False}
+"""For every client. A producer, and so an administrating client, asks for topics so that a broker with
+auto.create.topics.enable makes those that aren't there: one that was deleted would come back with the broker's number
+of partitions, and without its configs."""
 SILENT: Properties = {"log_level": 0}
 """For clients of which nobody takes the log lines, see `client_log`: last, so that it holds whatever the file says."""
 
@@ -26,6 +30,7 @@ def client_properties(cluster: Cluster, **own: Any) -> dict[str, Any]:
         **quiet,
         **cluster.properties,
         **oauth_properties(cluster),
+        **NO_TOPICS,
         **own,
     }
 
@@ -39,6 +44,7 @@ def _base(cluster: Cluster, flow: Flow, role: str) -> Properties:
         "socket.nagle.disable": True,
         **given,
         **oauth_properties(cluster),
+        **NO_TOPICS,
         "client.id": f"eos-replicate.{flow.name}.{role}",
     }
 
@@ -93,7 +99,6 @@ def source_consumer(
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,  # positions advance past markers and aborted records
         "check.crcs": True,
-        "allow.auto.create.topics": False,
         "queued.max.messages.kbytes": max(1, limits.fetch_queue_bytes_max // 1024),
         "queued.min.messages": 100_000,
         "message.max.bytes": min(BATCH_BYTES_MAX, in_all),  # librdkafka wants it to be no larger than a fetch
@@ -253,7 +258,6 @@ def reader(cluster: Cluster, flow: Flow, *, committed: bool) -> Properties:
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "check.crcs": True,
-        "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 5,  # each partition is read to its end and would wait there that long
         "fetch.error.backoff.ms": 50,
         # Notes of groups are compressed to a twentieth: the client holds all of what a response has.
@@ -291,7 +295,6 @@ def group_member(flow: Flow, client_id: str) -> Properties:
         "max.poll.interval.ms": max(30_000, session_ms),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "allow.auto.create.topics": False,
         "auto.offset.reset": "error",
         "topic.metadata.refresh.interval.ms": 10_000,  # a lanes topic that somebody grows is seen
         **SILENT,

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer
 
 from replicator.config import Flow, load_text
 from replicator.kafka import properties
+from replicator.kafka.client_log import line_logger
 from replicator.model.errors import ConfigError
 
 MIB = 2**20
@@ -78,6 +79,20 @@ def made_by(of: Flow) -> Iterator[tuple[Any, properties.Properties]]:
     yield Producer, properties.plain_producer(of)
     yield Producer, properties.note_producer(of, 1.0)
     yield Producer, properties.heartbeat_producer(of)
+
+
+def test_no_client_has_a_cluster_create_the_topics_that_it_asks_for() -> None:
+    of = flow({})
+    clients = [settings for _, settings in made_by(of)]
+    clients += [properties.client_properties(cluster) for cluster in (of.source, of.target)]
+    assert {settings["allow.auto.create.topics"] for settings in clients} == {False}
+
+
+def test_a_producer_logs_nothing_of_a_property_that_it_heeds() -> None:
+    lines: list[str] = []
+    producer = Producer(properties.lane_producer(flow({}), "t"), logger=line_logger(lines.append))
+    producer.poll(0.1)
+    assert [line for line in lines if "property" in line] == []
 
 
 @pytest.mark.parametrize("key", TUNABLE)
