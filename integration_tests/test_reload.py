@@ -22,6 +22,7 @@ from replicator.model import names
 
 FULL = pytest.mark.tier("full", kafka="full")
 INCIDENT = 4
+NOWHERE = "127.0.0.1:9"
 TOLD_S_MAX = 12.0
 SMOKE = pytest.mark.tier("default", kafka="full")
 
@@ -129,6 +130,27 @@ def test_a_kill_in_the_middle_of_a_reload_loses_nothing(make_copying: MakeCopyin
             worker.wait_event(when, after=mark)
             worker.kill()
             worker = copying.running()
+    copying.finish(worker)
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("options", [(), ("--shared",)], ids=["alone", "shared"])
+def test_a_wrong_address_is_told_in_seconds_and_a_corrected_file_is_taken_at_once(
+    make_copying: MakeCopying, options: tuple[str, ...]
+) -> None:
+    copying = make_copying(limits={"connect_timeout_ms": 120_000})
+    worker = copying.running("", *options)
+    copying.file.log_in(NOWHERE)
+    worker.signal(signal.SIGHUP)
+    worker.wait_event("config_reloaded")
+    told = worker.wait_event("unreachable", cluster="here", timeout_s=TOLD_S_MAX)
+    assert NOWHERE in told["reason"]
+    copying.file.log_in(copying.source)
+    mark = worker.mark()
+    worker.signal(signal.SIGHUP)
+    worker.wait_event("config_reloaded", after=mark)
+    worker.wait_event("lane_started", after=mark, timeout_s=TOLD_S_MAX)
+    copying.load.mixed(50)
     copying.finish(worker)
 
 

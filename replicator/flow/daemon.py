@@ -164,6 +164,7 @@ class Daemon:
         log = self._log.bind(flow=name)
         parts = self._parts(log)
         how = {"take_over": self._take_over, "exit_on_incident": self._exit_on_incident}
+        how["told_before"] = name in self._causes
         flow = self._wanted[name]
         self._flows = {**self._flows, name: flow}
         worker = (SharedFlow if self._shared else FlowWorker)(flow, self._config, parts, log, **how)

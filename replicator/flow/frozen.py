@@ -21,6 +21,7 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.config import Flow
+from replicator.flow.connecting import unless_asked
 from replicator.flow.parts import ConditionObserver, Note
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import properties
@@ -88,7 +89,7 @@ def _kept_while_frozen(
     told, kept_s, owner = 0, float("-inf"), process_name()
     backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
     with ControlPlane(flow) as plane:
-        plane.target.connect()
+        plane.target.connect(unless_asked(asked, flow.target.name))
         while True:
             pause_s = min(LOOK_S_MAX, flow.limits.discovery_interval_ms / 1000)
             try:

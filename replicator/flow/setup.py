@@ -18,6 +18,7 @@ from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
 from replicator.flow.acl_sync import AclSync, principal
 from replicator.flow.config_sync import ConfigSync
+from replicator.flow.connecting import Connecting
 from replicator.flow.deciding import prepare_aside
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
@@ -75,10 +76,12 @@ class Setup:
         owner: str,
         log: structlog.stdlib.BoundLogger,
         asked: threading.Event,
+        *,
+        told_before: bool = False,
     ) -> None:
-        """`owner` is this process's name; `asked` is set when it shall stop, and cuts waits short."""
+        """`owner`: this process's name; `asked`: it shall stop, which cuts waits short; `told_before`: `Connecting`."""
         self._flow, self._config, self._plane = flow, config, plane
-        self._owner, self._log, self._asked = owner, log, asked
+        self._owner, self._log, self._asked, self._told_before = owner, log, asked, told_before
         self._cluster_ids: dict[str, str] = {}
         self.claim_partitions = 1  # of the claims topic, as many as there are lanes or more
         self._first = False  # the flow has never run: its control topic may be empty
@@ -152,10 +155,11 @@ class Setup:
         return found
 
     def connect(self) -> None:
-        """Connect to both clusters, once. Raises Unreachable, NotAllowed."""
+        """Connect to both clusters, once. Raises Unreachable, NotAllowed, FlowFrozen as `Connecting`."""
         if self._cluster_ids:
             return
-        source, target = self._plane.connect()
+        told = {"told_before": self._told_before}
+        source, target = Connecting(self._flow, self._plane, self._asked, self._log, **told).connect()
         self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
 
     def _begun(self) -> Listing:

@@ -5,8 +5,8 @@ For each generation there is a `GroupWorker`, a control plane and a discovery. A
 has a newer file, or a job has handed the flow over again.
 
 Invariants
-- Before each generation but the first the target alone is asked whether the flow was failed over: the source may be
-  dead then, and an operator waits for the answer.
+- Before each generation but the first the target alone is asked whether the flow was failed over, and before the first
+  one as soon as the source doesn't answer at once (`connecting`): it may be dead, and an operator waits for the answer.
 - A flow that has run here, or was found failed over, doesn't end because a cluster is away before its next generation;
   at its start it does.
 """
@@ -52,11 +52,12 @@ class SharedFlow:
         *,
         take_over: bool = False,
         exit_on_incident: bool = False,
+        told_before: bool = False,
     ) -> None:
-        """`take_over`: also from a backfill or repair that has the flow; `exit_on_incident`: end with the first one."""
+        """As of `FlowWorker`."""
         self._flow, self._config, self._parts, self._log = flow, config, parts, log
         self._runs = flow  # with the settings that hold
-        self._exit_on_incident = exit_on_incident
+        self._exit_on_incident, self._told_before = exit_on_incident, told_before
         self._asked = threading.Event()  # to stop
         self._alive: Callable[[], None] = lambda: None
         self._finder = SharedGeneration(
@@ -117,7 +118,8 @@ class SharedFlow:
             ask_target = False
             plane, owner = self._parts.plane(flow), process_name()
             try:
-                setup = self._setup = Setup(flow, self._with(flow), plane, owner, self._log, self._asked)
+                at = flow, self._with(flow), plane, owner, self._log, self._asked
+                setup = self._setup = Setup(*at, told_before=self._told_before or waits)
                 setup.take(self._with(flow))  # one that came meanwhile
                 setup.connect()
                 control = self._finder.look(setup)
@@ -136,6 +138,8 @@ class SharedFlow:
             except (FlowFrozen, Unreachable) as error:
                 plane.close()
                 undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
+                if self._asked.is_set():  # nothing was begun yet
+                    return None
                 if not waits:
                     if not self._parts.frozen(flow, self._asked, self._log, self._alive) and not undone:
                         raise

@@ -34,6 +34,8 @@ from replicator.state.source_claims import SourceClaims
 from replicator.wire.topics import topic_questions
 
 LEADERS_S = 0.1  # between the first two questions whether new partitions are led: Kafka takes some ms for each
+Waits = Callable[[config.Cluster, object, bool], None]
+"""(cluster that doesn't answer yet, why, whether the target has answered and may be asked by the caller's thread)"""
 One = TypeVar("One")
 Other = TypeVar("Other")
 
@@ -114,9 +116,16 @@ class ControlPlane:
         for topics in self._own_topics.values():
             topics.close()
 
-    def connect(self) -> tuple[ClusterInfo, ClusterInfo]:
-        """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time."""
-        return both(self._connect_source, self._connect_target)
+    def connect(self, waits: Waits = lambda cluster, why, target_answers: None) -> tuple[ClusterInfo, ClusterInfo]:
+        """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time. `waits`: called
+        while one of them doesn't, as by `ClusterAdmin.connect`, by the thread that waits for it."""
+        with ThreadPoolExecutor(1) as pool:
+            target = pool.submit(self._connect_target, lambda why: waits(self.flow.target, why, False))
+
+            def source_waits(why: object) -> None:
+                waits(self.flow.source, why, target.done() and target.exception() is None)
+
+            return self._connect_source(source_waits), target.result()
 
     def connect_if_any(self) -> tuple[ClusterInfo | Unreachable, ClusterInfo]:
         """As `connect`, but why a source doesn't answer is returned, for who has questions to the target alone, too."""
@@ -129,14 +138,14 @@ class ControlPlane:
 
         return both(source, self._connect_target)
 
-    def _connect_source(self) -> ClusterInfo:
-        found = self.source.connect()
+    def _connect_source(self, waits: Callable[[object], None] | None = None) -> ClusterInfo:
+        found = self.source.connect(waits)
         self._own_topics[self.flow.source.name].connect()
         return found
 
-    def _connect_target(self) -> ClusterInfo:
+    def _connect_target(self, waits: Callable[[object], None] | None = None) -> ClusterInfo:
         """The reader's clients follow when the target has answered: without an answer closing them takes seconds."""
-        found = self.target.connect()
+        found = self.target.connect(waits)
         topics = names.control_topic(self.flow.name), names.claims_topic(self.flow.name)
         with ThreadPoolExecutor(3) as pool:
             for topic in topics:

@@ -59,10 +59,12 @@ class FlowWorker:
         *,
         take_over: bool = False,
         exit_on_incident: bool = False,
+        told_before: bool = False,
     ) -> None:
-        """`take_over`: also from a backfill or repair that has the flow; `exit_on_incident`: end with the first one."""
+        """`take_over`: also from a backfill or repair that has the flow; `exit_on_incident`: end with the first one.
+        `told_before`: the flow has ended here before, and why is known."""
         self._flow, self._config, self._parts, self._take_over = flow, config, parts, take_over
-        self._exit_on_incident = exit_on_incident
+        self._exit_on_incident, self._told_before = exit_on_incident, told_before
         self._log = log
         self._owner = process_name()  # of this attempt: lanes of an earlier one that still hang are somebody else
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -128,11 +130,14 @@ class FlowWorker:
         """Open the flow; None after it was failed over, and that was undone, or it is asked to stop."""
         plane = self._parts.plane(self._flow)
         try:
-            setup = self._setup = Setup(self._flow, self._config, plane, self._owner, self._log, self._ended)
+            at = self._flow, self._config, plane, self._owner, self._log, self._ended
+            setup = self._setup = Setup(*at, told_before=self._told_before)
             setup.take(self._config)  # one that came meanwhile
             return plane, setup, *self._open(setup)
         except (FlowFrozen, Unreachable) as error:
             plane.close()
+            if self._ended.is_set() and isinstance(error, Unreachable):  # nothing was begun yet
+                return None
             undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
             if not self._parts.frozen(self._flow, self._ended, self._log, self._alive) and not undone:
                 raise

@@ -91,9 +91,10 @@ class ClusterAdmin:
     def _line(self, text: str) -> None:
         structlog.get_logger().info("client", detail=f"cluster {self.cluster.name!r}: {text}")
 
-    def connect(self) -> ClusterInfo:
-        """Wait until the cluster answers. Wrong credentials end the wait at once, all else its limit."""
-        found = within(self._topics.cluster_info(), self._connect_s)
+    def connect(self, waits: Callable[[object], None] | None = None) -> ClusterInfo:
+        """Wait until the cluster answers. Wrong credentials end the wait at once, all else its limit, or what `waits`
+        raises, see `within`: it gets the reason why nobody answers."""
+        found = within(self._topics.cluster_info(), self._connect_s, waits)
         if isinstance(found, Unreachable) and not failures.refuses_credentials(found, self.cluster.name):
             servers = ", ".join(self.cluster.bootstrap_servers)
             why = f": {found}" if str(found) else ""

@@ -9,6 +9,7 @@ Used by `kafka.admin` and `kafka.clusters`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -20,6 +21,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource
 
 from replicator.config import Cluster
 from replicator.kafka import failures
+from replicator.kafka.answers import SLICE_S
 from replicator.kafka.cluster_info import AdminClusterInfo, ClusterInfo
 from replicator.kafka.offset_questions import AdminOffsetAnswers, OffsetAnswers, Wanted
 from replicator.kafka.properties import client_properties
@@ -315,9 +317,11 @@ def raised(answer: T | ReplicatorError) -> T:
     return answer
 
 
-def within(answers: Answers[T], timeout_s: float) -> T:
-    """Return the answers, once they are all there or the time is over."""
-    deadline_s = time.monotonic() + timeout_s
-    while not answers.poll(deadline_s - time.monotonic()) and time.monotonic() < deadline_s:
-        pass
+def within(answers: Answers[T], timeout_s: float, waits: Callable[[T], None] | None = None) -> T:
+    """Return the answers, once they are all there or the time is over. `waits`: called several times a second until
+    then, or after each attempt to connect, with what is known; what it raises ends the wait."""
+    deadline_s, slice_s = time.monotonic() + timeout_s, math.inf if waits is None else SLICE_S
+    while not answers.poll(min(slice_s, deadline_s - time.monotonic())) and time.monotonic() < deadline_s:
+        if waits is not None:
+            waits(answers.values())
     return answers.values()

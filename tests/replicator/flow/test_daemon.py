@@ -37,7 +37,15 @@ class Script:
     over = threading.Event()  # the test is over: what hangs ends
 
     def __init__(
-        self, flow: Any, config: Any, parts: Parts, log: Any, *, take_over: bool, exit_on_incident: bool
+        self,
+        flow: Any,
+        config: Any,
+        parts: Parts,
+        log: Any,
+        *,
+        take_over: bool,
+        exit_on_incident: bool,
+        told_before: bool,
     ) -> None:
         self.name = flow.name
         self.asked = threading.Event()

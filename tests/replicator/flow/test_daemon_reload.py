@@ -32,7 +32,15 @@ class Attempts:
     arrived = threading.Condition()
 
     def __init__(
-        self, flow: Any, config: Any, parts: Any, log: Any, *, take_over: bool, exit_on_incident: bool
+        self,
+        flow: Any,
+        config: Any,
+        parts: Any,
+        log: Any,
+        *,
+        take_over: bool,
+        exit_on_incident: bool,
+        told_before: bool,
     ) -> None:
         self.flow, self.configs, self.asked = flow, [config], threading.Event()
         self.may_end = threading.Event()

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from replicator.flow.parts import Failed
+from replicator.flow.topics import Waits
 from replicator.model.errors import TakenOver, Unreachable
 from tests.replicator.flow.fakes import opened
 from tests.replicator.flow.shared_fakes import FakeGroup
@@ -29,12 +30,12 @@ class Clusters:
         self._connect = self.run.plane.connect
         self.run.plane.connect = self._connected  # type: ignore[assignment, method-assign]
 
-    def _connected(self) -> object:
+    def _connected(self, waits: Waits) -> object:
         self.done.append("connect")
         if self.away:
             self.tried.set()
             raise Unreachable("the source is away")
-        return self._connect()
+        return self._connect(waits)
 
     def _frozen(self, *_: object) -> bool:
         self.done.append("frozen")

@@ -1,0 +1,91 @@
+"""Connects to both clusters of a flow before it is opened, and says in seconds what keeps it waiting. Used by
+`flow.setup`; once lanes run, `flow.cluster_watch` says it.
+
+Invariants
+- While the source doesn't answer, the target is asked whether the flow was failed over: an operator waits for that
+  answer, and the source may never come back.
+- A stop ends the wait: a flow file that was corrected isn't held up by the address that was wrong before.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from replicator import config
+from replicator.config import Flow
+from replicator.flow.occupied import check_frozen
+from replicator.flow.topics import ControlPlane
+from replicator.kafka.cluster_info import ClusterInfo
+from replicator.model.errors import Retriable, Unreachable
+
+TOLD_S = 2.5
+"""Without any answer of a cluster. An attempt to connect may take a second, and the next one two: it is told after
+three at most."""
+LOOK_S = 1.0  # between two looks at whether the flow was failed over
+
+
+def unless_asked(asked: threading.Event, cluster: str) -> Callable[[object], None]:
+    """Make what ends the wait for a cluster's answer once `asked` is set, see `ClusterAdmin.connect`."""
+
+    def waits(why: object) -> None:
+        if asked.is_set():
+            raise Unreachable(f"cluster {cluster!r} had not answered when the flow was asked to stop")
+
+    return waits
+
+
+class Connecting:
+    """One attempt."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        plane: ControlPlane,
+        asked: threading.Event,
+        log: structlog.stdlib.BoundLogger,
+        *,
+        told_before: bool = False,
+    ) -> None:
+        """`asked` is set when the flow shall stop. `told_before`: what an earlier attempt has waited for is known, and
+        is logged for debugging only."""
+        self._flow, self._plane, self._asked = flow, plane, asked
+        self._tell = log.debug if told_before else log.error
+        self._tell_end = log.debug if told_before else log.warning
+        self._log = log
+        self._began_s = time.monotonic()
+        self._look_s = self._began_s + LOOK_S
+        self._told: set[str] = set()
+
+    def connect(self) -> tuple[ClusterInfo, ClusterInfo]:
+        """Return who answers for source and target.
+
+        Raises Unreachable (not within limits.connect_timeout_ms, or the flow was asked to stop), NotAllowed, FlowFrozen
+        (it was failed over, and the source doesn't answer).
+        """
+        found = self._plane.connect(self._waits)
+        for cluster in sorted(self._told):
+            self._tell_end("recovered", cluster=cluster, unreachable_s=round(time.monotonic() - self._began_s))
+        return found
+
+    def _waits(self, cluster: config.Cluster, why: object, target_answers: bool) -> None:
+        """Take note that this cluster doesn't answer yet, in the thread that waits for it."""
+        unless_asked(self._asked, cluster.name)(why)
+        now_s = time.monotonic()
+        if cluster.name not in self._told and now_s >= self._began_s + TOLD_S:
+            self._told.add(cluster.name)
+            self._tell("unreachable", cluster=cluster.name, reason=str(why) or "no broker answers")
+        if target_answers and now_s >= self._look_s:
+            self._look()
+            self._look_s = time.monotonic() + LOOK_S
+
+    def _look(self) -> None:
+        try:
+            control = self._plane.state.control_if_any()
+        except (Retriable, Unreachable) as error:  # it is looked at again, and read once the source answers
+            self._log.debug("setup_tried_again", reason=str(error))
+        else:
+            check_frozen(self._flow, control)
