@@ -133,6 +133,22 @@ def test_any_schedule_loses_and_doubles_nothing(make_copying: MakeCopying, targe
     crew_of(make_copying, target, seed, limits={"session_timeout_ms": SESSION_MS[target.kind]}).schedule()
 
 
+@pytest.mark.tier("long", kafka="long")
+def test_nobody_gets_lanes_of_one_that_is_no_member_any_more(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """It was given some before. The schedules stop a worker at any time, also where the group has just expelled it."""
+    crew = crew_of(make_copying, target)
+    with crew.copying.writing():
+        first, second = crew.join(), crew.join()
+        crew.wait_shared()
+        assert crew.stand_still(first, long=True)
+        crew.wait_shared()
+        first.suspend()
+        second.wait_event("lanes_assigned", after=second.mark(), lanes=list(range(LANES)))
+        assert not crew.stand_still(first, long=True)
+        crew.wait_shared()
+    crew.finish()
+
+
 @pytest.mark.tier("full")
 def test_a_session_that_the_target_refuses_is_said(make_copying: MakeCopying, target: BrokerHandle) -> None:
     crew = crew_of(make_copying, target, limits={"session_timeout_ms": 1_000})

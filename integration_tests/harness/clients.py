@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
-from integration_tests.harness.processes import wait_until
+from integration_tests.harness.processes import POLL_S, wait_until
 
 TIMEOUT_S = 90.0
 ON_ITS_WAY = {
@@ -19,6 +19,11 @@ ON_ITS_WAY = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
+}
+COORDINATOR_ON_ITS_WAY = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
 }
 FOR_EVER = {"retention.ms": "-1"}  # tests write old timestamps: retention would take their records
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
@@ -104,6 +109,20 @@ def topics(bootstrap: str) -> dict[str, int]:
     """Topics with their partition counts."""
     listed = admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics
     return {name: len(topic.partitions) for name, topic in listed.items()}
+
+
+def group_members(bootstrap: str, group: str) -> list[str]:
+    """The client.id of each member of a group, also while it rebalances; none of a group that doesn't exist."""
+    client, deadline = admin(bootstrap), time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            found = client.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+        except KafkaException as error:
+            if time.monotonic() > deadline or error.args[0].code() not in COORDINATOR_ON_ITS_WAY:
+                raise
+            time.sleep(POLL_S)
+        else:
+            return [member.client_id for member in found.members]
 
 
 def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:

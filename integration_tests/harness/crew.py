@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.lane_history import Began, Gone, LaneHistory
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import DEFAULT, Replicator
+from replicator.model.names import workers_group
+from replicator.workers.early import parsed
 
 LANES, PARTITIONS = 4, 8
 WORKERS_MAX = 3
@@ -225,17 +228,22 @@ class Crew:
         return lanes_given([worker]) == [set()]
 
     def _stand_still(self) -> None:
-        """For less or for more than a session: then its lanes are another worker's."""
         worker, long = self._random.choice(self.alive), self._random.random() < 0.5
         if len(self.alive) < 2:
             return
-        long = long and bool(worker.seen("lanes_assigned"))  # nobody gets the lanes of one that is no member yet
+        long = self.stand_still(worker, long=long)
+        self._tell("one stands still for " + ("longer" if long else "less") + " than a session")
+
+    def stand_still(self, worker: Replicator, *, long: bool) -> bool:
+        """Suspend a worker for less or for more (`long`) than a session: then its lanes are another worker's. Return
+        whether it was for more: nobody gets the lanes of one that is no member, since it has just started, or is
+        between two generations."""
         others = [other for other in self.alive if other is not worker]
         marks = [other.mark() for other in others]
         began_s = time.time()
         self._began_s.append(began_s)
         worker.suspend()
-        if long:
+        if long := long and self._is_member(worker):
             wait_until(
                 lambda: any(it.seen("lanes_assigned", after=at) for it, at in zip(others, marks, strict=True)),
                 "its lanes are given to another worker",
@@ -243,7 +251,13 @@ class Crew:
             )
         self._gone_s.append((began_s, worker, time.time()))
         worker.resume()
-        self._tell("one stands still for " + ("longer" if long else "less") + " than a session")
+        return long
+
+    def _is_member(self, worker: Replicator) -> bool:
+        """Whether the group has a worker now. Its log doesn't say: it leaves the group after `generation_over`, and is
+        given lanes again only once it has joined with the number of lanes that is open then."""
+        members = clients.group_members(self.copying.target, workers_group(self.copying.name))
+        return any(found is not None and found.pid == worker.pid for found in map(parsed, members))
 
     def _strike_the_target(self) -> None:
         self._began_s.append(time.time())

@@ -250,13 +250,14 @@ class Replicator:
         self.wait_exit()
 
     def suspend(self) -> None:
-        """SIGSTOP, and wait until it stands still."""
+        """SIGSTOP, and wait until it stands still; at once where it does so already."""
         self._process.send_signal(signal.SIGSTOP)
         self.wait_stopped()
 
     def wait_stopped(self, timeout_s: float = EVENT_S_MAX) -> None:
         """Wait until a SIGSTOP, its own or ours, has taken effect."""
-        stopped = threading.Thread(target=os.waitid, args=(os.P_PID, self._process.pid, os.WSTOPPED), daemon=True)
+        seen_again = os.WSTOPPED | os.WNOWAIT
+        stopped = threading.Thread(target=os.waitid, args=(os.P_PID, self._process.pid, seen_again), daemon=True)
         stopped.start()
         stopped.join(timeout_s)
         assert not stopped.is_alive(), f"it did not stop within {timeout_s} s\n{self.tail()}"
