@@ -185,6 +185,25 @@ def test_the_rate_of_the_flow_file_and_of_a_topic_by_bytes(make_copying: MakeCop
     copying.finish(worker)
 
 
+@pytest.mark.tier("long", kafka="long")
+def test_a_limited_topic_has_all_of_its_partitions_copied(make_copying: MakeCopying) -> None:
+    """One that has much to copy doesn't keep the others waiting, and the rate is that of all of them."""
+    copying = make_copying(partitions=4)
+    worker = copying.running()
+    typed(copying, "rate", "--topics", copying.topic, "--records-per-s", "20")
+    worker.wait_event("settings_taken")
+    copying.load.mixed(4_000)
+
+    def moved() -> list[int]:
+        offsets = [clients.committed(copying.target, copying.group, copying.copy, number).offset for number in range(4)]
+        return [max(0, offset) for offset in offsets]
+
+    wait_until(lambda: all(offset >= 100 for offset in moved()), "each partition has had a turn", worker.tail)
+    assert sum(moved()) < 3_000, "it was limited all the while"
+    typed(copying, "rate", "--topics", copying.topic, "--reset")
+    copying.finish(worker)
+
+
 @pytest.mark.tier("long")
 def test_a_slow_rate_is_not_taken_for_a_source_that_does_not_serve(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)

@@ -4,6 +4,10 @@ transactions.
 A paused partition waits, so its position is kept alive like any other's, and nothing of it is read. What would stop it
 once it is resumed stops it now: it is judged once in a discovery interval, as by a lane that starts. A topic that is
 over its rate is left out of what the source is asked for, for as long as that takes: nothing of it is kept in memory.
+
+Invariant: no partition of a limited topic waits for another one that has more to copy. A client that begins to read
+returns the same partition's records first each time, and a slow rate leaves no time for others. So partitions that had
+their turn are left out until all others had theirs, or none has anything for `TURN_S_MAX`.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from replicator.model.errors import Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.planes.contract import ReadPlan
 
+TURN_S_MAX = 1.0
+
 
 class LaneThrottling:
     """Of one producer session."""
@@ -29,6 +35,8 @@ class LaneThrottling:
         self._start, self._interval_s = start, plan.flow.limits.discovery_interval_ms / 1000
         self._judged_s = clock.now_s()  # all of them, at the session's start
         self._held: frozenset[str] = frozenset()
+        self._began_s: dict[str, float] = {}  # since when a topic is read that was held back
+        self._served: dict[str, frozenset[Partition]] = {}  # of such a topic: those that had their turn
 
     def look(self) -> None:
         """Make those wait that were paused since, judge those that are, and have the source read anew where others are
@@ -38,9 +46,39 @@ class LaneThrottling:
                 if (paused := self._throttle.paused(at.topic)) is not None:
                     self._partitions.apply(at, Wait(Reason.PAUSED, paused.said))
             self._judge()
-        held = self._throttle.held(self._clock.now_s())
+        now_s = self._clock.now_s()
+        held = self._throttle.held(now_s)
+        self._over(now_s)
         if held != self._held:
+            self._take_turns(held, now_s)
             self._held, self._partitions.read_anew = held, True
+
+    def _take_turns(self, held: frozenset[str], now_s: float) -> None:
+        """Note which partitions had their turn of topics that are held back from now on, and of which one begins."""
+        for topic in held - self._held:
+            of_topic = self._of(topic)
+            served = self._served.pop(topic, frozenset()) | self._came(topic, of_topic)
+            if of_topic - served:
+                self._served[topic] = served
+        for topic in self._held - held:
+            self._began_s[topic] = now_s
+
+    def _over(self, now_s: float) -> None:
+        """Have all partitions of a topic read where those whose turn it is have come, or have nothing."""
+        for topic in [topic for topic in self._served if topic not in self._held]:
+            waited_for = self._of(topic) - self._served[topic]
+            if waited_for == self._came(topic, waited_for) or now_s >= self._began_s[topic] + TURN_S_MAX:
+                del self._served[topic]
+                self._partitions.read_anew = True
+
+    def _of(self, topic: str) -> frozenset[Partition]:
+        return frozenset(at for at in self._partitions.copied if at.topic == topic)
+
+    def _came(self, topic: str, partitions: frozenset[Partition]) -> frozenset[Partition]:
+        """Return those of which anything came since their topic is read."""
+        since_s = self._began_s.get(topic, float("-inf"))
+        came = {at: self._partitions[at].session.came_s for at in partitions}
+        return frozenset(at for at, came_s in came.items() if came_s is not None and came_s >= since_s)
 
     def _judge(self) -> None:
         """Judge those that are paused, if it is time."""
@@ -65,5 +103,9 @@ class LaneThrottling:
         return waits and self._throttle.paused(at.topic) is not None
 
     def readable(self, read_plans: Mapping[Partition, ReadPlan]) -> dict[Partition, ReadPlan]:
-        """Leave out those that are held back now."""
-        return {at: plan for at, plan in read_plans.items() if at.topic not in self._held}
+        """Leave out those that are held back now, and those that wait for others to have their turn."""
+        return {
+            at: plan
+            for at, plan in read_plans.items()
+            if at.topic not in self._held and at not in self._served.get(at.topic, ())
+        }
