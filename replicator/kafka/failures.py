@@ -10,6 +10,8 @@ a late EndTxn could end the next transaction: KIP-890).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 
 from confluent_kafka import KafkaError, KafkaException
@@ -21,6 +23,7 @@ from replicator.model.errors import (
     Fatal,
     Fenced,
     Incident,
+    LocalFault,
     NotAllowed,
     ReplicatorError,
     Retriable,
@@ -178,6 +181,23 @@ def describe(error: KafkaError, cluster: str, doing: str, right: str = "") -> st
 def refuses_credentials(error: ReplicatorError, cluster: str) -> bool:
     """Tell whether an error says that user or password is wrong, which waiting doesn't change."""
     return str(error).startswith(f"cluster {cluster!r} refused the credentials")
+
+
+@contextmanager
+def making(cluster: str) -> Iterator[None]:
+    """Make a client of a cluster in this block.
+
+    Raises Unreachable where librdkafka has waited for a token for 10 s in vain: the next attempt asks for one again;
+    LocalFault for all else: a file of its properties has gone, or there are no more threads.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        inner = kafka_error(error)
+        text = f"cluster {cluster!r}: no client can be made: {inner}"
+        if _MEANING.get(inner.code()) is Meaning.CREDENTIALS:
+            raise Unreachable(text) from error
+        raise LocalFault(text) from error
 
 
 def classify(error: KafkaException | KafkaError, cluster: str, doing: str, right: str = "") -> ReplicatorError:

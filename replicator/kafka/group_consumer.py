@@ -99,9 +99,9 @@ class GroupConsumer:
 
     def _run(self) -> None:
         try:
-            consumer = self._consumer = Consumer(
-                {**self._settings, "on_commit": self._committed, "error_cb": self._trouble}
-            )
+            callbacks = {"on_commit": self._committed, "error_cb": self._trouble}
+            with failures.making(self._cluster):
+                consumer = self._consumer = Consumer({**self._settings, **callbacks})
             try:
                 while not self._closing:
                     self._serve()

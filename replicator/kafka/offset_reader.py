@@ -104,7 +104,8 @@ def positions(flow: Flow, partitions: Iterable[Partition], *, stable: bool = Tru
 
 @contextmanager
 def _consumer(cluster: Cluster, flow: Flow, *, committed: bool, **own: int) -> Iterator[Consumer]:
-    consumer = Consumer({**properties.reader(cluster, flow, committed=committed), **own, **properties.SILENT})
+    with failures.making(cluster.name):
+        consumer = Consumer({**properties.reader(cluster, flow, committed=committed), **own, **properties.SILENT})
     try:
         yield consumer
     finally:

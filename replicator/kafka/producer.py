@@ -32,7 +32,7 @@ from replicator.kafka.coordinator_connection import CoordinatorConnection
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.own_thread import OwnThread
 from replicator.model import names
-from replicator.model.errors import LocalFault, ReplicatorError, UnknownOutcome
+from replicator.model.errors import ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition
 
 Classify = Callable[[KafkaException, str, str, str], ReplicatorError]
@@ -102,10 +102,8 @@ class TransactionalProducer:
         self.unacknowledged = 0  # records, when they were last waited for and nothing had failed
         self.queued_bytes = 0  # of records without an acknowledgement, as librdkafka told last
         callbacks = {"error_cb": self._error, "stats_cb": self._stats}
-        try:
+        with failures.making(self._cluster):
             self.producer = Producer({**props, **callbacks}, logger=line_logger(self._line))
-        except KafkaException as error:  # a file of its properties has gone, or there are no more threads
-            raise LocalFault(f"cluster {self._cluster!r}: no client can be made: {error.args[0]}") from error
 
     def _error(self, error: KafkaError) -> None:
         if self._closed:

@@ -55,7 +55,8 @@ class PlainWriter:
         return self._producer
 
     def _made(self) -> Producer:
-        return Producer({**self._props, "error_cb": self._error}, logger=line_logger(self._line))
+        with failures.making(self._cluster):
+            return Producer({**self._props, "error_cb": self._error}, logger=line_logger(self._line))
 
     def _line(self, text: str) -> None:
         self._on_client_error(f"cluster {self._cluster!r}: {text}")

@@ -64,7 +64,9 @@ class LogReader:
     def _read(self, at: Partition, left: SpansLeft) -> Iterator[Sequence[Record]]:
         """Read from the first span that is left to where a new assignment takes less than reading over would."""
         if self._consumer is None:
-            self._consumer = Consumer({**properties.scanning_reader(self._cluster, self._flow), **properties.SILENT})
+            props = {**properties.scanning_reader(self._cluster, self._flow), **properties.SILENT}
+            with failures.making(self._cluster.name):
+                self._consumer = Consumer(props)
             metadata.learn(self._consumer, {at.topic})
         consumer, reached, moved_s = self._consumer, left.first, time.monotonic()
         consumer.assign([TopicPartition(at.topic, at.partition, reached)])

@@ -75,7 +75,8 @@ class Source:
         self._fetches = FetchWatch(flow.source.name, fetch_size or FetchSize())
         step = self._fetches.step
         props = properties.source_consumer(flow, record_bytes_max=record_bytes_max, bulk=bulk, step=step)
-        self._consumer = Consumer({**props, "error_cb": self._error}, logger=line_logger(self._line))
+        with failures.making(flow.source.name):
+            self._consumer = Consumer({**props, "error_cb": self._error}, logger=line_logger(self._line))
 
     def _line(self, text: str) -> None:
         self._fetches.line(text)

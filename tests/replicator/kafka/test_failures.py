@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from replicator.kafka import failures
 from replicator.model.errors import (
@@ -12,6 +12,7 @@ from replicator.model.errors import (
     Fatal,
     Fenced,
     Incident,
+    LocalFault,
     NotAllowed,
     ReplicatorError,
     Retriable,
@@ -115,3 +116,21 @@ def test_how_librdkafka_is_called_is_no_news_for_an_operator() -> None:
 def test_an_exception_without_a_code_is_a_bug() -> None:
     with pytest.raises(Fatal):
         failures.kafka_error(KafkaException("no code"))
+
+
+def no_token(_: str) -> tuple[str, float]:
+    raise RuntimeError("no token")
+
+
+@pytest.mark.tier("long")
+def test_a_client_that_gets_no_token_is_made_again_later() -> None:
+    """librdkafka waits for the first one while the client is made."""
+    settings = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "OAUTHBEARER", "oauth_cb": no_token}
+    with pytest.raises(Unreachable, match=r"no client can be made.*token not set"), failures.making("there"):
+        Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **settings})
+
+
+def test_a_client_whose_certificates_have_gone_is_the_processs_own_fault() -> None:
+    settings = {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"}
+    with pytest.raises(LocalFault, match="no client can be made"), failures.making("there"):
+        Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **settings})
