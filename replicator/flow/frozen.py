@@ -101,8 +101,8 @@ def _kept_while_frozen(
                     return told > 0
                 if found is not None and found.number != told:
                     told = found.number
+                    observer.failed_over(failed_over(control))  # first: who reads the log may ask for it at once
                     log.warning("failed_over", generation=told, by=found.who)
-                    observer.failed_over(failed_over(control))
                     begun()
                 due = time.monotonic() >= kept_s + flow.limits.recommit_interval_ms / 1000
                 if due and found is not None and plane.state.control().open == found:
