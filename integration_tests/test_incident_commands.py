@@ -68,3 +68,20 @@ def test_what_can_not_be_decided_is_refused_with_what_helps_and_nothing_is_writt
     validate = [sys.executable, "-m", "cli.main", "validate", "-c", str(path)]
     done = subprocess.run(validate, capture_output=True, text=True, check=False)
     assert (done.returncode, "did you mean 'record_refused'?" in done.stderr + done.stdout) == (2, True), done.stderr
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_a_worker_that_shares_its_flow_also_ends_with_4_while_an_incident_waits(make_copying: MakeCopying) -> None:
+    """After a signal, and by itself where it was asked to."""
+    copying = make_copying(partitions=2)
+    worker = copying.running("", "--shared")
+    copying.load.mixed(20)
+    copying.wait_copied()
+    assert worker.stop() == 0, worker.tail()
+    copying.load.mixed(20)
+    clients.delete_records(copying.source, copying.topic, 0, clients.stable_end(copying.source, copying.topic, 0) - 1)
+    worker = copying.running("", "--shared")
+    worker.wait_event("incident", name="source_records_gone", partition=0)
+    assert worker.stop() == 4, worker.tail()
+    worker = copying.running("", "--shared", "--exit-on-incident")
+    assert worker.wait_exit() == 4, worker.tail()

@@ -261,7 +261,8 @@ class GroupWorker:
     def _lane_ended(self, event: LaneEnded, now_s: float) -> None:
         error = event.error
         self._lanes[event.lane].forget()
-        self._counts.forget(event.lane)
+        if not self._stopping or error is not None:  # what it leaves stopped is what `code` is about
+            self._counts.forget(event.lane)
         told = LaneEvent.STOPPED
         if isinstance(error, TakenOver) and error.by_generation:
             self._generation_over(error, now_s)
