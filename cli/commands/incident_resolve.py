@@ -100,7 +100,8 @@ def resolve(
     """Decide about one incident of a partition. ID is that of `incident list`, or how it begins.
 
     The decision is written to the target, with who has made it and why. A flow that runs acts on it within about a
-    second, one that doesn't at its next start: once, in one transaction with the position that it moves. --skip leaves
+    second, one that doesn't at its next start: once, in one transaction with the position that it moves. What no worker
+    has found yet has to be found by one first. --skip leaves
     out what `incident show` names, and no more; `status` and `reconcile` list it from then on, and it is no
     difference. Of a source that was truncated it goes back to where the log was cut, which the source is asked for:
     what was copied from behind the cut stays on the target. --adopt gives a partition a position that has none: from
