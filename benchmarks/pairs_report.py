@@ -73,7 +73,8 @@ def section(results: dict[str, Any]) -> str:
         f"{settings['started'][:10]}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; Python "
         f"{machine['python']}, librdkafka {machine['librdkafka']}, {machine['kafka']};",
         f"{settings['before']} before, {settings['after']} now; {settings['pairs']} pairs of each series, "
-        f"{settings['records']:,} records, {settings['seconds']:g} s at 1,000 records/s.",
+        f"{settings['records']:,} records, {settings['seconds']:g} s at 1,000 records/s."
+        + ("" if settings.get("map", True) else " Without the offset map, which the older one doesn't have."),
         "",
         "| | before | now | ratio | lower bound | before with itself | its lower bound | |",
         "|---|---|---|---|---|---|---|---|",
