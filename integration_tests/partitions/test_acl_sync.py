@@ -98,6 +98,7 @@ def test_a_denial_that_names_the_flows_own_user_does_not_keep_it_from_its_target
     try:
         two = guard(target, copying, "target").two
         target.allow(USER, "BROKER", "kafka-cluster", "ALTER")
+        target.allow(USER, "GROUP", f"{copying.group}.workers", "DESCRIBE", "READ")
         copying.file.write(sync_acls=True)
         source.allow("bob", "TOPIC", two.first, "DESCRIBE_CONFIGS")
         for who, topic in ((USER, two.first), ("*", two.second)):
