@@ -158,8 +158,9 @@ class Setup:
         """Connect to both clusters, once. Raises Unreachable, NotAllowed, FlowFrozen as `Connecting`."""
         if self._cluster_ids:
             return
-        told = {"told_before": self._told_before}
-        source, target = Connecting(self._flow, self._plane, self._asked, self._log, **told).connect()
+        asked, told_before = self._asked, self._told_before
+        attempt = Connecting(self._flow, self._plane, asked, self._log, told_before=told_before)
+        source, target = attempt.connect()
         self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
 
     def _begun(self) -> Listing:

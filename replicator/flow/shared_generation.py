@@ -84,9 +84,8 @@ class SharedGeneration:
         """
         self._listing, watch, control = listing.partitions, NOTHING_SEEN, setup.seen or setup.look()
         while not self._asked.is_set():
-            now_s = time.monotonic()
-            numbers, passing = (_number(control.open), _number(control.preparing)), _passing(control.open)
-            watch = watch.look(*numbers, now_s, passing=passing)
+            now_s, passing = time.monotonic(), _passing(control.open)
+            watch = watch.look(_number(control.open), _number(control.preparing), now_s, passing=passing)
             check_frozen(self._flow, control)
             newest = control.open or control.preparing
             if newest is not None and newest.kind.bounded and not self._take_over:

@@ -41,12 +41,12 @@ class LaneThrottling:
     def look(self) -> None:
         """Make those wait that were paused since, judge those that are, and have the source read anew where others are
         held back. Raises TakenOver, NotAllowed."""
+        now_s = self._clock.now_s()
         if self._policy.copies_live and self._throttle.any_paused:
             for at in list(self._partitions.copied):
                 if (paused := self._throttle.paused(at.topic)) is not None:
                     self._partitions.apply(at, Wait(Reason.PAUSED, paused.said))
-            self._judge()
-        now_s = self._clock.now_s()
+            self._judge(now_s)
         held = self._throttle.held(now_s)
         self._over(now_s)
         if held != self._held:
@@ -65,7 +65,7 @@ class LaneThrottling:
 
     def _over(self, now_s: float) -> None:
         """Have all partitions of a topic read where those whose turn it is have come, or have nothing."""
-        for topic in [topic for topic in self._served if topic not in self._held]:
+        for topic in self._served.keys() - self._held:
             waited_for = self._of(topic) - self._served[topic]
             if waited_for == self._came(topic, waited_for) or now_s >= self._began_s[topic] + TURN_S_MAX:
                 del self._served[topic]
@@ -80,9 +80,8 @@ class LaneThrottling:
         came = {at: self._partitions[at].session.came_s for at in partitions}
         return frozenset(at for at, came_s in came.items() if came_s is not None and came_s >= since_s)
 
-    def _judge(self) -> None:
+    def _judge(self, now_s: float) -> None:
         """Judge those that are paused, if it is time."""
-        now_s = self._clock.now_s()
         if now_s < self._judged_s + self._interval_s:
             return
         self._judged_s = now_s
