@@ -7,14 +7,12 @@ read them. Each topic is decided on by itself (`topic_rules`); what is raised he
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 import structlog
 
-from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
 from replicator.flow.acl_sync import AclSync, principal
 from replicator.flow.config_sync import ConfigSync
@@ -32,6 +30,7 @@ from replicator.flow.listing import (
     unknown_source_topic,
 )
 from replicator.flow.offsets_topic import MapTopic, map_topic_of
+from replicator.flow.retrying import Retrying
 from replicator.flow.topic_rules import (
     MAX_MESSAGE_BYTES,
     ListedTopic,
@@ -43,12 +42,7 @@ from replicator.flow.topic_rules import (
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.flow.unclaimed import unclaimed
 from replicator.model import names
-from replicator.model.errors import (
-    ReplicatorError,
-    Retriable,
-    UnknownOutcome,
-    Unreachable,
-)
+from replicator.model.errors import ReplicatorError, Retriable
 from replicator.model.origins import NONE
 from replicator.model.route import Route
 from replicator.state import starts
@@ -60,7 +54,6 @@ from replicator.state.origins import loops
 from replicator.state.own_file import lanes_wanted
 
 CHANGE_ATTEMPTS_MIN = 3
-PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
 BATCH_BYTES = 256  # of a batch with one record, besides its value
 T = TypeVar("T")
 
@@ -82,6 +75,7 @@ class Setup:
         """`owner`: this process's name; `asked`: it shall stop, which cuts waits short; `told_before`: `Connecting`."""
         self._flow, self._config, self._plane = flow, config, plane
         self._owner, self._log, self._asked, self._told_before = owner, log, asked, told_before
+        self._patiently = Retrying(flow.limits.connect_timeout_ms, asked, log)
         self._cluster_ids: dict[str, str] = {}
         self.claim_partitions = 1  # of the claims topic, as many as there are lanes or more
         self._first = False  # the flow has never run: its control topic may be empty
@@ -299,31 +293,6 @@ class Setup:
     def _resolve_starts(self, partitions: Mapping[str, int]) -> list[tuple[bytes, bytes]]:
         found = resolve_starts(self._flow, self._plane.source_logs, partitions, self._asked, self._log)
         return starts.encode(found, self._control_bytes_max)
-
-    def _patiently(
-        self,
-        step: Callable[[], T],
-        *,
-        attempts_min: int = 1,
-        whatever_is_asked: bool = False,
-    ) -> T:
-        """What `step` returns, tried for until the connect timeout while it raises what may pass.
-
-        A cluster that comes up has no leaders at first, and a broker that goes down takes requests with it.
-        """
-        backoff, give_up = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
-        while True:
-            try:
-                return step()
-            except (UnknownOutcome, Retriable, Unreachable) as error:
-                pause_s = backoff.next_s()
-                if backoff.failures >= attempts_min and time.monotonic() >= give_up:
-                    raise
-                self._log.warning("setup_tried_again", reason=str(error))
-                if self._asked.wait(pause_s):
-                    if not whatever_is_asked:
-                        raise
-                    time.sleep(pause_s)
 
     def wanted(self, listing: Listing, first: Collection[str]) -> Listing:
         """All selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
