@@ -19,7 +19,7 @@ from replicator.config import Flow
 from replicator.kafka.admin import TopicSpec
 from replicator.lane.ports import Clock
 from replicator.model import names
-from replicator.model.errors import ReplicatorError
+from replicator.model.errors import LocalFault, ReplicatorError, Unreachable
 
 DAY_MS = 86_400_000
 POLL_S = 0.5  # at most, until a stop is noticed
@@ -85,14 +85,18 @@ class Heartbeats:
     def __init__(
         self,
         flow: Flow,
-        clients: HeartbeatClients,
+        make_clients: Callable[[], HeartbeatClients],
         seen: HeartbeatObserver,
         ended: threading.Event,
         log: structlog.stdlib.BoundLogger,
         clock: Clock,
     ) -> None:
+        """`make_clients` is called in the thread, and again after each interval while it raises Unreachable or
+        LocalFault: a token command may have none yet, or a certificate is just being replaced."""
         self._interval_s = flow.heartbeat / 1000
-        self._clients, self._seen, self._ended, self._log, self._clock = clients, seen, ended, log, clock
+        self._make_clients = make_clients
+        self._clients: HeartbeatClients | None = None
+        self._seen, self._ended, self._log, self._clock = seen, ended, log, clock
         self._run = uuid.uuid4().hex  # a heartbeat of another process says nothing of this one's clock
         self._number = 0
         self._awaited: dict[int, tuple[float, int]] = {}  # when each was written: monotonic (s), wall clock (ms)
@@ -106,26 +110,35 @@ class Heartbeats:
                 while not self._ended.is_set():
                     self.step()
             finally:
-                self._clients.close()
+                if self._clients is not None:
+                    self._clients.close()
         except BaseException as error:  # noqa: BLE001 - the flow classifies it
             failed(error)
 
     def step(self) -> None:
         """Write one if it is time, and take what has arrived."""
+        if self._clients is None:
+            try:
+                self._clients = self._make_clients()
+            except (Unreachable, LocalFault) as error:
+                self._tell(error)
+                self._clock.wait(self._ended, self._interval_s)
+                return
+            self._due_s = self._clock.now_s()
         now_s = self._clock.now_s()
         if now_s >= self._due_s:
             self._due_s = max(self._due_s + self._interval_s, now_s)
-            self._write(now_s)
+            self._write(self._clients, now_s)
         for value in self._clients.read(max(0.0, min(POLL_S, self._due_s - now_s))):
             self._arrived(value)
         self._tell(self._clients.failure())
 
-    def _write(self, now_s: float) -> None:
+    def _write(self, clients: HeartbeatClients, now_s: float) -> None:
         self._number += 1
         self._awaited[self._number] = now_s, (now_ms := self._clock.now_ms())
         if len(self._awaited) > AWAITED_MAX:
             del self._awaited[next(iter(self._awaited))]
-        self._clients.write(json.dumps({"v": 1, "run": self._run, "n": self._number, "ms": now_ms}).encode())
+        clients.write(json.dumps({"v": 1, "run": self._run, "n": self._number, "ms": now_ms}).encode())
 
     def _arrived(self, value: bytes) -> None:
         try:
@@ -157,5 +170,5 @@ def watch_heartbeats(
 ) -> None:
     """Start the thread, if the flow has heartbeats; `clients` makes what it writes and reads with."""
     if flow.heartbeat:
-        work = Heartbeats(flow, clients(), seen, ended, log, clock).run
+        work = Heartbeats(flow, clients, seen, ended, log, clock).run
         threading.Thread(target=work, args=(failed,), name=f"{flow.name}.heartbeats", daemon=True).start()

@@ -41,7 +41,8 @@ class GroupOffsets:
 
     def _made(self, stable: bool) -> Consumer:
         settings = properties.reader(self._cluster, self._flow, committed=stable)
-        return Consumer({**settings, "group.id": self._group, **properties.SILENT})
+        with failures.making(self._cluster.name):
+            return Consumer({**settings, "group.id": self._group, **properties.SILENT})
 
     def connect(self, topic: str) -> None:
         """Connect before the first question, see `metadata.connect`."""

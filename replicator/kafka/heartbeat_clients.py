@@ -26,8 +26,10 @@ class KafkaHeartbeats:
         self._topic, copy = names.heartbeats_topic(flow.name), names.heartbeats_copy(flow.name)
         self._copy = copy
         self._failure: ReplicatorError | None = None
-        self._producer = Producer(properties.heartbeat_producer(flow))
-        self._consumer = Consumer({**properties.reader(flow.target, flow, committed=True), **_ONLY_NEW})
+        with failures.making(self._source):
+            self._producer = Producer(properties.heartbeat_producer(flow))
+        with failures.making(self._target):
+            self._consumer = Consumer({**properties.reader(flow.target, flow, committed=True), **_ONLY_NEW})
         self._consumer.assign([TopicPartition(copy, 0, OFFSET_END)])
 
     def write(self, value: bytes) -> None:

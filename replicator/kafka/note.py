@@ -24,7 +24,8 @@ def write_note(flow: Flow, topic: str, record: tuple[bytes, bytes], timeout_s: f
 
     key, value = record
     doing, right = f"write a record to {topic!r}", f"Write on topic {topic!r}"
-    producer = Producer(properties.note_producer(flow, timeout_s))
+    with failures.making(flow.target.name):
+        producer = Producer(properties.note_producer(flow, timeout_s))
     deadline_s = time.monotonic() + timeout_s
     try:
         producer.produce(topic, value, key, partition=0, on_delivery=delivered)

@@ -219,7 +219,8 @@ class AdminTopicQuestions:
     @property
     def _client(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient(client_properties(self._cluster, **self._own))
+            with failures.making(self._cluster.name):
+                self._admin = AdminClient(client_properties(self._cluster, **self._own))
         return self._admin
 
     def describe(self, topics: Collection[str], *, rights: bool = False) -> TopicAnswers[TopicInfo]:

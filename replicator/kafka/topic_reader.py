@@ -53,8 +53,9 @@ class TopicReader:
     def _consumer(self, *, committed: bool) -> Consumer:
         with self._open_lock:
             if committed not in self._open:
-                settings = properties.reader(self._cluster, self._flow, committed=committed)
-                self._open[committed] = Consumer({**settings, **properties.SILENT})  # errors come with what is asked
+                settings = {**properties.reader(self._cluster, self._flow, committed=committed), **properties.SILENT}
+                with failures.making(self._cluster.name):
+                    self._open[committed] = Consumer(settings)  # errors come with what is asked
             return self._open[committed]
 
     def connect(self, topic: str, *, committed: bool) -> None:

@@ -14,7 +14,7 @@ from contextlib import closing
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from replicator.config import Flow
-from replicator.kafka import metadata, properties
+from replicator.kafka import failures, metadata, properties
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 
@@ -62,7 +62,9 @@ class OversizedSearch:
         left = [at for at in candidates if at not in self._asked]
         deadline = time.monotonic() + ROUND_S_MAX
         props = properties.probing_consumer(self._flow, self._record_bytes_max, len(positions))
-        with closing(Consumer({**props, "error_cb": self._error, **properties.SILENT})) as consumer:
+        with failures.making(self._flow.source.name):
+            made = Consumer({**props, "error_cb": self._error, **properties.SILENT})
+        with closing(made) as consumer:
             metadata.learn(consumer, {at.topic for at in left})
             for at in left:
                 if time.monotonic() >= deadline:

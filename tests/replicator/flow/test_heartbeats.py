@@ -15,7 +15,7 @@ from replicator.config import Flow, load_text
 from replicator.config.routing import selects, target_topic
 from replicator.flow.heartbeats import AWAITED_MAX, Heartbeats, heartbeats_spec, prepare_heartbeats
 from replicator.kafka.admin import TopicSpec
-from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
+from replicator.model.errors import LocalFault, NotAllowed, ReplicatorError, Unreachable
 
 OWN, COPY = "eos-heartbeat.f", "eos-heartbeat.f.copy"
 
@@ -67,7 +67,8 @@ class FakeClients:
         return int(self.time_s * 1000)
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
-        raise NotImplementedError
+        self.time_s += timeout_s
+        return event.is_set()
 
 
 def beating(clients: FakeClients) -> tuple[Heartbeats, list[tuple[float, int]], threading.Event]:
@@ -78,7 +79,7 @@ def beating(clients: FakeClients) -> tuple[Heartbeats, list[tuple[float, int]], 
     def note(took_s: float, written_ms: int) -> None:
         seen.append((round(took_s, 3), written_ms))
 
-    return Heartbeats(flow(), clients, note, ended, log, clients), seen, ended
+    return Heartbeats(flow(), lambda: clients, note, ended, log, clients), seen, ended
 
 
 def run_to(beats: Heartbeats, clients: FakeClients, until_s: float) -> None:
@@ -136,17 +137,38 @@ def test_what_fails_is_told_once_and_again_after_one_has_arrived() -> None:
     assert [each["event"] for each in logged] == ["heartbeats_failed"] * 2
 
 
+def test_clients_that_cannot_be_made_yet_are_made_after_an_interval() -> None:
+    clients = FakeClients()
+    seen: list[float] = []
+    ended = threading.Event()
+    log = cast(structlog.stdlib.BoundLogger, structlog.get_logger())
+    answers: list[FakeClients | ReplicatorError] = [Unreachable("no token"), LocalFault("no ca.pem"), clients]
+
+    def make() -> FakeClients:
+        answer = answers.pop(0)
+        if isinstance(answer, ReplicatorError):
+            raise answer
+        return answer
+
+    with capture_logs() as logged:
+        beats = Heartbeats(flow(), make, lambda took_s, at_ms: seen.append(round(took_s, 3)), ended, log, clients)
+        run_to(beats, clients, 125.0)
+    assert [each["reason"] for each in logged] == ["no token", "no ca.pem"]
+    assert seen == [0.25]
+
+
 def test_the_thread_lets_go_of_its_clients() -> None:
     clients = FakeClients()
     beats, _, ended = beating(clients)
     ended.set()
     beats.run(lambda error: None)
-    assert clients.closed
+    assert not clients.closed, "none were made"
     bugs: list[BaseException] = []
     ended.clear()
     clients.write = None  # type: ignore[method-assign,assignment]
     beats.run(bugs.append)
     assert [type(each) for each in bugs] == [TypeError]
+    assert clients.closed
 
 
 def test_its_topic_is_copied_whatever_the_flow_selects_and_by_no_other_flow() -> None:
