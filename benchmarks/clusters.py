@@ -73,9 +73,9 @@ class Kafka:
 
     @classmethod
     @contextmanager
-    def running(cls, role: str, far: tuple[int, int] | None = None) -> Iterator[Kafka]:
-        """A broker that is removed at the end; `far` as in `start`."""
-        kafka = cls.start(role, far=far)
+    def running(cls, role: str, heap: str = "1g", far: tuple[int, int] | None = None) -> Iterator[Kafka]:
+        """A broker that is removed at the end; `heap` and `far` as in `start`."""
+        kafka = cls.start(role, heap, far=far)
         try:
             yield kafka
         finally:

@@ -89,8 +89,8 @@ def measured(path: Path, bootstrap: str, topic: str, partitions: int, groups: in
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "committed": committed,
-        "seconds": {kind: median(it[0] for it in all_) for kind, all_ in found.items()},
-        "cpu_seconds": {kind: median(it[1] for it in all_) for kind, all_ in found.items()},
+        "seconds": {kind: median(it[0] for it in all_) for kind, all_ in found.items() if all_},
+        "cpu_seconds": {kind: median(it[1] for it in all_) for kind, all_ in found.items() if all_},
         "rss_mib_max": round(peak_mib, 1),
     }
 
@@ -101,12 +101,13 @@ def measured(path: Path, bootstrap: str, topic: str, partitions: int, groups: in
 @click.option(
     "--rounds", default=3, show_default=True, help="In which all offsets have changed, and in which none has."
 )
+@click.option("--heap", default="1g", show_default=True, help="Of each broker; ten million offsets want 5g.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="JSON file. Default: by date in results/.")
-def main(groups: int, partitions: int, rounds: int, out: Path | None) -> None:
+def main(groups: int, partitions: int, rounds: int, heap: str, out: Path | None) -> None:
     """Measure rounds of group sync."""
     console, started, load_average = Console(width=200), datetime.now(UTC), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="eos-bench-") as directory, ExitStack() as open_:
-        source, target = (open_.enter_context(Kafka.running(role)) for role in ("source", "target"))
+        source, target = (open_.enter_context(Kafka.running(role, heap)) for role in ("source", "target"))
         create(source.bootstrap, ["bench"], partitions)
         settings = {"topics": ["bench"], "groups": {"include": ["^.*"]}, "limits": DEFAULT, "commit": DEFAULT}
         file = FlowFile(Path(directory), "groups", source.bootstrap, target.bootstrap, **settings)
@@ -132,6 +133,7 @@ def main(groups: int, partitions: int, rounds: int, out: Path | None) -> None:
             "groups": groups,
             "partitions": partitions,
             "rounds": rounds,
+            "heap": heap,
             "load_average_before": round(load_average, 2),
         },
         **found,
