@@ -66,6 +66,7 @@ def test_records_and_offset_commit_together(target: BrokerHandle, topic: str, gr
     writer.commit_transaction(clients.TIMEOUT_S)
     found = group.position()
     assert (found.offset, found.metadata) == (17, "evidence")
+    clients.wait_value(target.bootstrap, topic, 0, b"1")  # Kafka answers before the markers are written
     assert clients.values(clients.read(target.bootstrap, topic)) == [b"1"]
 
 
@@ -179,4 +180,5 @@ def test_a_lost_message_on_the_way_to_the_commit_is_sent_again(
     writer.commit_transaction(clients.TIMEOUT_S)
     assert lost.hit
     assert group.offset() == 1
+    clients.wait_value(proxy.bootstrap, topic, 0, b"1")
     assert clients.values(clients.read(proxy.bootstrap, topic)) == [b"1"]
