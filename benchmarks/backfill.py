@@ -34,9 +34,17 @@ class Backfill(Eos):
 
     name = "backfill"
 
-    def __init__(self, source: Kafka, target: Kafka, topic: str, directory: Path, master: str = "local[*,4]") -> None:
+    def __init__(
+        self,
+        source: Kafka,
+        target: Kafka,
+        topic: str,
+        directory: Path,
+        master: str = "local[*,4]",
+        engine: str = "records",
+    ) -> None:
         """`master` says how many slots there are."""
-        super().__init__(source, target, topic, directory)
+        super().__init__(source, target, topic, directory, engine=engine)
         self._master = master
 
     def start(self) -> None:

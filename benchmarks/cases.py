@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ START_S_MAX, STUCK_S, QUIET_S = 120.0, 45.0, 1.0
 
 
 class Stuck(RuntimeError):
-    """A system stopped copying in the middle."""
+    """A system stopped copying in the middle, or was so far when it was first looked at that there is no rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,9 @@ def _copying(bench: Bench, system: System) -> Iterator[Copy]:
         load.delete(bench.target.bootstrap, system.copy)
 
 
-def throughput(bench: Bench, system: System, records: int, uncounted: int = 0) -> Figures:
+def throughput(
+    bench: Bench, system: System, records: int, uncounted: int = 0, last_keys: Mapping[int, bytes] | None = None
+) -> Figures:
     """Copy a backlog: rate from first to last committed record, CPU of the copying process meanwhile, peak memory.
 
     The offsets say when something was committed, the last record of every partition says when it was all.
@@ -53,8 +55,9 @@ def throughput(bench: Bench, system: System, records: int, uncounted: int = 0) -
     Args:
         uncounted: rate and CPU count from the commit by which more records than these are committed. Two workers whose
             first transactions differ in size would else be measured over different parts of the same backlog.
+        last_keys: those of a backlog that isn't `load.backlog`'s.
     """
-    last_keys = load.last_keys(records)
+    last_keys = last_keys or load.last_keys(records)
     with _copying(bench, system) as copy:
         began, first = copy.wait(uncounted, START_S_MAX)
         cpu_began = cpu_s(system.pid())
@@ -71,7 +74,7 @@ def throughput(bench: Bench, system: System, records: int, uncounted: int = 0) -
         memory = rss_peak_mib(system.pid())
     copied = records - first
     if copied < records / 2:
-        raise RuntimeError(f"{system.name}: {first} of {records} records were committed at once: take more records")
+        raise Stuck(f"{system.name}: {first} of {records} records were committed at once: take more records")
     return {
         "records_per_s": copied / (last_change - began),
         "cpu_s_per_million": (cpu_ended - cpu_began) / copied * 1e6,
@@ -124,9 +127,9 @@ def latency(
     return {f"p{share}_ms": values[int(len(values) * share / 100)] * 1000 for share in (50, 99)}
 
 
-def stalled(bench: Bench, topic: str, stall_s: float) -> Figures:
+def stalled(bench: Bench, topic: str, stall_s: float, engine: str = "records") -> Figures:
     """Peak memory of a worker with a backlog behind it and a target that has stopped answering; it goes on after."""
-    system = Eos(bench.source, bench.target, topic, bench.directory)
+    system = Eos(bench.source, bench.target, topic, bench.directory, engine=engine)
     with _copying(bench, system) as copy:
         _, before = copy.wait(0, START_S_MAX)
         bench.target.pause()

@@ -67,10 +67,10 @@ def backlog(bootstrap: str, topic: str, records: int, turns: Sequence[int] = EVE
         raise RuntimeError("the backlog was not written")
 
 
-def prime(bootstrap: str, topic: str) -> None:
+def prime(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
     """One record in each partition, so that it can be seen when a system has begun to copy."""
     producer = Producer({"bootstrap.servers": bootstrap})
-    for number in range(PARTITIONS):
+    for number in range(partitions):
         producer.produce(topic, b"%020.6f" % 0, b"prime", number)
     producer.flush(30)
 
@@ -78,15 +78,26 @@ def prime(bootstrap: str, topic: str) -> None:
 class Steady:
     """Writes at a rate, and reads the copy read_committed: end-to-end latencies by time of writing."""
 
-    def __init__(self, source: str, target: str, topic: str, copy: str, rate: int) -> None:
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        topic: str,
+        copy: str,
+        rate: int,
+        partitions: int = PARTITIONS,
+        record_bytes: int = RECORD_BYTES,
+    ) -> None:
+        """`rate`: records/s over all partitions, which take turns."""
         self._source, self._target, self._topic, self._copy, self._rate = source, target, topic, copy, rate
+        self._partitions, self._record_bytes = partitions, record_bytes
         self._stop = threading.Event()
         self.latencies: list[tuple[float, float]] = []
 
     def _read(self) -> None:
         settings = {"group.id": "bench", "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50}
         reader = Consumer({"bootstrap.servers": self._target, "isolation.level": "read_committed", **settings})
-        reader.assign([TopicPartition(self._copy, number, 0) for number in range(PARTITIONS)])
+        reader.assign([TopicPartition(self._copy, number, 0) for number in range(self._partitions)])
         while not self._stop.is_set():
             message = reader.poll(0.1)
             if message is None:
@@ -103,19 +114,22 @@ class Steady:
         """Write for `seconds` and read until the last record has arrived."""
         reading = threading.Thread(target=self._read)
         reading.start()
-        producer, filler = Producer({"bootstrap.servers": self._source, "linger.ms": 0}), b"x" * (RECORD_BYTES - 20)
+        producer, filler = (
+            Producer({"bootstrap.servers": self._source, "linger.ms": 0}),
+            b"x" * (self._record_bytes - 20),
+        )
         began, number = time.time(), 0
         while (elapsed := time.time() - began) < seconds:
             while number < elapsed * self._rate:
-                producer.produce(self._topic, b"%020.6f" % time.time() + filler, b"k", number % PARTITIONS)
+                producer.produce(self._topic, b"%020.6f" % time.time() + filler, b"k", number % self._partitions)
                 number += 1
             producer.poll(0)
             time.sleep(0.001)  # the clock of the load
         producer.flush(30)
         deadline = time.time() + 60
-        while len(self.latencies) < number + PARTITIONS and time.time() < deadline:
+        while len(self.latencies) < number + self._partitions and time.time() < deadline:
             time.sleep(0.05)
         self._stop.set()
         reading.join()
-        if len(self.latencies) < number + PARTITIONS:
-            raise RuntimeError(f"{number} records written, {len(self.latencies) - PARTITIONS} arrived")
+        if len(self.latencies) < number + self._partitions:
+            raise RuntimeError(f"{number} records written, {len(self.latencies) - self._partitions} arrived")

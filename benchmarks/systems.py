@@ -12,8 +12,10 @@ from pathlib import Path
 from string import Template
 from typing import IO, Protocol
 
+from benchmarks import load
 from benchmarks.clusters import IMAGE, Kafka, docker
 from integration_tests.harness.broker import free_port
+from integration_tests.harness.clients import settle
 
 HERE = Path(__file__).parent
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -168,6 +170,36 @@ flows:
                 self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+
+class Pipe:
+    """`benchmarks.pipe`: what Fetch and Produce alone take."""
+
+    name = "raw pipe"
+
+    def __init__(self, source: Kafka, target: Kafka, topic: str) -> None:
+        """`topic` has `load.PARTITIONS` partitions."""
+        self.copy = f"pipe-{uuid.uuid4().hex[:8]}"
+        self._addresses, self._topic = (source.bootstrap, target.bootstrap), topic
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """See System."""
+        load.create(self._addresses[1], self.copy)
+        settle(self._addresses[1], self.copy, load.PARTITIONS)
+        command = [sys.executable, "-m", "benchmarks.pipe", *self._addresses, self._topic, self.copy]
+        self._process = subprocess.Popen(command, cwd=HERE.parent)
+
+    def pid(self) -> int:
+        """See System."""
+        assert self._process is not None
+        return self._process.pid
+
+    def stop(self) -> None:
+        """See System."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
 
 class MirrorMaker:

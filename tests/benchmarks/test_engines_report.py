@@ -1,0 +1,92 @@
+"""Both engines beside MirrorMaker 2: the documents have the newest figures, and say which aims are missed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from xml.etree import ElementTree
+
+from benchmarks import engines_report as engines
+from benchmarks import load, report
+from benchmarks.shapes import SHAPES
+
+
+def measured(rate: float, cpu: float) -> dict[str, float]:
+    return {"records_per_s": rate, "cpu_s_per_million": cpu, "mb_per_s": rate / 4_000}
+
+
+def row(batches: float = 900.0, batches_cpu: float = 0.1) -> dict[str, dict[str, float]]:
+    return {
+        "raw pipe": measured(1_000, 0.05),
+        "records": measured(400, 2.5),
+        "batches": measured(batches, batches_cpu),
+        "MirrorMaker 2": measured(200, 6.0),
+    }
+
+
+RESULTS: dict[str, Any] = {
+    "machine": {"cpu": "Z80", "cores": "1", "memory_gib": "1", "python": "3", "librdkafka": "2", "kafka": "k:1"},
+    "settings": {"runs": 3, "started": "1999-12-31T23:59:59+00:00"},
+    "median": {
+        "plain": row(),
+        "lz4": row(batches=899.0, batches_cpu=0.5),
+        "far": {"records": measured(100, 2.0), "batches": measured(80_000, 2.0)},
+        "latency": {
+            "records": {"p50_ms": 11.0, "p99_ms": 40.0},
+            "batches": {"p50_ms": 9.0, "p99_ms": 60.0},
+            "MirrorMaker 2": {"p50_ms": 26.0, "p99_ms": 140.0},
+        },
+        "memory": {"records": {"rss_peak_mib": 140.0}, "batches": {"rss_peak_mib": 251.0}},
+        "backfill": {
+            "backfill, records": measured(300, 1.0),
+            "backfill, batches": measured(800, 1.0),
+            "MirrorMaker 2": measured(200, 1.0),
+        },
+    },
+}
+
+
+def test_each_row_says_whether_its_aim_is_reached() -> None:
+    lines = engines.section(RESULTS).splitlines()
+    plain, lz4 = SHAPES["plain"].title, SHAPES["lz4"].title
+    assert f"| {plain} | 1,000 | 400 | 900 | 200 | 0.9 of the pipe | passes |" in lines
+    assert f"| {lz4} | 1,000 | 400 | 899 | 200 | 0.9 of the pipe | **fails** |" in lines
+    assert f"| {plain} | 0.05 | 2.50 | 0.10 | 6.00 | a tenth of MirrorMaker 2 | passes |" in lines
+    assert f"| {lz4} | 0.05 | 2.50 | 0.50 | 6.00 | a 15th of MirrorMaker 2 | **fails** |" in lines
+    assert f"| {SHAPES['far'].title} | - | 100 | 80,000 | - | `records` | passes |" in lines
+    assert "| far away, MB/s | 0 | 20 | - | at least 20 | passes |" in lines
+    assert (
+        "| latency p99 at 1,000 records/s, ms | 40 | 60 | 140 | at most 50, and half of MirrorMaker 2 | **fails** |"
+        in lines
+    )
+    assert "| a stalled target: peak memory, MiB | 140 | 251 | - | at most 250 | **fails** |" in lines
+    assert any("| 300 | 800 | 200 | 4 times MirrorMaker 2 | passes |" in line for line in lines)
+
+
+def test_the_picture_is_as_long_as_the_rates() -> None:
+    found = ElementTree.fromstring(engines.picture(RESULTS))
+    bars = [it for it in found.iter("{http://www.w3.org/2000/svg}rect") if it.get("height") == "13"]
+    assert [it.get("width") for it in bars[:3]] == ["320", "142", "71"]
+    texts = [it.text for it in found.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"batches 4.5 times", "records 2.0 times", "MirrorMaker 2"} <= set(texts)
+
+
+def test_the_last_records_of_a_backlog_are_those_of_its_partitions() -> None:
+    for shape in SHAPES.values():
+        for records in (1, shape.batch_records, 1_000, 12_345):
+            last: dict[int, bytes] = {}
+            for number in range(records):
+                last[shape.partition(number)] = b"%016d" % number
+            assert shape.last_keys(records) == last
+        values = shape.values(shape.record_bytes - 16)
+        assert {len(value) for value in values} == {shape.record_bytes - 16}
+    assert load.PARTITIONS == 4
+
+
+def test_the_documents_show_the_newest_results() -> None:
+    path = report.newest(engines.RESULTS)
+    assert path is not None
+    results = json.loads(path.read_text())
+    document = report.DOCUMENT.read_text()
+    assert engines.written(document, results) == document, "run python -m benchmarks.engines_report"
+    assert engines.PICTURE.read_text() == engines.picture(results)
