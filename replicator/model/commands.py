@@ -66,7 +66,7 @@ _JUDGED_BY_LANES = (
     "target_records_hidden",
 )
 
-RECREATED = ("source_topic_recreated", "target_topic_recreated")
+RECREATED = (SOURCE_RECREATED, TARGET_RECREATED) = ("source_topic_recreated", "target_topic_recreated")
 """Kinds of partitions of which one topic is another one under the same name."""
 
 _WITHOUT_POSITION = ("position_expired", "position_unreadable", "target_not_empty")

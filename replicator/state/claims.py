@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from replicator.model.commands import SOURCE_RECREATED, TARGET_RECREATED
 from replicator.model.origins import NONE, Origin, Origins
 from replicator.model.partition import Partition, Span
 from replicator.state import config_fault, flow_end, kept_positions, occurrences
@@ -64,7 +65,7 @@ class Claim:
         """The incident where the partition has no position any more. `target_topic_id`: None without that topic."""
         if target_topic_id is None:
             return "target_topic_deleted"
-        return "position_expired" if target_topic_id == self.target_topic_id else "target_topic_recreated"
+        return "position_expired" if target_topic_id == self.target_topic_id else TARGET_RECREATED
 
     def contradicted(self, source_cluster: str, source: Partition, source_topic_id: str) -> tuple[str, str] | None:
         """Say what source it was that isn't the one now: incident and detail; None where it is the same."""
@@ -73,19 +74,22 @@ class Claim:
         if self.source != source:
             return "source_topic_changed", f"{self.source}, this flow maps {source}"
         if self.source_topic_id != source_topic_id:
-            return "source_topic_recreated", f"source topic id {self.source_topic_id}, it is {source_topic_id}"
+            return SOURCE_RECREATED, f"source topic id {self.source_topic_id}, it is {source_topic_id}"
         return None
 
-    def former_topic_id(
+    def former_topic_ids(
         self, incident: str, source_cluster: str, source: Partition, source_topic_id: str, target_topic_id: str
-    ) -> str:
-        """Return the id of the topic that was claimed, where another one is there now as this incident says, and all
-        else is as it was claimed; else empty."""
+    ) -> tuple[str, str]:
+        """Return the id of the topic that was claimed, where another one is there now as this incident says, and that
+        of the other side's topic where that is another one, too; empty where it is the same, and both where the
+        incident doesn't say what is so, or the claim is of another source."""
         wrong = self.contradicted(source_cluster, source, source_topic_id)
-        same_target = self.target_topic_id == target_topic_id
-        if incident == "source_topic_recreated":
-            return self.source_topic_id if same_target and wrong is not None and wrong[0] == incident else ""
-        return self.target_topic_id if not same_target and wrong is None else ""
+        if wrong is not None and wrong[0] != SOURCE_RECREATED:
+            return "", ""
+        here = "" if wrong is None else self.source_topic_id
+        there = "" if self.target_topic_id == target_topic_id else self.target_topic_id
+        found = (here, there) if incident == SOURCE_RECREATED else (there, here)
+        return found if found[0] else ("", "")
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value of the claim record."""

@@ -67,12 +67,14 @@ class AdoptedSides:
     """The topics of a partition that is adopted, and where the target's log ended: what an operator has looked at.
 
     `former_topic_id`: of a topic that is copied from its beginning, the id of the one that was there before.
+    `former_other_id`: the same of the other side's topic, where that was created again, too; else empty.
     """
 
     source_topic_id: str
     target_topic_id: str
     target_end: int
     former_topic_id: str = ""
+    former_other_id: str = ""
 
     def are(self, source: LogEnds, target: LogEnds) -> bool:
         """Whether both sides still are what somebody has looked at."""
@@ -87,6 +89,7 @@ class AdoptedSides:
             target_topic_id=str(body["target_topic_id"]),
             target_end=int(body["target_end"]),
             former_topic_id=str(body.get("former_topic_id", "")),
+            former_other_id=str(body.get("former_other_id", "")),
         )
 
 
@@ -257,11 +260,19 @@ def restarted(
     if found != now:
         why = f"the ids of {it.source.topic} and {it.target.topic} were {found} when the flow found it, are {now}"
         raise NotDecided(Objection.OUTDATED, f"{it.id}: {why}; run the flow, and look at what it finds")
-    former = "" if claim is None else claim.former_topic_id(it.name, claim.source_cluster, it.source, *now)
+    former = other = ""
+    if claim is not None:
+        former, other = claim.former_topic_ids(it.name, claim.source_cluster, it.source, *now)
     if not former:
-        why = f"{it.target} was not claimed, or both topics are others than when it was"
+        why = f"{it.target} was not claimed, or not for {it.source}, or its topics are those that were claimed"
         raise NotDecided(Objection.WRONG_COMMAND, f"{it.id}: {why}; copy the topic by another flow")
-    sides = AdoptedSides(source_topic_id=now[0], target_topic_id=now[1], target_end=target.end, former_topic_id=former)
+    sides = AdoptedSides(
+        source_topic_id=now[0],
+        target_topic_id=now[1],
+        target_end=target.end,
+        former_topic_id=former,
+        former_other_id=other,
+    )
     return replace(decision, end=source.start, adopted=sides)
 
 

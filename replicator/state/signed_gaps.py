@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from replicator.model.commands import SOURCE_RECREATED
 from replicator.model.partition import Partition
 from replicator.state.occurrences import Ending, Occurrence
 
@@ -92,7 +93,8 @@ class Adoption:
 
     `target_end`: where the target ended then. `former_topic_id`: where a topic was created again, and the one that is
     there now is copied from `offset` on, the id of the one before: what the target has below `target_end` is of that
-    one, or was in it.
+    one, or was in it. `former_other_id`: where the other side's topic was created again, too, the id of the one before
+    on that side: nothing of either is left.
     """
 
     occurrence: str
@@ -107,6 +109,7 @@ class Adoption:
     acted_ms: int
     target_end: int = -1
     former_topic_id: str = ""
+    former_other_id: str = ""
     copied_end: int = -1
     """Where the source's log was cut: the target has copies of the offsets from `offset` to before this one, of records
     that the source has lost."""
@@ -122,14 +125,8 @@ class Adoption:
         """What was decided, for people."""
         how = {POSITION_SET: "position set", ADOPT_MM2: "adopt-mm2"}.get(self.incident, f"{self.incident}, --adopt")
         if self.former_topic_id:
-            gone = (
-                f"target offsets below {self.target_end} are of the source topic with the id {self.former_topic_id}, "
-                "which was deleted; the one that is there now"
-                if self.incident == "source_topic_recreated"
-                else f"the target topic with the id {self.former_topic_id} was deleted; the source topic"
-            )
             return (
-                f"{gone} is copied from source offset {self.offset} on ({self.incident}, --restart-topic), as "
+                f"{self._gone} is copied from source offset {self.offset} on ({self.incident}, --restart-topic), as "
                 f"{self.by} has decided: {self.why}"
             )
         if self.copied_end >= 0:
@@ -143,6 +140,25 @@ class Adoption:
             f"what the target had stands for the source's offsets before {self.offset} ({how}), as "
             f"{self.by} has decided: {self.why}{doubled}"
         )
+
+    @property
+    def _gone(self) -> str:
+        """Which topics are gone of one that is copied from its beginning, and what stays of them."""
+        of_source = self.incident == SOURCE_RECREATED
+        if self.former_other_id:
+            here, there = self.former_topic_id, self.former_other_id
+            if not of_source:
+                here, there = there, here
+            return (
+                f"the target topic with the id {there} was deleted, and so was the source topic with the id {here}; "
+                "the one that is there now"
+            )
+        if of_source:
+            return (
+                f"target offsets below {self.target_end} are of the source topic with the id {self.former_topic_id}, "
+                "which was deleted; the one that is there now"
+            )
+        return f"the target topic with the id {self.former_topic_id} was deleted; the source topic"
 
 
 def adoptions(occurrences: Iterable[Occurrence]) -> tuple[Adoption, ...]:
@@ -161,6 +177,7 @@ def adoptions(occurrences: Iterable[Occurrence]) -> tuple[Adoption, ...]:
             acted_ms=it.closing.at_ms,
             target_end=-1 if decision.adopted is None else decision.adopted.target_end,
             former_topic_id="" if decision.adopted is None else decision.adopted.former_topic_id,
+            former_other_id="" if decision.adopted is None else decision.adopted.former_other_id,
             copied_end=decision.offset if decision.goes_back else -1,
             doubled=it.detail if it.name == ADOPT_MM2 else "",
         )

@@ -53,6 +53,11 @@ def target_again(world: World | None = None) -> World:
     return world
 
 
+def both_again() -> World:
+    """The same of both: nothing of what was copied is left on either side."""
+    return source_again(target_again())
+
+
 def stopped(world: World) -> World:
     """A lane has found that, and has written it down."""
     world.run("another")
@@ -93,6 +98,46 @@ def test_a_target_topic_that_was_made_again_is_filled_from_the_beginning() -> No
     assert "the target topic with the id" in adoptions(world.occurrences())[0].said
 
 
+def test_a_topic_that_was_made_again_on_both_sides_is_copied_from_its_beginning() -> None:
+    world = stopped(both_again())
+    former = read_claims(world.target.claims).claims[target_of(A)]
+    assert world.incidents()[A] == "target_topic_recreated"
+    world.resolve(Command.RESTART_TOPIC, A)
+    world.run("a third")
+    assert world.copied(A) == NEW
+    assert world.copied(OTHER) == [], "nobody has decided that"
+    (adopted,) = adoptions(world.occurrences())
+    ids = (former.target_topic_id, former.source_topic_id)
+    assert (adopted.former_topic_id, adopted.former_other_id, adopted.offset) == (*ids, 0)
+    assert f"the target topic with the id {ids[0]} was deleted, and so was the source topic with the id {ids[1]}" in (
+        adopted.said
+    )
+    claim = read_claims(world.target.claims).claims[target_of(A)]
+    assert (claim.source_topic_id, claim.target_topic_id, claim.offset) == (
+        world.source.topics["t"].topic_id,
+        world.target.topics["t.copy"].topic_id,
+        0,
+    )
+    world.source.log(A).put("on")
+    world.run("a fourth")
+    assert world.copied(A) == [*NEW, "on"]
+
+
+def test_on_both_sides_it_is_also_restarted_where_the_position_outlived_the_target() -> None:
+    """A coordinator that is away while a topic is deleted keeps what was committed."""
+    world = World(idle_s_max=2.0)
+    filled(world, 6)
+    assert world.run() is None
+    kept = dict(world.target.offsets)
+    both = source_again(target_again(world))
+    both.target.offsets.update(kept)
+    stopped(both)
+    assert world.incidents()[A] == "source_topic_recreated"
+    world.resolve(Command.RESTART_TOPIC, A)
+    world.run("a third")
+    assert world.copied(A) == NEW
+
+
 def test_a_running_lane_restarts_it_within_about_a_second() -> None:
     world, at_s = source_again(), list[float]()
 
@@ -128,7 +173,7 @@ def test_a_paused_topic_is_stopped_until_it_is_restarted_after_the_pause() -> No
     assert closed(world, "source_topic_recreated").moved == (6, 0)
 
 
-@pytest.mark.parametrize("provoke", [source_again, target_again])
+@pytest.mark.parametrize("provoke", [source_again, target_again, both_again])
 def test_killed_at_any_call_it_is_restarted_once(provoke: Callable[[], World]) -> None:
     def decided() -> World:
         world = stopped(provoke())
@@ -137,8 +182,9 @@ def test_killed_at_any_call_it_is_restarted_once(provoke: Callable[[], World]) -
         return world
 
     source = provoke is source_again
+    copied = {source_again: [*numbered("t[0]", 6), *NEW], target_again: numbered("t[0]", 6), both_again: NEW}[provoke]
     for world in killed_at_each_call(decided):
-        assert world.copied(A) == ([*numbered("t[0]", 6), *NEW] if source else numbered("t[0]", 6))
+        assert world.copied(A) == copied
         assert {it.moved for it in world.occurrences()} == {(6, 0) if source else (-1, 0)}
 
 

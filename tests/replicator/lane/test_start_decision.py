@@ -129,6 +129,11 @@ def test_only_the_claim_tells_why_a_position_is_gone() -> None:
     claimed = replace(FRESH, claim=CLAIM)
     assert stopped(claimed).name == "position_expired"
     assert stopped(replace(claimed, target=TARGET._replace(topic_id="new"))).name == "target_topic_recreated"
+    both = replace(claimed, source=SOURCE._replace(topic_id="again"), target=TARGET._replace(topic_id="new"))
+    assert stopped(both).name == "target_topic_recreated"
+    assert "source topic id source-id, it is again, too" in stopped(both).detail
+    of_another = replace(both, claim=replace(CLAIM, source_cluster="another"))
+    assert stopped(of_another).name == "source_cluster_changed", "a restart is no answer to that, and isn't offered"
     gone = replace(claimed, target=TopicMissing("no such topic"))
     assert stopped(gone, replace(ROUTE, target_topic_id="")).name == "target_topic_deleted"
     assert waits(gone) is Reason.TARGET_MISSING, "it was listed: a broker that has just started may not know of it yet"

@@ -154,6 +154,24 @@ def test_the_advice_has_the_commands_that_leave_something_out() -> None:
     assert others == [], "a command that doesn't apply"
 
 
+@pytest.mark.parametrize(
+    ("name", "former"), [("source_topic_recreated", ("S1", "T1")), ("target_topic_recreated", ("T1", "S1"))]
+)
+def test_a_topic_that_was_created_again_on_both_sides_is_restarted_as_it_is_offered(
+    name: str, former: tuple[str, str]
+) -> None:
+    """Whichever of both was found: the advice and `incident show` offer the command for either."""
+    it = replace(occurrence(name), topic_id="S2", target_topic_id="T2")
+    claim = Claim(it.target, it.source, "S1", "T1", 0, 0, 1, "o", 0, "c")
+    assert Command.RESTART_TOPIC in COMMANDS[name]
+    assert Command.RESTART_TOPIC.option in KINDS[name].advice
+    decision = taken("aa11", Command.RESTART_TOPIC, it)
+    made = restarted(it, decision, LogEnds("S2", 4, 9, 9), LogEnds("T2", 0, 7, 7), claim)
+    assert made.adopted is not None
+    assert (made.adopted.former_topic_id, made.adopted.former_other_id, made.end) == (*former, 4)
+    assert decode(*made.encode()) == made
+
+
 def test_a_topic_is_restarted_only_as_it_was_found() -> None:
     it = replace(occurrence("source_topic_recreated"), topic_id="S2", target_topic_id="T")
     claim = Claim(it.target, it.source, "S1", "T", 0, 0, 1, "o", 0, "c")
@@ -174,6 +192,5 @@ def test_a_topic_is_restarted_only_as_it_was_found() -> None:
     assert refused_of(source._replace(topic_id="S3"), target, claim) is Objection.OUTDATED
     assert refused_of(source, target._replace(topic_id="T2"), claim) is Objection.OUTDATED
     assert refused_of(source, target, None) is Objection.WRONG_COMMAND
-    both = replace(it, target_topic_id="T2")
-    assert refused_of(source, target._replace(topic_id="T2"), claim, both) is Objection.WRONG_COMMAND
+    assert refused_of(source, target, replace(claim, source=Partition("another", 3))) is Objection.WRONG_COMMAND
     assert refused_of(source, target, replace(claim, source_topic_id="S2")) is Objection.WRONG_COMMAND
