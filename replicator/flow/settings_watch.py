@@ -90,14 +90,14 @@ class SettingsWatch:
             tell_settings(self._log, control.settings)
 
     def _asked_ends(self) -> tuple[int, int] | None:
-        asked = self._topics.list_offsets([self._at], (STABLE, LATEST))
+        asked = self._topics.list_offsets([self._at], (LATEST, STABLE))
         give_up_s = self._clock.now_s() + self._limit_s
         while not asked.poll(SLICE_S):
             if self._ended.is_set() or self._clock.now_s() >= give_up_s:
                 return None
-        stable, end = (found.get(self._at) for found in asked.values())
+        end, stable = (found.get(self._at) for found in asked.values())
         if isinstance(stable, ListedOffset) and isinstance(end, ListedOffset):
-            return stable.offset, end.offset
+            return stable.offset, max(stable.offset, end.offset)
         return None
 
 

@@ -67,8 +67,8 @@ def map_incidents(flow: Flow, clusters: ControlPlane, evidence: Collection[Evide
 def _facts(flow: Flow, clusters: ControlPlane, info: TopicInfo) -> MapTopicFacts:
     ats, target = [Partition(info.name, number) for number in range(info.partitions)], clusters.target
     starts = target.offsets(ats, end=False)
-    stable = target.offsets(ats, end=True, committed_only=True)
     ends = target.offsets(ats, end=True)
+    stable = target.offsets(ats, end=True, committed_only=True)  # behind the ends, see `offset_questions.STABLE`
     held = {at: stable[at] for at in ats if stable[at] < ends[at]}
     opened = offset_reader.times_at(flow.target, flow, held, OPEN_WAIT_S, committed=False) if held else {}
     open_ms = {at.partition: time_ms for at, time_ms in opened.items() if time_ms is not None}

@@ -86,12 +86,12 @@ class KafkaClusterQuestions:
 
     def log_ends(self, partitions: Collection[Partition]) -> Ends:
         """Ask for topic ids and both ends of logs; a partition's error is its value. All is asked for at the same
-        time."""
+        time, the last stable offset behind the end: it is below the end only where a transaction is open."""
         if not partitions:
             return {}
         described = self._topics.describe({at.topic for at in partitions})
         ids = TopicIds(described, self._request_s, self._answers)
-        return self._log_ends(partitions, ids, self._topics.list_offsets(partitions, (EARLIEST, STABLE, LATEST)))
+        return self._log_ends(partitions, ids, self._topics.list_offsets(partitions, (EARLIEST, LATEST, STABLE)))
 
     def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], Ends]:
         """Ask as `log_ends`, but return at once; the function that it returns waits for the answers. Nothing else is
@@ -105,7 +105,7 @@ class KafkaClusterQuestions:
         return with_answer.result
 
     def _log_ends(self, partitions: Collection[Partition], ids: TopicIds, asked: OffsetAnswers) -> Ends:
-        starts, stables, ends = self._offsets(asked)
+        starts, ends, stables = self._offsets(asked)
         known = ids.wait()
         found: Ends = {}
         for at in partitions:
@@ -116,7 +116,7 @@ class KafkaClusterQuestions:
             else:
                 assert isinstance(topic_id, str)
                 assert isinstance(start, int) and isinstance(stable, int) and isinstance(end, int)  # noqa: PT018
-                found[at] = LogEnds(topic_id, start, min(stable, end), end)
+                found[at] = LogEnds(topic_id, start, stable, max(stable, end))
         return _raise_common(found)
 
     def offsets_at(self, partitions: Collection[Partition], timestamp_ms: int) -> Answers:

@@ -32,7 +32,8 @@ class Wanted(NamedTuple):
 LATEST, EARLIEST, MAX_TIMESTAMP = Wanted(-1), Wanted(-2), Wanted(-3)
 """The high watermark, the log start, and the record with the largest timestamp (KIP-734, Kafka 3.0)."""
 STABLE = Wanted(-1, stable=True)
-"""The last stable offset."""
+"""The last stable offset. It is asked for behind `LATEST`: if it is not below that, no transaction was open there. In
+the other order records that are appended in between look as if a transaction held them back."""
 
 
 class ListedOffset(NamedTuple):
@@ -46,7 +47,8 @@ ListedOffsets = dict[Partition, ListedOffset | ReplicatorError]
 
 
 class OffsetAnswers(Protocol):
-    """Answers that may still be under way."""
+    """Answers that may still be under way. A partition's leader looks for its offsets in the order in which they are
+    wanted, at least for a last stable offset and what is wanted before it."""
 
     def poll(self, timeout_s: float) -> bool:
         """Wait so long at most; whether nothing more is to be waited for."""
@@ -82,7 +84,8 @@ class AdminOffsetAnswers:
         self._cluster, (self._partitions, self._wanted) = cluster, asked
         self._poll_leaderless, self._leaderless = leaderless
         self._client, self._unanswered = client, unanswered
-        self._futures: list[dict[Partition, Future[Any]]] | None = None
+        self._futures: list[dict[Partition, Future[Any]]] = []
+        self._described = False
         self._without: dict[Partition, ReplicatorError] = {}
 
     def poll(self, timeout_s: float) -> bool:
@@ -90,14 +93,27 @@ class AdminOffsetAnswers:
         if not self._partitions:
             return True
         deadline_s = time.monotonic() + timeout_s
-        if self._futures is None:
+        if not self._described:
             if not self._poll_leaderless(timeout_s):
                 return False
+            self._described = True
             without = {at: no_leader(self._cluster, at) for at in self._leaderless()}
             self._without = {at: without[at] for at in self._partitions if at in without}
-            self._futures = [self._ask(wanted) for wanted in self._wanted]
-        pending = [future for each in self._futures for future in each.values()]
-        return not wait(pending, timeout=max(0.0, deadline_s - time.monotonic())).not_done
+        while True:
+            pending = [future for each in self._futures for future in each.values()]
+            if wait(pending, timeout=max(0.0, deadline_s - time.monotonic())).not_done:
+                return False
+            if len(self._futures) == len(self._wanted):
+                return True
+            self._ask_next()
+
+    def _ask_next(self) -> None:
+        """Ask for what comes next, up to a last stable offset: librdkafka sends its requests in any order."""
+        for wanted in self._wanted[len(self._futures) :]:
+            self._futures.append(self._ask(wanted))
+            following = self._wanted[len(self._futures) :]
+            if following and following[0].stable:
+                return
 
     def _ask(self, wanted: Wanted) -> dict[Partition, Future[Any]]:
         request = {
@@ -114,7 +130,8 @@ class AdminOffsetAnswers:
 
     def values(self) -> Sequence[ListedOffsets]:
         """See `OffsetAnswers`."""
-        asked: Sequence[Mapping[Partition, Future[Any]]] = self._futures or [{} for _ in self._wanted]
+        unasked = len(self._wanted) - len(self._futures)
+        asked: Sequence[Mapping[Partition, Future[Any]]] = [*self._futures, *({} for _ in range(unasked))]
         found = [{at: self._value(at, futures.get(at)) for at in self._partitions} for futures in asked]
         if any(isinstance(value, Retriable | Unreachable) for values in found for value in values.values()):
             self._unanswered()

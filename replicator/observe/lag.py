@@ -112,11 +112,11 @@ class LagWatch:
         partitions = self._partitions()
         if not partitions:
             return
-        asked = topics.list_offsets(sorted(partitions), (STABLE, LATEST))
+        asked = topics.list_offsets(sorted(partitions), (LATEST, STABLE))
         give_up_s = self._clock.now_s() + self._interval_s * ANSWER_INTERVALS
         while not asked.poll(SLICE_S) and self._clock.now_s() < give_up_s and not ended.is_set():
             pass
-        stable, high = asked.values()
+        high, stable = asked.values()
         self._note(partitions, _answered(stable), _answered(high))
 
     def _note(

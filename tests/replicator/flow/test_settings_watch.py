@@ -40,7 +40,10 @@ class Target:
     throttle: FlowThrottle = field(default_factory=FlowThrottle)
     ended: threading.Event = field(default_factory=threading.Event)
 
+    wanted: Any = ()
+
     def list_offsets(self, partitions: Any, specs: Any) -> Target:
+        self.wanted = specs
         return self
 
     def poll(self, timeout_s: float) -> bool:
@@ -48,7 +51,7 @@ class Target:
         return self.answers
 
     def values(self) -> list[dict[Partition, object]]:
-        return [{AT: ListedOffset(offset, -1)} for offset in (self.stable, self.end)]
+        return [{AT: ListedOffset(self.stable if each.stable else self.end, -1)} for each in self.wanted]
 
     def close(self) -> None:
         pass
