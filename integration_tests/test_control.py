@@ -204,6 +204,25 @@ def test_a_limited_topic_has_all_of_its_partitions_copied(make_copying: MakeCopy
     copying.finish(worker)
 
 
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("engine", ["records", "batches"])
+def test_partitions_of_a_limited_flow_take_turns_from_the_start(make_copying: MakeCopying, engine: str) -> None:
+    """What the first fetch has of one partition is worth minutes."""
+    copying = make_copying(partitions=3, engine=engine, rate={"records_per_s": 40})
+    writer = clients.producer(copying.source)
+    for number in range(3):
+        clients.put(writer, copying.topic, *[b"%d" % number] * 2_000, partition=number)
+    worker = copying.running()
+
+    def moved() -> list[int]:
+        offsets = [clients.committed(copying.target, copying.group, copying.copy, number).offset for number in range(3)]
+        return [max(0, offset) for offset in offsets]
+
+    wait_until(lambda: all(offset >= 40 for offset in moved()), "each partition has had a turn", worker.tail)
+    assert sum(moved()) < 1_500, "none had all of its records copied"
+    assert worker.stop() == 0, worker.tail()
+
+
 @pytest.mark.tier("long")
 def test_a_slow_rate_is_not_taken_for_a_source_that_does_not_serve(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)

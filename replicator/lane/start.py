@@ -152,8 +152,8 @@ class LaneStart:
         return self._apply(self._decide(routes, decided))
 
     def judge_paused(self, partitions: Collection[Partition]) -> None:
-        """Judge partitions that an operator has paused: they stay so, but for those that an incident stops, or whose
-        topic isn't there, as it would be found once they are resumed."""
+        """Judge partitions that an operator has paused, or a limit holds back: they stay so, but for those that an
+        incident stops, or whose topic isn't there, as it would be found once they are read again."""
         decisions = self._decide([self._partitions[at].route for at in partitions])
         for at, decision in decisions.items():
             if decision.stopped is not None or (decision.waits is not None and decision.waits[0] in MISSING):

@@ -70,6 +70,7 @@ class Intake:
         self._timestamps = {at: bounds for at, bounds in timestamps.items() if bounds.bounded}
         self._size_max = limits.batch_bytes_max, max(limits.batch_bytes_max, limits.record_bytes_max)
         self._parts: dict[Partition, _Part] = {}
+        self._last: Partition | None = None  # from which a batch was taken
         self.ends: dict[Partition, Seek] = {}
         """Partition ends that were reached since the last seek."""
 
@@ -115,7 +116,8 @@ class Intake:
         *,
         divide: bool = False,
     ) -> Taken:
-        """Hand over batches until so many records are reached, a batch of each partition in turn, or it is `full`.
+        """Hand over batches until so many records are reached, a batch of each partition in turn, or it is `full`. The
+        next call goes on with the partition behind the last one: none has to wait for all that others have.
 
         A batch isn't divided, so there may be more; one is taken at least. `divide`: of the first one no more are taken
         than `records_max`, which costs decoding it. `flush` waits for acknowledgements.
@@ -124,10 +126,10 @@ class Intake:
         for part in self._parts.values():
             if part.blocked is not None:
                 taken.bytes += part.drop()
-        turn = deque((at, part) for at, part in self._parts.items() if part.waiting)
+        turn = self._in_turn()
         while turn and taken.records < records_max and not full():
             at, part = turn.popleft()
-            first = part.waiting.popleft()
+            first, self._last = part.waiting.popleft(), at
             if isinstance(first, Incident):
                 self._block(at, part, first, write)
             else:
@@ -147,6 +149,15 @@ class Intake:
             if part.end is not None and not part.waiting:
                 self._tell_end(at, part, write)
         return taken
+
+    def _in_turn(self) -> deque[tuple[Partition, _Part]]:
+        """Return those that have anything, beginning behind the one that was taken from last."""
+        before, behind, passed = list[tuple[Partition, _Part]](), list[tuple[Partition, _Part]](), False
+        for at, part in self._parts.items():
+            if part.waiting:
+                (behind if passed else before).append((at, part))
+            passed = passed or at == self._last
+        return deque([*behind, *before])
 
     def _hand_over(
         self, at: Partition, part: _Part, selected: SelectedBatch, write: Write, flush: Callable[[], None]

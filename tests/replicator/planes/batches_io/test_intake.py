@@ -70,6 +70,16 @@ def test_partitions_are_taken_in_turn_up_to_a_number_of_records_and_ends_are_tol
     assert (taking.runs(ONE)[-1], taking.intake.ends, taking.intake.waiting) == ((5, 10), {ONE: Seek(11, 3)}, False)
 
 
+def test_the_next_partition_is_taken_from_where_only_a_little_is_taken_at_a_time() -> None:
+    taking = Taking()
+    taking.intake.add(FetchedNews({ONE: batches(ONE, 0, *[[1] * 2] * 4), TWO: batches(TWO, 0, *[[1] * 2] * 2)}))
+    for _ in range(4):
+        assert taking.take(1).records == 2
+    assert [at for at, _ in taking.written] == [ONE, TWO, ONE, TWO]
+    taking.take()
+    assert taking.runs(ONE)[-1] == (6, 8)
+
+
 def test_small_batches_wait_for_others_until_their_partition_has_ended() -> None:
     taking = Taking(MergeLimits(1_000_000))
     taking.intake.add(FetchedNews({ONE: batches(ONE, 0, [1], [1])}))
