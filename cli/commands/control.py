@@ -213,7 +213,7 @@ def _show(flow: Flow, changed: ChangedSettings) -> None:
     click.echo(f"{flow.name}: " + ("set" if not changed.after.same(changed.before) else "nothing is changed"))
     lines = said_of(changed.after.paused, changed.after.rates)
     if not changed.after.rates and (flow.rate.records_per_s or flow.rate.bytes_per_s):
-        from replicator.flow.wiring import rate_of
+        from replicator.state.run_settings import rate_of
 
         lines.append(f"the flow is copied with {rate_of(flow).bound_said}, as the flow file says")
     for line in lines or ["nothing is paused, and nothing is limited"]:

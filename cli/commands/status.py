@@ -46,11 +46,12 @@ Examples:
   eos-replicate status -c flows.yaml --watch 5
   eos-replicate status -c flows.yaml --check --lag-seconds-max 60
 
-States: in_sync, behind, stalled (something to copy, but the position stands still), source_waits (a transaction at the
-source has been open for long), not_started, waiting (for a cluster or a right), paused, failed_over (its topic
-was, see failover --topics), kept (the source topic was deleted, see deleted_topics), topic_missing, records_lost,
-source_truncated, source_recreated, other_source, target_recreated, target_deleted, target_lost_data, position_expired,
-foreign_position, stopped (by any other incident). A line below the table says what was found.
+States: in_sync, behind, stalled (something to copy, but the position stands still), limited (the same, and a rate limit
+explains it), source_waits (a transaction at the source has been open for long), not_started, waiting (for a cluster or
+a right), paused, failed_over (its topic was, see failover --topics), kept (the source topic was deleted, see
+deleted_topics), topic_missing, records_lost, source_truncated, source_recreated, other_source,
+target_recreated, target_deleted, target_lost_data, position_expired, foreign_position, stopped (by any other incident).
+A line below the table says what was found.
 
 \b
 Exit codes:
@@ -67,6 +68,7 @@ COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds"
 _COLOURS = {
     "in_sync": "green",
     "behind": "yellow",
+    "limited": "yellow",
     "not_started": "cyan",
     "paused": "cyan",
     "failed_over": "cyan",

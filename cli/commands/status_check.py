@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from replicator.inspect.flow_status import FlowStatus, PartitionStatus
 
-WELL = frozenset({"in_sync", "behind", "not_started", "kept"})
+WELL = frozenset({"in_sync", "behind", "limited", "not_started", "kept"})
 """States in which a partition needs nobody: lag has bounds of its own."""
 
 
@@ -34,7 +34,7 @@ def problems(item: FlowStatus, bounds: LagBounds) -> list[str]:
         found.append(f"flow {item.flow} was failed over: nothing is copied")
     if item.other_settings:
         found.append(f"flow {item.flow} runs with other settings than the flow file has: {item.other_settings}")
-    behind = sum(row.lag_records or 0 for row in item.partitions if row.state == "behind")
+    behind = sum(row.lag_records or 0 for row in item.partitions if row.state in ("behind", "limited"))
     if item.released_ms is not None and behind and bounds.lag_records_max is None:
         found.append(f"flow {item.flow} is run by no process, with {behind} records to copy")
     if not item.partitions:

@@ -52,7 +52,7 @@ from replicator.planes.records.record_reader import LogReader
 from replicator.planes.settings import PlaneSettings
 from replicator.state.flow_state import FlowState
 from replicator.state.generation import Generation
-from replicator.state.run_settings import RateLimit
+from replicator.state.run_settings import rate_of
 from replicator.wire.last_positions import LastPositions
 from replicator.wire.map_log import WireMapLog
 from replicator.wire.open_transactions import WireOpenTransactions
@@ -277,11 +277,6 @@ def parts(
         )
 
     return make
-
-
-def rate_of(flow: Flow) -> RateLimit:
-    """The rate that the flow file has."""
-    return RateLimit(records_per_s=flow.rate.records_per_s or None, bytes_per_s=flow.rate.bytes_per_s or None)
 
 
 def member_clients(plane: ControlPlane) -> list[str]:

@@ -25,6 +25,7 @@ State = Literal[
     "behind",  # copying
     "source_waits",  # an open transaction at the source has held back records for long: does it hang?
     "stalled",  # something to copy, and the position hasn't moved for long: does the daemon run, does it wait?
+    "limited",  # the same, and others under the same rate limit are copied meanwhile: `detail` has the limit
     "not_started",  # no position yet
     "paused",  # an operator has paused it: `detail` says who
     "failed_over",  # its topic was, by a command: `detail` says since when; or the whole flow, as a note says
@@ -43,7 +44,7 @@ State = Literal[
     "stopped",  # any other incident: `incident` has its name
 ]
 
-PAUSABLE: frozenset[State] = frozenset({"in_sync", "behind", "source_waits", "stalled", "not_started"})
+PAUSABLE: frozenset[State] = frozenset({"in_sync", "behind", "source_waits", "stalled", "limited", "not_started"})
 """States of partitions that are copied as long as nobody pauses them."""
 STATES: Mapping[str, State] = {
     "source_cluster_changed": "other_source",

@@ -39,6 +39,7 @@ from replicator.inspect.flow_status import (
     with_pause,
 )
 from replicator.inspect.heartbeat import newest_heartbeat_ms
+from replicator.inspect.limited import with_limits
 from replicator.inspect.map_incidents import map_incidents
 from replicator.inspect.target_status import own_topics, target_status, told_of_flow
 from replicator.kafka import offset_reader
@@ -50,7 +51,7 @@ from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.decisions import OperatorDecision
 from replicator.state.occurrences import Occurrence
-from replicator.state.run_settings import NO_SETTINGS
+from replicator.state.run_settings import NO_SETTINGS, rate_of
 
 TIMES_WAIT_S = 5.0
 STALLED_MS_MIN = 60_000
@@ -114,6 +115,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         for at, it in expected.items()
     ]
     settings = NO_SETTINGS if control is None else control.settings
+    rows = with_limits(rows, settings.effective(rate_of(flow)), positions, now_ms - _stalled_ms(flow))
     frozen = failed_over(control)
     rows = [with_failover(with_pause(row, settings)) if frozen else with_pause(row, settings) for row in rows]
     rows += _unlisted(flow, listing, expected)
@@ -233,7 +235,7 @@ def _state(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> State:
         return WAITS.get(it.decision.waits[0], "waiting")
     if position is None or not isinstance(source, LogEnds):
         return "not_started"
-    limit_ms = max(STALLED_MS_MIN, 2 * flow.limits.transaction_timeout_ms, 10 * flow.commit.interval_ms)
+    limit_ms = _stalled_ms(flow)
     if _nothing_left(position.offset, source, times):
         open_ms = _known_ms(times.open_ms)
         hangs = open_ms is not None and now_ms - open_ms > limit_ms
@@ -242,6 +244,11 @@ def _state(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> State:
     quiet_ms = now_ms - (evidence.moved_ms or evidence.committed_ms)  # a restart commits positions that stand still
     waited_long = lag_seconds is None or lag_seconds * 1000 > limit_ms
     return "stalled" if quiet_ms > limit_ms and waited_long else "behind"
+
+
+def _stalled_ms(flow: Flow) -> int:
+    """How long a position stands still before that is told."""
+    return max(STALLED_MS_MIN, 2 * flow.limits.transaction_timeout_ms, 10 * flow.commit.interval_ms)
 
 
 def _unlisted(flow: Flow, listing: Listing, expected: ExpectedStarts) -> list[PartitionStatus]:

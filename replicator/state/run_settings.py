@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from replicator.config import Flow
 from replicator.state.envelope import NotOurs, unwrap, wrap
 
 RUN_SETTINGS = "run_settings"
@@ -64,6 +65,11 @@ class RateLimit:
     def bound_said(self) -> str:
         """The same within a sentence: `at most 500 records/s`, `no limit`."""
         return f"at most {self.said}" if self.limits else self.said
+
+
+def rate_of(flow: Flow) -> RateLimit:
+    """The rate that the flow file has."""
+    return RateLimit(records_per_s=flow.rate.records_per_s or None, bytes_per_s=flow.rate.bytes_per_s or None)
 
 
 @dataclass(frozen=True, slots=True)
