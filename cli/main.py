@@ -154,7 +154,9 @@ def _failed(error: Exception) -> int:
     from replicator.model.errors import Fatal, ReplicatorError
 
     if isinstance(error, ReplicatorError) and not isinstance(error, Fatal):
-        click.echo(f"error: {error}", err=True)
+        from cli.options import say
+
+        say(f"error: {error}", err=True)
         return error.exit_code
     traceback.print_exception(error)
     click.echo("error: this is a bug in eos-replicate; please report it with the lines above", err=True)

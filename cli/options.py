@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -26,6 +26,8 @@ Found = TypeVar("Found")
 
 PATIENCE_MS_MAX = 5_000
 """How long commands for people wait for a cluster; the daemon waits limits.connect_timeout_ms."""
+WIDTH = 80
+"""Columns of a terminal that doesn't tell how many it has."""
 
 
 _COPIED = re.compile(r"eos-replicate [a-z][^.,;:]*? -c \S+|kafka-transactions\.sh --.*? --start-offset \d+")
@@ -131,7 +133,7 @@ def ask_each(
 def show_failed(failed: Mapping[str, ReplicatorError]) -> None:
     """Why nothing is known of flows, on stderr."""
     for name, failure in failed.items():
-        click.echo(f"error: flow {name}: {failure}", err=True)
+        say(f"error: flow {name}: {failure}", err=True)
 
 
 def print_found(flows: Sequence[object], failed: Mapping[str, ReplicatorError], **more: object) -> None:
@@ -232,6 +234,30 @@ def print_wrapped(console: Console, text: str, style: str = "", *, bold: str = "
     line = Text(text, style=style)
     line.stylize("bold", 0, len(bold))
     console.print(line, soft_wrap=True)
+
+
+def say(text: str, *, err: bool = False, indent: int = 6) -> None:
+    """Print lines for people on stdout, or stderr: each is broken as `print_wrapped` does it where the stream is a
+    terminal. Loads nothing, so that an error is said at once."""
+    stream = sys.stderr if err else sys.stdout
+    columns = _columns(stream)
+    lines = text.split("\n")
+    if columns is not None:
+        lines = [wrapped(line, columns - 1, indent=indent) if len(line) >= columns else line for line in lines]
+    click.echo("\n".join(lines), file=stream)
+
+
+def _columns(stream: TextIO) -> int | None:
+    """The width of a terminal; None of what is none."""
+    if not stream.isatty():
+        return None
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or WIDTH
+    except OSError:
+        return WIDTH
 
 
 def wrapped(text: str, width: int, *, indent: int) -> str:

@@ -12,7 +12,7 @@ import click
 from cli.commands.incident_resolve import decider
 from cli.commands.position_set import REFUSED, confirmed
 from cli.commands.status import iso
-from cli.options import by_option, config_option, json_option, log_to_stderr, meant_option, one, print_json
+from cli.options import by_option, config_option, json_option, log_to_stderr, meant_option, one, print_json, say
 
 if TYPE_CHECKING:
     from replicator.jobs.mm2.adoption import AdoptionPlan, Mm2Adoption
@@ -147,15 +147,15 @@ def adopt_mm2(
     generation = None
     if not dry_run:
         if meant is None and not confirmed(flow.name):
-            click.echo("not confirmed: nothing was written", err=True)
+            say("not confirmed: nothing was written", err=True)
             return REFUSED
         generation = _applied(adoption, plan)
     if as_json:
         print_json(_as_json(flow.name, plan, generation))
     elif generation is None:
-        click.echo("nothing was written (--dry-run)")
+        say("nothing was written (--dry-run)")
     else:
-        click.echo(f"adopted, under generation {generation}; start the flow")
+        say(f"adopted, under generation {generation}; start the flow")
     return 0
 
 
@@ -170,16 +170,16 @@ def _applied(adoption: Mm2Adoption, plan: AdoptionPlan) -> int:
 
 def _show(plan: AdoptionPlan, start: str) -> None:
     for at, it in plan.partitions.items():
-        click.echo(f"{at} → {it.sides.target}: goes on at source offset {it.end}")
+        say(f"{at} → {it.sides.target}: goes on at source offset {it.end}")
         for line in said(it):
-            click.echo(f"  {line}")
+            say(f"  {line}")
     for at in plan.begun:
-        click.echo(f"{at}: the flow has begun to copy it, and goes on where it is")
+        say(f"{at}: the flow has begun to copy it, and goes on where it is")
     for at in plan.empty:
-        click.echo(f"{at}: nothing was copied of it; it begins as the flow says (start: {start})")
+        say(f"{at}: nothing was copied of it; it begins as the flow says (start: {start})")
     if plan.unselected:
-        click.echo(f"MirrorMaker 2 has copied topics that the flow doesn't select: {', '.join(plan.unselected)}")
-    click.echo(f"group {plan.group} has no members: MirrorMaker 2 doesn't run, if it is its group")
+        say(f"MirrorMaker 2 has copied topics that the flow doesn't select: {', '.join(plan.unselected)}")
+    say(f"group {plan.group} has no members: MirrorMaker 2 doesn't run, if it is its group")
 
 
 def said(it: AdoptedPartition) -> Sequence[str]:

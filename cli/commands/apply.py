@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import config_option, json_option, log_to_stderr, one, patience_ms, print_json
+from cli.options import config_option, json_option, log_to_stderr, one, patience_ms, print_json, say
 
 if TYPE_CHECKING:
     from replicator.flow.applying import AppliedSettings
@@ -61,11 +61,11 @@ def apply(path: Path, name: str | None, dry_run: bool, as_json: bool) -> int:
 
 def _show(flow: str, found: AppliedSettings, dry_run: bool) -> None:
     for key, (before, after) in found.differs.items():
-        click.echo(f"{key}: {before or 'default'} → {after or 'default'}")
+        say(f"{key}: {before or 'default'} → {after or 'default'}")
     if found.generation is not None and not found.opened:
-        click.echo(f"{flow}: generation {found.generation} has these settings")
+        say(f"{flow}: generation {found.generation} has these settings")
     elif dry_run:
-        click.echo(f"{flow}: nothing was changed (--dry-run)")
+        say(f"{flow}: nothing was changed (--dry-run)")
     else:
         who = "1 worker follows" if found.workers == 1 else f"{found.workers} workers follow"
-        click.echo(f"{flow}: generation {found.generation} is open with these settings; {who}")
+        say(f"{flow}: generation {found.generation} is open with these settings; {who}")

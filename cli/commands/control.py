@@ -19,6 +19,7 @@ from cli.options import (
     one,
     patience_ms,
     print_json,
+    say,
     split,
     topics_option,
 )
@@ -210,11 +211,11 @@ def _as_json(flow: Flow, changed: ChangedSettings) -> Mapping[str, object]:
 def _show(flow: Flow, changed: ChangedSettings) -> None:
     from cli.commands.status import said_of
 
-    click.echo(f"{flow.name}: " + ("set" if not changed.after.same(changed.before) else "nothing is changed"))
+    say(f"{flow.name}: " + ("set" if not changed.after.same(changed.before) else "nothing is changed"))
     lines = said_of(changed.after.paused, changed.after.rates)
     if not changed.after.rates and (flow.rate.records_per_s or flow.rate.bytes_per_s):
         from replicator.state.run_settings import rate_of
 
         lines.append(f"the flow is copied with {rate_of(flow).bound_said}, as the flow file says")
     for line in lines or ["nothing is paused, and nothing is limited"]:
-        click.echo(f"  {line}")
+        say(f"  {line}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import json_option, print_json
+from cli.options import json_option, print_json, say
 
 if TYPE_CHECKING:
     from replicator.proof.signing import CheckedEvidence
@@ -81,13 +81,13 @@ def _as_json(found: CheckedEvidence, trusted: Path | None) -> dict[str, Any]:
 
 def _show(directory: Path, found: CheckedEvidence, trusted: Path | None) -> None:
     for line in found.wrong:
-        click.echo(line)
+        say(line)
     if found.wrong or found.manifest is None:
-        click.echo(f"{directory} is not what was signed")
+        say(f"{directory} is not what was signed")
         return
     manifest = found.manifest
     made = datetime.fromtimestamp(manifest.made_ms / 1000, UTC).isoformat(timespec="seconds")
-    click.echo(f"{directory}: {len(manifest.files)} files are as {manifest.command} of flow {manifest.flow} wrote them")
-    click.echo(f"signed at {made} by the key {manifest.public_key}")
+    say(f"{directory}: {len(manifest.files)} files are as {manifest.command} of flow {manifest.flow} wrote them")
+    say(f"signed at {made} by the key {manifest.public_key}")
     if trusted is None:
-        click.echo("whose key that is can't be known here: compare it, or give the public key with --key")
+        say("whose key that is can't be known here: compare it, or give the public key with --key")

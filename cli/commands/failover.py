@@ -25,6 +25,7 @@ from cli.options import (
     one,
     patience_ms,
     print_json,
+    say,
     split,
     topics_option,
 )
@@ -184,7 +185,7 @@ def failover(
         raise click.UsageError(f"--yes-i-mean {meant}: the flow is {flow.name}")
     ask = not (rehearse or shown) and meant is None
     if ask and (as_json or not confirmed(flow.name, _consequence(flow, chosen, undo=undo))):
-        click.echo("not confirmed: nothing was changed (--yes-i-mean FLOW does without being asked)", err=True)
+        say("not confirmed: nothing was changed (--yes-i-mean FLOW does without being asked)", err=True)
         return 1
     outputs = FailoverOutputs(as_json, out, page)
     outputs.check()
@@ -255,7 +256,7 @@ def _run(flow: str, make: MakeRun, outputs: FailoverOutputs) -> int:
             if run.frozen is not None and not isinstance(error, TakenOver):  # which says what stands
                 verdict = "has no new verdict" if run.verdict is None else "its verdict is kept"
                 said = f"{_standing(flow, run)}, and {verdict}"
-                click.echo(f"{said}: the same command goes on from there, or --undo", err=True)
+                say(f"{said}: the same command goes on from there, or --undo", err=True)
             raise
     code = HOOK_FAILED if run.verdict is None else outputs.put(run.verdict)
     if failed is not None:  # what stands is shown before
@@ -274,11 +275,11 @@ def _undo(flow: str, make: MakeRun, facts: dict[str, object] | None) -> int:
             opened = run.undo()
         except (ReplicatorError, KeyboardInterrupt) as error:
             if run.frozen is not None and not isinstance(error, HookFailed | TakenOver):  # which say what stands
-                click.echo(f"{_standing(flow, run)}: the same command goes on from there", err=True)
+                say(f"{_standing(flow, run)}: the same command goes on from there", err=True)
             raise
     number = opened.number if opened is not None else None
     text = "is not failed over" if opened is None else f"runs again, under generation {number}"
-    click.echo(f"{flow} {text}") if facts is None else print_json({**facts, "generation": number})
+    say(f"{flow} {text}") if facts is None else print_json({**facts, "generation": number})
     return 0
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from cli.commands.coupled import topics_said
+from cli.options import say
 from replicator.coupling.sets import SplitSet, split_sets
 from replicator.model.errors import ConfigError, ReplicatorError
 
@@ -36,13 +35,13 @@ def check_split(flow: Flow, plane: ControlPlane, topics: Collection[str], named:
     try:
         found = coupled_topics.look(flow)
     except ReplicatorError as error:
-        click.echo(f"which topics are tied together isn't known: {error}", err=True)
+        say(f"which topics are tied together isn't known: {error}", err=True)
         return
     refused = split_without_name(split_sets(found.sets, already | set(topics)), topics, named)
     if refused:
         raise ConfigError("; ".join(refused))
     if found.unseen:
-        click.echo("not all is known of which topics are tied together: eos-replicate coupled says what", err=True)
+        say("not all is known of which topics are tied together: eos-replicate coupled says what", err=True)
 
 
 def split_without_name(split: Sequence[SplitSet], topics: Collection[str], named: Collection[str]) -> list[str]:

@@ -16,6 +16,7 @@ from cli.options import (
     patience_ms,
     print_found,
     print_wrapped,
+    say,
     show_failed,
 )
 
@@ -73,7 +74,7 @@ def groups(path: Path, names: tuple[str, ...], groups_: tuple[str, ...], as_json
         for name, seen in found.items():
             show(console, name, seen.groups, rows=bool(groups_))
             for why in seen.unanswered:
-                click.echo(f"warning: flow {name}: {why}", err=True)
+                say(f"warning: flow {name}: {why}", err=True)
     show_failed(failed)
     waiting = any(not it.settled for seen in found.values() for it in seen.groups)
     return max((error.exit_code for error in failed.values()), default=int(waiting))

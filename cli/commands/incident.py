@@ -14,7 +14,7 @@ import click
 
 from cli.commands.incident_resolve import resolve
 from cli.commands.status import ask, iso
-from cli.options import chosen, flow_options, log_to_stderr, print_json, show_failed, wrapped
+from cli.options import chosen, flow_options, log_to_stderr, print_json, say, show_failed, wrapped
 
 if TYPE_CHECKING:
     from replicator.inspect.flow_status import FlowStatus
@@ -114,7 +114,7 @@ def show(id_: str, path: Path, names: tuple[str, ...], as_json: bool) -> int:
     show_failed(failed)
     known = ", ".join(it.id for it in fitting or found)
     why = "begins several" if fitting else "is not open"
-    click.echo(f"error: incident {id_} {why}" + (f"; there are {known}" if known else "; there is none"), err=True)
+    say(f"error: incident {id_} {why}" + (f"; there are {known}" if known else "; there is none"), err=True)
     return max((failure.exit_code for failure in failed.values()), default=NO_SUCH)
 
 
@@ -147,18 +147,18 @@ def _as_json(it: OpenIncident) -> dict[str, Any]:
 
 def _show_list(shown: Sequence[FlowStatus], found: Sequence[OpenIncident]) -> None:
     for flow, of_flow in groupby(found, lambda it: it.flow):
-        click.echo(f"{flow}:")
+        say(f"{flow}:")
         for it in of_flow:
             at = "" if it.position is None else f" at {it.position}"
-            click.echo(f"  {it.id}  {it.name:<27}  {it.where}{at}")
+            say(f"  {it.id}  {it.name:<27}  {it.where}{at}")
     flows = {it.flow for it in found}
     for status in shown:
         if status.flow not in flows:
-            click.echo(f"{status.flow}: none" + (" is written down at the target" if status.source_error else ""))
+            say(f"{status.flow}: none" + (" is written down at the target" if status.source_error else ""))
 
 
 def _show_one(it: OpenIncident, path: Path) -> None:
-    click.echo(f"{it.id}  {it.name}")
+    say(f"{it.id}  {it.name}")
     end = "" if it.source_end is None else f" of {it.source_end}"
     behind = "" if it.lag_records is None else f", {it.lag_records} not copied"
     rows = {

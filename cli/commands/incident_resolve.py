@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import by_option, chosen, flow_options, log_to_stderr, patience_ms, print_json, show_failed
+from cli.options import by_option, chosen, flow_options, log_to_stderr, patience_ms, print_json, say, show_failed
 
 if TYPE_CHECKING:
     from replicator.config import Config, Flow
@@ -246,31 +246,31 @@ def _show(flow: Flow, done: Resolved) -> None:
     from replicator.model.commands import Command
 
     decision, it, still = done.decision, done.occurrence, done.still
-    click.echo(f"{it.id}  {it.name} of {it.source}: {decision.said}")
+    say(f"{it.id}  {it.name} of {it.source}: {decision.said}")
     closing = it.closing
     if closing is None and done.paused:
-        click.echo(f"The flow acts on it after eos-replicate resume: {done.paused}.")
+        say(f"The flow acts on it after eos-replicate resume: {done.paused}.")
     elif closing is None:
-        click.echo("The flow has not acted on it yet. One that doesn't run acts at its next start.")
+        say("The flow has not acted on it yet. One that doesn't run acts at its next start.")
     elif _in_vain(decision, it):
-        click.echo("When the flow came to act its facts had changed: nothing was done. incident list shows what is.")
+        say("When the flow came to act its facts had changed: nothing was done. incident list shows what is.")
     elif it.moved is not None and decision.goes_back:
-        click.echo(f"The source has lost its records of offsets {it.moved[1]} to {it.moved[0] - 1}: their copies stay.")
-        click.echo(f"It is copied from source offset {it.moved[1]} on, behind them.")
+        say(f"The source has lost its records of offsets {it.moved[1]} to {it.moved[0] - 1}: their copies stay.")
+        say(f"It is copied from source offset {it.moved[1]} on, behind them.")
     elif it.moved is not None and decision.command is Command.RESTART_TOPIC:
-        click.echo(f"It is copied from source offset {it.moved[1]} on, behind what the target had.")
+        say(f"It is copied from source offset {it.moved[1]} on, behind what the target had.")
     elif it.moved is not None and decision.command is Command.ADOPT:
-        click.echo(f"It is copied from source offset {it.moved[1]} on.")
+        say(f"It is copied from source offset {it.moved[1]} on.")
     elif it.moved is not None:
-        click.echo(f"The position went from source offset {it.moved[0]} to {it.moved[1]}.")
+        say(f"The position went from source offset {it.moved[0]} to {it.moved[1]}.")
         if closing.kept:
-            click.echo(_kept_said(names.aside_topic(flow.name), closing.kept))
+            say(_kept_said(names.aside_topic(flow.name), closing.kept))
     elif still is not None:
-        click.echo(f"The partition was judged again, and {still.name} still stops it: the incident is {still.id} now.")
+        say(f"The partition was judged again, and {still.name} still stops it: the incident is {still.id} now.")
     elif closing.decision is not None:
-        click.echo("The partition was judged again: incident list shows whether anything still stops it.")
+        say("The partition was judged again: incident list shows whether anything still stops it.")
     else:
-        click.echo("Its cause went away meanwhile; nothing was left out.")
+        say("Its cause went away meanwhile; nothing was left out.")
 
 
 def _kept_said(topic: str, kept: str) -> str:

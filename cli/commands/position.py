@@ -22,6 +22,7 @@ from cli.options import (
     patience_ms,
     print_found,
     print_json,
+    say,
     show_failed,
 )
 from cli.partitions import partition_option
@@ -130,7 +131,7 @@ def export(path: Path, name: str | None, partitions: tuple[Partition, ...], outp
         raise click.FileError(str(output), str(error.strerror)) from error
     for row in found.partitions:
         if row.position is None:
-            click.echo(f"left out: {row.topic}[{row.partition}]: {row.wrong}", err=True)
+            say(f"left out: {row.topic}[{row.partition}]: {row.wrong}", err=True)
 
 
 def _as_json(found: FlowPositions) -> dict[str, Any]:
@@ -144,30 +145,28 @@ def _as_json(found: FlowPositions) -> dict[str, Any]:
 
 def _show(found: FlowPositions) -> None:
     generation = "a generation that is being changed" if found.generation is None else f"generation {found.generation}"
-    click.echo(
-        f"{found.flow}: {found.source} → {found.target}, {generation}" + (f" ({found.runs})" if found.runs else "")
-    )
+    say(f"{found.flow}: {found.source} → {found.target}, {generation}" + (f" ({found.runs})" if found.runs else ""))
     for row in found.partitions:
         _show_row(row)
     for gap in found.signed_gaps:
-        click.echo(f"  {gap.topic}[{gap.partition}]: {gap.said}")
+        say(f"  {gap.topic}[{gap.partition}]: {gap.said}")
     for adopted in found.adoptions:
-        click.echo(f"  {adopted.topic}[{adopted.partition}]: {adopted.said}")
+        say(f"  {adopted.topic}[{adopted.partition}]: {adopted.said}")
     if not found.partitions:
-        click.echo("  no partition was claimed yet")
+        say("  no partition was claimed yet")
     if found.source_error:
-        click.echo(f"  how far they are behind isn't known: {found.source_error}")
+        say(f"  how far they are behind isn't known: {found.source_error}")
 
 
 def _show_row(row: HeldPosition) -> None:
-    click.echo(f"  {row.topic}[{row.partition}] → {row.target_topic}")
+    say(f"  {row.topic}[{row.partition}] → {row.target_topic}")
     if row.position is not None:
         lag = "" if row.lag_records is None else f" of {row.source_end}, {row.lag_records} not copied"
-        click.echo(f"    position    {row.position}{lag}")
-        click.echo(f"    committed   {iso(row.committed_ms)}, generation {row.generation}, {_owner(row)}")
-        click.echo(f"    topic ids   {row.source_topic_id} at the source, {row.target_topic_id} at the target")
+        say(f"    position    {row.position}{lag}", indent=16)
+        say(f"    committed   {iso(row.committed_ms)}, generation {row.generation}, {_owner(row)}", indent=16)
+        say(f"    topic ids   {row.source_topic_id} at the source, {row.target_topic_id} at the target", indent=16)
     if row.wrong:
-        click.echo(f"    {row.wrong}")
+        say(f"    {row.wrong}")
 
 
 def _owner(row: HeldPosition) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.commands.incident_resolve import decider
-from cli.options import by_option, config_option, json_option, log_to_stderr, meant_option, one, print_json
+from cli.options import by_option, config_option, json_option, log_to_stderr, meant_option, one, print_json, say
 from cli.partitions import partition_option
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def set_(
         generation = None
     else:
         if meant is None and not confirmed(flow.name):
-            click.echo("not confirmed: nothing was changed", err=True)
+            say("not confirmed: nothing was changed", err=True)
             return REFUSED
         try:
             generation = job.apply(plan)
@@ -137,7 +137,7 @@ def set_(
     elif generation is not None:
         _show_done(plan, done)
         more = ", unless workers share it: they go on" if any(it.moving for it in plan.values()) else ""
-        click.echo(f"set, under generation {generation}; start the flow again{more}")
+        say(f"set, under generation {generation}; start the flow again{more}")
     return 0
 
 
@@ -175,7 +175,7 @@ def confirmed(flow: str, what: str = "") -> bool:
     """Ask for the flow's name, after a line that says `what` will be done. The end of the input is no answer; an
     interrupt ends the command."""
     if what:
-        click.echo(what, err=True)
+        say(what, err=True)
     click.echo(f"Type {flow} to go on: ", nl=False, err=True)
     typed = "" if sys.stdin is None else sys.stdin.readline()
     if not typed:
@@ -185,16 +185,16 @@ def confirmed(flow: str, what: str = "") -> bool:
 
 def _show_rows(plan: Mapping[Partition, PlannedPosition]) -> None:
     for at, it in sorted(plan.items()):
-        click.echo(f"{at} → {it.target}: {it.before.offset} → {it.after}")
+        say(f"{at} → {it.target}: {it.before.offset} → {it.after}")
         for line in consequences(it):
-            click.echo(f"  {line}")
+            say(f"  {line}")
 
 
 def _show_done(shown: Mapping[Partition, PlannedPosition], done: Mapping[Partition, PlannedPosition]) -> None:
     """What was done of partitions that have gone on since they were shown."""
     others = {at: it for at, it in done.items() if it.before.offset != shown[at].before.offset}
     if others:
-        click.echo("Behind the fence:")
+        say("Behind the fence:")
         _show_rows(others)
 
 
@@ -203,15 +203,15 @@ def _show(delivery: str, plan: Mapping[Partition, PlannedPosition]) -> None:
 
     _show_rows(plan)
     if any(it.moving for it in plan.values()):
-        click.echo(
+        say(
             "A worker has the flow, and copies on until it is fenced. What is copied again or left out is counted from "
             "the position that stands then; all that it has copied from the offset on that you set is copied again."
         )
     adopted = [it for it in plan.values() if it.command is Command.ADOPT]
     if adopted:
-        click.echo("What the targets of these have is not compared any more: reconcile begins behind it.")
+        say("What the targets of these have is not compared any more: reconcile begins behind it.")
     if delivery != "exactly_once" and any(it.command is not None for it in plan.values()):
-        click.echo(f"With delivery {delivery} what a stopped worker has sent may still arrive on the target.")
+        say(f"With delivery {delivery} what a stopped worker has sent may still arrive on the target.")
 
 
 def consequences(it: PlannedPosition) -> list[str]:

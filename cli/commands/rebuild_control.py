@@ -19,6 +19,7 @@ from cli.options import (
     one,
     patience_ms,
     print_json,
+    say,
     split,
 )
 
@@ -119,15 +120,15 @@ def rebuild_control(
         _show(flow.name, plan, to_ask=not dry_run)
     if not dry_run:
         if meant is None and not confirmed(flow.name):
-            click.echo("not confirmed: nothing was changed", err=True)
+            say("not confirmed: nothing was changed", err=True)
             return REFUSED
         rebuild.rebuild(plan)
     if as_json:
         print_json({"flow": flow.name, "rebuilt": not dry_run, **_as_json(plan)})
     elif dry_run:
-        click.echo(f"{flow.name}: nothing was changed (--dry-run)")
+        say(f"{flow.name}: nothing was changed (--dry-run)")
     else:
-        click.echo(f"{flow.name}: rebuilt; generation {plan.made.opened.number} is open. Start the flow again")
+        say(f"{flow.name}: rebuilt; generation {plan.made.opened.number} is open. Start the flow again")
     return 0
 
 
@@ -158,7 +159,7 @@ def _show(flow: str, plan: RebuildPlan, *, to_ask: bool) -> None:
     from replicator.state.control_rebuild import NOT_RESTORED
     from replicator.state.generation import Kind
 
-    made, echo = plan.made, partial(click.echo, err=to_ask)
+    made, echo = plan.made, partial(say, err=to_ask)
     stands = ", ".join(
         (counted(plan.claims, "claim"), counted(plan.positions, "position"), counted(plan.ids, "transactional id"))
     )

@@ -22,6 +22,7 @@ from cli.options import (
     patience_ms,
     print_found,
     print_wrapped,
+    say,
     show_failed,
 )
 
@@ -126,7 +127,7 @@ def status(
         _show_all(console_for_people(), shown, groups, schemas)
     show_failed(failed)
     for line in found:
-        click.echo(f"check: {line}", err=True)
+        say(f"check: {line}", err=True)
     return max((failure.exit_code for failure in failed.values()), default=1 if found else 0)
 
 

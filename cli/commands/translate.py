@@ -17,6 +17,7 @@ from cli.options import (
     patience_ms,
     print_json,
     print_wrapped,
+    say,
     time_ms,
 )
 
@@ -131,11 +132,11 @@ def translate(
     elif as_csv:
         click.echo(offset_files.as_csv(answers), nl=False)
         for line in _untold(answers):
-            click.echo(line, err=True)
+            say(line, err=True)
     else:
         show(console_for_people(), answers)
     if stored is not None and not exact:
-        click.echo("error: nothing was written: not each offset has an exact translation", err=True)
+        say("error: nothing was written: not each offset has an exact translation", err=True)
         return 1
     return 1 if any(it.offset is None for it in answers) else 0
 
