@@ -112,6 +112,18 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """As click does; an incident has the command's flow in its advice."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            from cli.options import told_of_flow
+
+            told = told_of_flow(error, ctx)
+            if told is error:
+                raise
+            raise told from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in LAZY.items()])

@@ -26,6 +26,8 @@ Found = TypeVar("Found")
 
 PATIENCE_MS_MAX = 5_000
 """How long commands for people wait for a cluster; the daemon waits limits.connect_timeout_ms."""
+FLOW = "cli.options.flow"
+"""Of click's context: the one flow that a command is about."""
 WIDTH = 80
 """Columns of a terminal that doesn't tell how many it has."""
 
@@ -115,14 +117,14 @@ def ask_each(
 ) -> tuple[dict[str, Found], dict[str, ReplicatorError]]:
     """What is found of each flow, by its name, or why nothing is known of it. Several are asked side by side."""
     from cli.side_by_side import side_by_side
-    from replicator.model.errors import ReplicatorError
+    from replicator.model.errors import Incident, ReplicatorError
 
     asked = list(flows)
     found: dict[str, Found] = {}
     failed: dict[str, ReplicatorError] = {}
     for flow, answer in zip(asked, side_by_side(asked, ask), strict=True):
         if isinstance(answer, ReplicatorError):
-            failed[flow.name] = answer
+            failed[flow.name] = answer.of_flow(flow.name) if isinstance(answer, Incident) else answer
         elif isinstance(answer, Exception):
             raise answer
         else:
@@ -169,7 +171,22 @@ def split(texts: Sequence[str]) -> frozenset[str]:
 
 
 def one(config: Config, path: Path, name: str | None) -> Flow:
-    """The flow of this name, or the file's only one. Raises ConfigError."""
+    """The flow of this name, or the file's only one: errors of the command are told as its. Raises ConfigError."""
+    flow = _one(config, path, name)
+    if (command := click.get_current_context(silent=True)) is not None:
+        command.meta[FLOW] = flow.name
+    return flow
+
+
+def told_of_flow(error: Exception, command: click.Context) -> Exception:
+    """An incident with the flow that the command is about in its advice, if it is about one; any other error as it
+    is."""
+    from replicator.model.errors import Incident
+
+    return error.of_flow(command.meta[FLOW]) if isinstance(error, Incident) and FLOW in command.meta else error
+
+
+def _one(config: Config, path: Path, name: str | None) -> Flow:
     from replicator.model.errors import ConfigError
 
     known = ", ".join(sorted(config.flows))

@@ -168,7 +168,9 @@ def _open_questions(console: Console, outcome: Outcome) -> None:
             _line(console, f"unproven: {partition.source}, {counted(records, 'record')}: {reason}")
     for incident in outcome.not_compared[:NOT_COMPARED_SHOWN]:
         at = f"{incident.topic}[{incident.partition}]" if incident.partition >= 0 else incident.topic
-        _line(console, f"not compared: {at}, {incident.name}: {incident.detail}. {incident.advice}")
+        _line(
+            console, f"not compared: {at}, {incident.name}: {incident.detail}. {incident.of_flow(outcome.flow).advice}"
+        )
     if len(outcome.not_compared) > NOT_COMPARED_SHOWN:
         left = counted(len(outcome.not_compared) - NOT_COMPARED_SHOWN, "more partition")
         _line(console, f"not compared: {left}; --json and --out have all of them")

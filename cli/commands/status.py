@@ -227,11 +227,15 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
     # "paused" is said once for the flow or its topic; "kept" is no news
     told = [row for row in item.partitions if row.detail and row.state not in ("paused", "kept")]
     for (_, incident), rows in groupby(told, lambda row: (row.source_topic, row.incident)):
-        _show_details(console, incident, list(rows))
+        _show_details(console, item.flow, incident, list(rows))
     if item.incident:
         from replicator.model.incident_kinds import advice_for
 
-        print_wrapped(console, f"  the flow can't start: {item.incident}; {advice_for(item.incident)}", style="red")
+        print_wrapped(
+            console,
+            f"  the flow can't start: {item.incident}; {advice_for(item.incident, flow=item.flow)}",
+            style="red",
+        )
     gaps = _decided(item.signed_gaps)
     for line, _ in gaps[:GAPS_SHOWN]:
         print_wrapped(console, f"  {line}")
@@ -302,9 +306,9 @@ def _shares(runner: Runner) -> str:
     return f"{within}{runner.partitions} partitions"
 
 
-def _show_details(console: Console, incident: str, rows: list[PartitionStatus]) -> None:
+def _show_details(console: Console, flow: str, incident: str, rows: list[PartitionStatus]) -> None:
     """Why partitions of a topic wait, or are stopped by the same kind of incident; then, once, what to do."""
-    from replicator.model.incident_kinds import advice_for
+    from replicator.model.incident_kinds import advice_for, with_place_of_id
 
     for row in rows:
         where = row.source_topic if row.partition < 0 else f"{row.source_topic}[{row.partition}]"
@@ -313,7 +317,7 @@ def _show_details(console: Console, incident: str, rows: list[PartitionStatus]) 
         print_wrapped(console, f"  {where} {why}")
     if incident:
         only = rows[0].occurrence if len(rows) == 1 else ""
-        print_wrapped(console, f"    {advice_for(incident, only or 'ID')}")
+        print_wrapped(console, f"    {with_place_of_id(advice_for(incident, only), flow)}")
 
 
 def _table(*, heading: bool = False) -> Table:

@@ -20,7 +20,11 @@ ROOT = Path(__file__).parents[2]
 PLACES = ("replicator", "cli/commands")
 LEVELS = {"error": "error", "exception": "error", "warning": "warning", "info": "info", "debug": "debug"}
 """Method of the logger → level, the most severe first."""
-SPLATS = {"incident.facts": tuple(Incident("name", "detail").facts), "minute.last": ("detail",)}
+SPLATS = {
+    "told.facts": tuple(Incident("name", "detail").facts),
+    "incident.facts": tuple(Incident("name", "detail").facts),
+    "minute.last": ("detail",),
+}
 """Fields that a call takes from a mapping."""
 INTRODUCTION = """\
 # Log events

@@ -178,6 +178,7 @@ class Daemon:
             code = worker.run(once(lambda: self._events.put(_LanesStarted(name))))
         except ReplicatorError as error:
             code = error.exit_code
+            error = error.of_flow(name) if isinstance(error, Incident) else error
             goes_on = len(self._flows) > 1 or self._restarts.waits(name, code)
             if self._tell_end(name, error, log) and goes_on and code != TakenOver.exit_code:
                 self._note_end(flow, parts, error, log)

@@ -22,7 +22,7 @@ def check_frozen(flow: Flow, control: Control | None) -> None:
     if control is not None and (found := control.frozen) is not None:
         raise FlowFrozen(
             f"flow {flow.name} was failed over (generation {found.number}, by {found.who}): nothing is copied until "
-            "eos-replicate failover --undo"
+            f"eos-replicate failover --undo --flow {flow.name} -c FILE"
         )
 
 

@@ -80,7 +80,7 @@ class OpenIncident:
     @property
     def advice(self) -> str:
         """What to do; never empty."""
-        return advice_for(self.name, self.id if self.occurrence else "ID")
+        return advice_for(self.name, self.id, self.flow)
 
 
 def open_incidents(status: FlowStatus) -> list[OpenIncident]:

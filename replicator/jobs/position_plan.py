@@ -25,6 +25,7 @@ from replicator.model.checkpoint import NOBODY, Position, Stored
 from replicator.model.commands import Command
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.incident_kinds import with_place_of_id
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.state.claims import Claim, Claims
 from replicator.state.decisions import NotDecided, Objection
@@ -163,11 +164,11 @@ def judge(
 
     Raises NotDecided where the position can't be set there; what a cluster has answered in place of a fact.
     """
-    at, position = wanted.source, _own_position(wanted.source, facts)
+    at, position = wanted.source, _own_position(flow, wanted.source, facts)
     source, target = raised(facts.source_log), raised(facts.target_log)
     wrong = compare(position, source_cluster, at.topic, source, target, newest)
     if wrong is not None and wrong[0] not in ANSWERED:
-        raise _stopped(at, *wrong)
+        raise _stopped(flow, at, *wrong)
     for side, seen, there in (
         ("source", wanted.source_topic_id, source.topic_id),
         ("target", wanted.target_topic_id, target.topic_id),
@@ -198,17 +199,20 @@ def _exact(flow: Flow, position: Position) -> bool:
     return Delivery.EXACTLY_ONCE.value in (flow.delivery.value, position.evidence.delivery)
 
 
-def _own_position(at: Partition, facts: PositionFacts) -> Position:
+def _own_position(flow: Flow, at: Partition, facts: PositionFacts) -> Position:
     stored = facts.stored
     if isinstance(stored, ReplicatorError):
         raise stored
     if isinstance(stored, Position):
         return stored
     if stored is not None:
-        raise NotDecided(Objection.NO_POSITION, f"{at}: {stored.incident}: {stored.why}. {_ADOPT}")
+        raise NotDecided(
+            Objection.NO_POSITION, f"{at}: {stored.incident}: {stored.why}. {with_place_of_id(_ADOPT, flow.name)}"
+        )
     if facts.claim is not None:
         raise NotDecided(
-            Objection.NO_POSITION, f"{at} was copied to {facts.target}, and its position is gone. {_ADOPT}"
+            Objection.NO_POSITION,
+            f"{at} was copied to {facts.target}, and its position is gone. {with_place_of_id(_ADOPT, flow.name)}",
         )
     raise NotDecided(Objection.NO_POSITION, f"{at}: the flow has not begun to copy it; see start in the flow file")
 
@@ -219,8 +223,8 @@ _ADOPT = (
 )
 
 
-def _stopped(at: Partition, name: str, detail: str) -> NotDecided:
-    advice = Incident(name, detail).advice
+def _stopped(flow: Flow, at: Partition, name: str, detail: str) -> NotDecided:
+    advice = Incident(name, detail).of_flow(flow.name).advice
     return NotDecided(Objection.STOPPED, f"{at}: {name}: {detail}. Another position is no answer to that. {advice}")
 
 
@@ -240,15 +244,15 @@ def _command(
         return None
     if covered > target.end:
         why = f"the target must reach offset {covered}, but ends at {target.end}"
-        raise _stopped(at, "target_lost_data", why)
+        raise _stopped(flow, at, "target_lost_data", why)
     stable = target.stable if len(last.records) > 1 else last.stable  # reading stops at the second one
     if facts.fenced and stable < target.end:
         why = f"{facts.target} is stable up to {stable}, and ends at {target.end}"
-        raise _stopped(at, "target_transaction_open", why)
+        raise _stopped(flow, at, "target_transaction_open", why)
     seen = last.stable >= covered > target.start and position.evidence.count > 0 and not facts.compacted
     if exact and seen and covered - 1 not in last.records:
         raise _stopped(
-            at, "target_records_hidden", f"{facts.target} holds the record at offset {covered - 1} as aborted"
+            flow, at, "target_records_hidden", f"{facts.target} holds the record at offset {covered - 1} as aborted"
         )
     return Command.ADOPT
 

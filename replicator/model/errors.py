@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from replicator.model.commands import ONE_RECORD
-from replicator.model.incident_kinds import advice_for
+from replicator.model.incident_kinds import advice_for, with_place_of_id
 from replicator.model.partition import Partition
 
 
@@ -198,6 +198,18 @@ class Incident(ReplicatorError):
 
     def __hash__(self) -> int:
         return hash(tuple(self.facts.values()))
+
+    def of_flow(self, flow: str) -> Incident:
+        """The same incident, with commands in its advice that can be typed as they stand, but for the flow file."""
+        return Incident(
+            self.name,
+            self.detail,
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            end=self.end,
+            advice=with_place_of_id(self.advice, flow),
+        )
 
     def at(self, partition: int, offset: int) -> Incident:
         """The same incident, of one partition and at the offset where the flow stands there."""

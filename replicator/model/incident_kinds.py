@@ -2,7 +2,8 @@
 
 `errors.Incident` takes its advice from here where the caller gives none, so an incident without advice cannot exist.
 docs/operate/incidents.md shows the same rows; a test compares them. A command stands there as it is typed, from
-`eos-replicate` to `-c FILE`, with ID, TEXT and FILE for what only the reader knows; another test types each.
+`eos-replicate` to `-c FILE`, with TEXT and FILE for what only the reader knows, and with ID and FLOW, which are filled
+in where they are known; another test types each.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _ANOTHER_FLOW = (
     "Take the topic out of this flow (exclude) and copy it by another flow under another target name (rename), from "
     "what the source has now"
 )
+_ID = " resolve ID "
 _RESOLVE, _WHY = "eos-replicate incident resolve ID", "--why TEXT -c FILE"
 _ADOPT = (
     f"To go on here: {_RESOLVE} --adopt map {_WHY}; where that is refused, find the source offset behind the last "
@@ -39,9 +41,12 @@ _NOT_CARRIABLE = (
     f"{_ONE_RECORD}"
 )
 _REPAIR = (
-    "Run eos-replicate reconcile --repair apply -c FILE: it copies the missing records again, and the flow can go on"
+    "Run eos-replicate reconcile --repair apply --flow FLOW -c FILE: it copies the missing records again, and the flow "
+    "can go on"
 )
-_REBUILD_CONTROL = "then eos-replicate rebuild-control -c FILE, which makes it anew and says what it can't restore"
+_REBUILD_CONTROL = (
+    "then eos-replicate rebuild-control --flow FLOW -c FILE, which makes it anew and says what it can't restore"
+)
 _REBUILD = f"Stop all workers of the flow; {_REBUILD_CONTROL}"
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
 
@@ -95,7 +100,9 @@ _SOURCE = {
         "A topic that the flow names doesn't exist at the source",
         "A mistake in the flow file, or a topic that was deleted. A new flow doesn't start; one that has run before "
         "goes on with its other topics",
-        "Correct topics in the flow, or create the topic",
+        "Correct topics in the flow. A topic that the flow has copied and that was deleted on purpose is taken out "
+        "of it (topics, exclude): created again, that is source_topic_recreated. One that it has never copied can be "
+        "created",
     ),
 }
 
@@ -338,6 +345,22 @@ KINDS: Mapping[str, IncidentKind] = {**_SOURCE, **_TARGET, **_STATE, **_JOBS}
 """By name, in the order in which docs/operate/incidents.md shows them."""
 
 
-def advice_for(name: str, id_: str = "ID") -> str:
-    """Say what to do about an incident of this name. `id_`: what `incident resolve` takes, where it is known."""
-    return KINDS[name].advice.replace("resolve ID ", f"resolve {id_} ") if name in KINDS else _UNKNOWN
+def advice_for(name: str, id_: str = "", flow: str = "") -> str:
+    """Say what to do about an incident of this name. `id_`, `flow` as of `filled_in`."""
+    return filled_in(KINDS[name].advice, id_, flow) if name in KINDS else _UNKNOWN
+
+
+def filled_in(advice: str, id_: str = "", flow: str = "") -> str:
+    """Fill in commands of an advice what `incident resolve` takes, and the flow whose incident it is; empty: it isn't
+    known, and ID or FLOW stay there."""
+    advice = advice.replace(_ID, f" resolve {id_} ") if id_ else advice
+    return advice.replace(" --flow FLOW ", f" --flow {flow} ") if flow else advice
+
+
+def with_place_of_id(advice: str, flow: str) -> str:
+    """Fill in the flow, and say where the ID stands that the advice doesn't have yet: a worker gives it when it writes
+    the incident down, after it was told."""
+    advice, place = filled_in(advice, flow=flow), f"eos-replicate incident list --flow {flow} -c FILE"
+    if _ID not in advice or place in advice:
+        return advice
+    return f"{advice.rstrip('.')}. The ID is shown by {place}"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from replicator.flow.restarts import Stage
 from replicator.lane.ports import Clock
-from replicator.model.incident_kinds import KINDS
+from replicator.model.incident_kinds import KINDS, advice_for
 from replicator.observe.shown import GRAVITY, LANES_SHOWN, SETTINGS_SHOWN, WORKERS_SHOWN, Process, ShownFlow
 from replicator.observe.view import Doing
 from replicator.pages.environment import pages_of
@@ -73,6 +73,7 @@ class StatusPage:
             doings=DOINGS,
             gravity=GRAVITY,
             kinds=KINDS,
+            advice_for=advice_for,
             stopped=Doing.STOPPED,
             lanes_shown=LANES_SHOWN,
             workers_shown=WORKERS_SHOWN,

@@ -228,7 +228,7 @@ class Changer:
         if open_.kind is Kind.FROZEN and not self._thaw:
             raise FlowFrozen(
                 f"flow {self._flow.name} was failed over (generation {open_.number}, by {open_.who}): nothing is "
-                "copied until eos-replicate failover --undo"
+                f"copied until eos-replicate failover --undo --flow {self._flow.name} -c FILE"
             )
 
     def _read(self) -> Control:

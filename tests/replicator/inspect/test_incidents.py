@@ -119,7 +119,9 @@ def test_an_id_is_found_by_how_it_begins() -> None:
 def test_each_kind_is_told_with_what_to_do() -> None:
     for name, kind in KINDS.items():
         (it,) = open_incidents(replace(FLOW, partitions=(replace(GONE, incident=name),)))
-        assert (it.found, it.means, it.advice) == (kind.found, kind.means, kind.advice)
+        assert (it.found, it.means, it.advice) == (kind.found, kind.means, advice_for(name, it.id, "f"))
+        assert "resolve ID" not in it.advice
+        assert "--flow FLOW" not in it.advice
     (it,) = open_incidents(replace(FLOW, partitions=(replace(GONE, incident="of_a_later_version"),)))
     assert (it.found, it.means) == ("", "")
     assert it.advice == advice_for("of_a_later_version") != ""

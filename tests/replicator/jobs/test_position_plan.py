@@ -140,6 +140,7 @@ def test_without_a_position_of_this_flow_it_says_what_to_do(flow: Flow) -> None:
     for stored in (None, Unreadable(Committed(4, "?"), "position_unreadable", "not JSON")):
         reason, detail = refused(flow, 5, replace(FACTS, stored=stored))
         assert (reason, "incident resolve ID --adopt" in detail) == (Objection.NO_POSITION, True)
+        assert detail.endswith(f"The ID is shown by eos-replicate incident list --flow {flow.name} -c FILE")
     assert "not begun" in refused(flow, 5, replace(FACTS, stored=None, claim=None))[1]
 
 
