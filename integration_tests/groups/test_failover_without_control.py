@@ -15,7 +15,7 @@ from integration_tests.groups.test_failover_topics import QUICK, Other
 from integration_tests.harness import clients
 from integration_tests.harness.copying import ASKED_S_MAX, Copying
 from integration_tests.harness.failing_over import asked, failover
-from replicator.model.names import control_topic
+from replicator.model.names import claims_topic, control_topic
 from tests.running.users_packages import users_packages
 
 pytestmark = pytest.mark.tier("long", kafka="long")
@@ -70,6 +70,17 @@ def test_commands_say_that_it_is_lost_and_not_that_the_flow_has_never_run(make_c
         assert (code, LOST in told, "rebuild-control" in told, "never" in told) == (INCIDENT, True, True, False), told
     assert "No row of a verdict is kept" in said(copying, "failover", "--show")[1]
     assert control_topic(copying.name) not in clients.topics(copying.target)
+
+
+def test_a_flow_of_which_both_topics_are_gone_has_run(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    copied(copying, 20)
+    for topic in (control_topic(copying.name), claims_topic(copying.name)):
+        clients.delete_topic(copying.target, topic)
+    for words in (("failover", "--rehearse"), ("pause",), ("apply",)):
+        code, told = said(copying, *words)
+        assert (code, "claims_topic_lost" in told, "never" in told) == (INCIDENT, True, False), told
+        assert f"the group {copying.group} has" in told
 
 
 def test_a_flow_that_is_failed_over_stays_so(make_copying: MakeCopying) -> None:

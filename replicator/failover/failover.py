@@ -38,6 +38,7 @@ from replicator.failover.steps import DONE, FailoverStep, Steps
 from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import changed, written
 from replicator.flow.frozen import keep_positions
+from replicator.flow.never_run import check_new
 from replicator.flow.topics import ControlPlane
 from replicator.group_sync.note_topic import NoteTopic, read_transaction_notes
 from replicator.model import names
@@ -193,6 +194,7 @@ class FailoverRun:
     def _control(self) -> Control:
         control = self._plane.state.control_unless_new()
         if control is None:
+            check_new(self._flow)
             raise ConfigError(
                 f"flow {self._flow.name} has never run to cluster {self._flow.target.name!r}: there is nothing to fail "
                 "over"

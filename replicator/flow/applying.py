@@ -12,6 +12,7 @@ from functools import partial
 
 from replicator.config import Flow
 from replicator.flow.deciding import changed
+from replicator.flow.never_run import check_new
 from replicator.flow.occupied import check_free
 from replicator.flow.topics import ControlPlane
 from replicator.model import names
@@ -61,6 +62,8 @@ def apply_settings(flow: Flow, connect_timeout_ms: int, *, dry_run: bool = False
         source, _ = plane.connect()
         reading = replace(own, source_cluster=source.cluster_id)
         control = plane.state.control_unless_new()
+        if control is None:
+            check_new(flow)
         if control is None or control.never_open:
             raise ConfigError(f"flow {flow.name} has never run on {flow.target.name}: run it, or name another flow")
         newest = control.generations[control.newest]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from replicator.config import Flow, routing
 from replicator.config.messages import suggestion
 from replicator.flow.deciding import written
+from replicator.flow.never_run import check_new
 from replicator.flow.topics import ControlPlane
 from replicator.model.errors import ConfigError
 from replicator.state.control_topic import Control
@@ -68,6 +69,7 @@ def change_settings(flow: Flow, topics: Collection[str], change: Change, connect
         plane.target.connect()
         control = plane.state.control_unless_new()
         if control is None:
+            check_new(flow)
             raise ConfigError(f"flow {flow.name} has never run on {flow.target.name}: run it, or name another flow")
         check_topics(flow, topics, plane, control)
         written(flow, plane, take)
