@@ -82,7 +82,7 @@ def pause(path: Path, name: str | None, topics: tuple[str, ...], why: str, by: s
 
     paused = Paused(by=decider(by), at_ms=_now_ms(), why=printable(why)[:WHY_CHARACTERS_MAX])
     chosen = split(topics)
-    return _change(path, name, chosen, lambda settings: settings.pause(chosen, paused), as_json)
+    return _change(path, name, chosen, lambda settings: settings.pause(chosen, paused), as_json, "paused")
 
 
 @click.command(
@@ -113,7 +113,7 @@ def resume(path: Path, name: str | None, topics: tuple[str, ...], as_json: bool)
             raise ConfigError("the whole flow is paused: resume it without --topics")
         return settings.resume(chosen)
 
-    return _change(path, name, chosen, change, as_json)
+    return _change(path, name, chosen, change, as_json, "resumed")
 
 
 @click.command(
@@ -158,11 +158,12 @@ def rate(
     if reset and (records_per_s is not None or bytes_per_s is not None):
         raise click.UsageError("--reset takes no limit")
     if not reset and records_per_s is None and bytes_per_s is None:
-        return _change(path, name, chosen, lambda settings: settings, as_json)
+        return _change(path, name, chosen, lambda settings: settings, as_json, "")
     limit = RateLimit(
         records_per_s=records_per_s or None, bytes_per_s=_bytes(bytes_per_s) or None, by=decider(by), at_ms=_now_ms()
     )
-    return _change(path, name, chosen, lambda it: it.limit(chosen, None if reset else limit), as_json)
+    done = "the limit was taken away" if reset else "set"
+    return _change(path, name, chosen, lambda it: it.limit(chosen, None if reset else limit), as_json, done)
 
 
 def _now_ms() -> int:
@@ -184,7 +185,8 @@ def _bytes(text: str | None) -> int:
     return found
 
 
-def _change(path: Path, name: str | None, topics: frozenset[str], change: Change, as_json: bool) -> int:
+def _change(path: Path, name: str | None, topics: frozenset[str], change: Change, as_json: bool, done: str) -> int:
+    """Change the settings, and show them. `done`: what is said where that was no news before."""
     from replicator import config
     from replicator.flow.controlling import change_settings
 
@@ -194,7 +196,7 @@ def _change(path: Path, name: str | None, topics: frozenset[str], change: Change
     if as_json:
         print_json(_as_json(flow, changed))
     else:
-        _show(flow, changed)
+        _show(flow, changed, done)
     return 0
 
 
@@ -208,10 +210,10 @@ def _as_json(flow: Flow, changed: ChangedSettings) -> Mapping[str, object]:
     }
 
 
-def _show(flow: Flow, changed: ChangedSettings) -> None:
+def _show(flow: Flow, changed: ChangedSettings, done: str) -> None:
     from cli.commands.status import said_of
 
-    say(f"{flow.name}: " + ("set" if not changed.after.same(changed.before) else "nothing is changed"))
+    say(f"{flow.name}: " + (done if not changed.after.same(changed.before) else "nothing is changed"))
     lines = said_of(changed.after.paused, changed.after.rates)
     if not changed.after.rates and (flow.rate.records_per_s or flow.rate.bytes_per_s):
         from replicator.state.run_settings import rate_of

@@ -155,7 +155,7 @@ class PositionSet:
         for at, it in now.items():
             if it.command is None:
                 continue
-            self._log.warning(
+            self._log.info(
                 "position_set",
                 topic=at.topic,
                 partition=at.partition,

@@ -224,7 +224,7 @@ class Mm2Adoption:
         moved = [self._moved(fenced, it, shown.partitions[it.source]) for it in sides]
         fenced.commit(moved, sides)
         for it in sides:
-            self._log.warning(
+            self._log.info(
                 "partition_adopted",
                 topic=it.source.topic,
                 partition=it.source.partition,
