@@ -95,15 +95,16 @@ class TargetReadiness:
 
     def _late(self, written: Written) -> None:
         """Say, once nothing was acknowledged for a while, that it isn't, though nothing is known to be wrong: a leader
-        whose disk is full, for instance, refuses records, and the client tries again and says nothing."""
+        that has died may not be known to be dead, and one whose disk is full refuses records; the client tries again
+        and says nothing of either."""
         state, now_s = (written.records, written.acknowledged_bytes, written.unacknowledged), self._clock.now_s()
         if state != self._acknowledged:
             self._acknowledged, self._moved_s = state, now_s
         elif now_s >= self._moved_s + max(LATE_S, 2 * self._longest_s):
             targets = sorted(str(self._partitions[at].route.target) for at in written.unacknowledged)
             late = f"no record of {named(targets, '; ')} was acknowledged for {now_s - self._moved_s:.0f} s"
-            why = f"{late}: the leader may refuse them"
-            self._partitions.hold_up(HoldUp(Reason.NO_ANSWER, f"{why} (KAFKA_STORAGE_ERROR), or be slow"))
+            why = f"{late}: the leader may be down, or slow, or refuse them (KAFKA_STORAGE_ERROR: its disk)"
+            self._partitions.hold_up(HoldUp(Reason.NO_ANSWER, why))
 
     def ended(self, written: Collection[Partition]) -> None:
         """Note that a transaction with records of these partitions was aborted, or left to the next fence."""

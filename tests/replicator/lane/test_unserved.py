@@ -119,5 +119,7 @@ def test_one_of_the_target_that_acknowledges_nothing_is_said_to_wait() -> None:
     world.check_exact(held(world))
     assert times[1] - times[0] < TOLD_S_MAX
     assert sorted(told(world)) == [("t", 0, "no_answer"), ("t", 1, "no_answer"), ("u", 0, "no_answer")]
-    assert "t.copy[1]" in str(world.told("waiting")[0]["detail"])
+    detail = str(world.told("waiting")[0]["detail"])
+    assert "t.copy[1]" in detail
+    assert "may be down, or slow, or refuse them" in detail, "which of these it is nobody has said"
     assert len(world.told("copying")) == 3
