@@ -45,5 +45,6 @@ def test_what_it_waits_for_is_said(monkeypatch: pytest.MonkeyPatch, module: Any,
     with pytest.raises(FlowFrozen) as refused:
         job(flow())
     assert str(refused.value) == (
-        "flow orders was failed over (generation 2, by somebody): nothing is copied until eos-replicate failover --undo"
+        "flow orders was failed over (generation 2, by somebody): nothing is copied until eos-replicate failover "
+        "--undo --flow orders -c FILE"
     )
