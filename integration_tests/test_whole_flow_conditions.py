@@ -87,13 +87,13 @@ def test_a_flow_that_is_failed_over_is_not_ready_until_that_is_undone(make_copyi
     ready, said = asked.ready()
     assert not ready
     assert "failover --undo" in said[copying.name]["failed_over"]
-    assert ", by ann)" in said[copying.name]["failed_over"]
-    assert ", by ann)" in asked.get("/")[1]
+    assert ", by ann, at 2" in said[copying.name]["failed_over"]
+    assert ", by ann, at 2" in asked.get("/")[1]
     worker.wait_event("positions_kept")
     wait_until(
         lambda: kept_by(copying, "status") == kept_by(copying, "workers") == worker.pid, "it is shown", worker.tail
     )
-    assert any(", by ann)" in note for note in copying.asked("status")[1]["notes"])
+    assert any(", by ann, at 2" in note for note in copying.asked("status")[1]["notes"])
     assert asked.value("eos_flow_failed_over", flow=copying.name) == 1
     assert asked.value("eos_flow_lag_records", flow=copying.name) is None
     states = {"state": "failed_over", "flow": copying.name}

@@ -17,6 +17,7 @@ from cli.options import print_wrapped
 from replicator.failover.said import (
     group_words,
     headline,
+    looked_words,
     part_words,
     state_words,
     transaction_words,
@@ -70,7 +71,9 @@ def write_whole(out: Path, text: str) -> None:
 def show(console: Console, verdict: FailoverVerdict, *, stands: bool = True) -> None:
     """The verdict for people: first what is lacking. `stands`: whether the failover was not undone since."""
     state = state_words(verdict, stands=stands)
-    console.print(f"[bold]{escape(verdict.flow)}[/]: {escape(verdict.source)} → {escape(verdict.target)}, {state}")
+    heading = f"{verdict.flow}: {verdict.source} → {verdict.target}, {state}"
+    print_wrapped(console, printable(heading), bold=printable(verdict.flow))
+    print_wrapped(console, printable(looked_words(verdict)))
     lacking = [it for it in verdict.partitions if not it.complete]
     print_wrapped(console, headline(verdict))
     if lacking:

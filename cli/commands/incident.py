@@ -151,6 +151,8 @@ def _show_list(shown: Sequence[FlowStatus], found: Sequence[OpenIncident]) -> No
         for it in of_flow:
             at = "" if it.position is None else f" at {it.position}"
             say(f"  {it.id}  {it.name:<27}  {it.where}{at}")
+            if it.decided:
+                say(f"      decided: {it.decided_said}")
     flows = {it.flow for it in found}
     for status in shown:
         if status.flow not in flows:
@@ -170,7 +172,7 @@ def _show_one(it: OpenIncident, path: Path) -> None:
         "in general": it.found,
         "means": it.means,
         "do": it.advice,
-        "decided": it.decided and f"{it.decided}; the flow has not acted on it yet",
+        "decided": it.decided_said,
     }
     for name, text in rows.items():
         if text:

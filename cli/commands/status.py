@@ -308,6 +308,7 @@ def _shares(runner: Runner) -> str:
 
 def _show_details(console: Console, flow: str, incident: str, rows: list[PartitionStatus]) -> None:
     """Why partitions of a topic wait, or are stopped by the same kind of incident; then, once, what to do."""
+    from replicator.inspect.flow_status import decided_said
     from replicator.model.incident_kinds import advice_for, with_place_of_id
 
     for row in rows:
@@ -315,7 +316,9 @@ def _show_details(console: Console, flow: str, incident: str, rows: list[Partiti
         id_ = f" ({row.occurrence})" if row.occurrence else ""
         why = f"{incident}{id_}: {row.detail}" if incident else f"waits: {row.detail}"
         print_wrapped(console, f"  {where} {why}")
-    if incident:
+        if row.decided:
+            print_wrapped(console, f"    decided: {decided_said(row.decided, row.decided_waits)}")
+    if incident and not all(row.decided for row in rows):
         only = rows[0].occurrence if len(rows) == 1 else ""
         print_wrapped(console, f"    {with_place_of_id(advice_for(incident, only), flow)}")
 

@@ -33,6 +33,11 @@ def state_words(verdict: FailoverVerdict, *, stands: bool = True) -> str:
     return f"{_topics(verdict)}failed over (generation {verdict.generation}){undone}"
 
 
+def looked_words(verdict: FailoverVerdict) -> str:
+    """Say when it was looked at, and for whom."""
+    return f"Looked at {_time(verdict.at_ms)}, by {verdict.by}."
+
+
 def _topics(verdict: FailoverVerdict) -> str:
     return f"{topics_said(verdict.topics)} " if verdict.topics else ""
 

@@ -54,7 +54,7 @@ def failed_over(control: Control | None) -> str:
     found = None if control is None else control.frozen
     if found is None:
         return ""
-    return f"it was failed over (generation {found.number}, by {found.who}): nothing is copied until failover --undo"
+    return f"it was failed over ({found.begun_said}): nothing is copied until failover --undo"
 
 
 def while_frozen(

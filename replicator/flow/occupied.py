@@ -21,7 +21,7 @@ def check_frozen(flow: Flow, control: Control | None) -> None:
     """Raise FlowFrozen where the flow was failed over, or is about to be."""
     if control is not None and (found := control.frozen) is not None:
         raise FlowFrozen(
-            f"flow {flow.name} was failed over (generation {found.number}, by {found.who}): nothing is copied until "
+            f"flow {flow.name} was failed over ({found.begun_said}): nothing is copied until "
             f"eos-replicate failover --undo --flow {flow.name} -c FILE"
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from replicator.config import Flow
+from replicator.flow.deciding import pause_before
 from replicator.flow.frozen import failed_over
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
 from replicator.inspect.map_incidents import MapIncident
@@ -16,7 +17,9 @@ from replicator.model.partition import Partition
 from replicator.state.claims import Claims
 from replicator.state.config_fault import ConfigFault
 from replicator.state.control_topic import Control
+from replicator.state.decisions import OperatorDecision
 from replicator.state.kept_positions import KeptPositions, kept_now
+from replicator.state.occurrences import Occurrence
 from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
@@ -67,7 +70,8 @@ class PartitionStatus:
     """One source partition. None where nothing is known: offsets without a position, seconds without a record.
 
     `incident`: the name of the one that stops it, and `occurrence` the id under which a lane has written it down, if
-    one has. `decided`: what was decided of it and not acted on yet. `detail`: what was found, or why something can't
+    one has. `decided`: what was decided of it and not acted on yet, and `decided_waits` by whom it is paused, where
+    a lane acts on it only after `resume`. `detail`: what was found, or why something can't
     be known.
     """
 
@@ -88,6 +92,7 @@ class PartitionStatus:
     incident: str = ""
     occurrence: str = ""
     decided: str = ""
+    decided_waits: str = ""
     detail: str = ""
 
 
@@ -136,6 +141,26 @@ def with_evidence(row: PartitionStatus, evidence: Evidence | None) -> PartitionS
         generation=evidence.generation,
         owner=evidence.owner or None,
         records_copied=evidence.count,
+    )
+
+
+def with_decision(
+    row: PartitionStatus, found: Occurrence, decided: Mapping[str, OperatorDecision], settings: RunSettings
+) -> PartitionStatus:
+    """A partition's status with what was decided of the occurrence that stops it, if anything, and what that waits for.
+    Pure."""
+    row, decision = replace(row, occurrence=found.id), decided.get(found.id)
+    if decision is None:
+        return row
+    return replace(row, decided=decision.said, decided_waits=pause_before(decision, found, settings))
+
+
+def decided_said(decided: str, waits: str) -> str:
+    """Say of a decision, arguments as of `PartitionStatus`, what it waits for; empty where there is none. Pure."""
+    if not decided:
+        return ""
+    return f"{decided}; " + (
+        f"the flow acts on it after eos-replicate resume: {waits}" if waits else "the flow has not acted on it yet"
     )
 
 

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from replicator.inspect.flow_status import FlowStatus, PartitionStatus
+from replicator.inspect.flow_status import FlowStatus, PartitionStatus, decided_said
 from replicator.model.commands import REBUILD_CONTROL, SET_POSITION, commands_for
 from replicator.model.incident_kinds import KINDS, advice_for
 from replicator.state.occurrences import ID_DIGITS
@@ -26,7 +26,8 @@ class OpenIncident:
     """What keeps a partition, a topic (partition -1) or a flow (no topic either) from being copied until somebody does
     something; or what is wrong with the offset map, by the map's topic. `position`: the source offset where it stopped;
     None where there is none. `occurrence`: a lane has written it down, so that it can be decided about. `decided`: what
-    was decided and not acted on yet. `first_id`: the id that it has before a lane has written it down."""
+    was decided and not acted on yet, `decided_waits` as of `PartitionStatus`. `first_id`: the id that it has before a
+    lane has written it down."""
 
     id: str
     first_id: str
@@ -41,6 +42,7 @@ class OpenIncident:
     last_commit_ms: int | None = None
     occurrence: bool = False
     decided: str = ""
+    decided_waits: str = ""
     detail: str
 
     @property
@@ -64,6 +66,11 @@ class OpenIncident:
     def commands(self) -> tuple[str, ...]:
         """Options of `incident resolve` that apply to it now."""
         return tuple(command.option for command in commands_for(self.name)) if self.occurrence else ()
+
+    @property
+    def decided_said(self) -> str:
+        """What was decided, and what that waits for; empty where nothing was."""
+        return decided_said(self.decided, self.decided_waits)
 
     @property
     def typed(self) -> tuple[str, ...]:
@@ -132,6 +139,7 @@ def _of_partition(flow: str, row: PartitionStatus) -> OpenIncident:
         last_commit_ms=row.last_commit_ms,
         occurrence=bool(row.occurrence),
         decided=row.decided,
+        decided_waits=row.decided_waits,
         detail=row.detail,
     )
 

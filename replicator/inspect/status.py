@@ -34,6 +34,7 @@ from replicator.inspect.flow_status import (
     PartitionStatus,
     State,
     assembled,
+    with_decision,
     with_evidence,
     with_failover,
     with_pause,
@@ -51,7 +52,7 @@ from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.decisions import OperatorDecision
 from replicator.state.occurrences import Occurrence
-from replicator.state.run_settings import NO_SETTINGS, rate_of
+from replicator.state.run_settings import NO_SETTINGS, RunSettings, rate_of
 
 TIMES_WAIT_S = 5.0
 STALLED_MS_MIN = 60_000
@@ -110,11 +111,13 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         heartbeat_ms = newest_heartbeat_ms(flow, clusters, targets)
     times = _times(flow, expected)
     open_, decided = known.open_occurrences(), {} if control is None else control.decisions
+    settings = NO_SETTINGS if control is None else control.settings
     rows = [
-        with_occurrence(describe(flow, it, times.get(at, Times()), now_ms), it, open_.get(it.route.target, ()), decided)
+        with_occurrence(
+            describe(flow, it, times.get(at, Times()), now_ms), it, open_.get(it.route.target, ()), decided, settings
+        )
         for at, it in expected.items()
     ]
-    settings = NO_SETTINGS if control is None else control.settings
     rows = with_limits(rows, settings.effective(rate_of(flow)), positions, now_ms - _stalled_ms(flow))
     frozen = failed_over(control)
     rows = [with_failover(with_pause(row, settings)) if frozen else with_pause(row, settings) for row in rows]
@@ -139,14 +142,12 @@ def with_occurrence(
     it: ExpectedStart,
     open_: Sequence[Occurrence],
     decided: Mapping[str, OperatorDecision],
+    settings: RunSettings,
 ) -> PartitionStatus:
     """A partition's status with the occurrence of what stops it, if a lane has written that down. Pure."""
     stopped = it.decision.stopped
     found = next((one for one in open_ if stopped is not None and one.is_of(stopped)), None)
-    if found is None:
-        return row
-    decision = decided.get(found.id)
-    return replace(row, occurrence=found.id, decided="" if decision is None else decision.said)
+    return row if found is None else with_decision(row, found, decided, settings)
 
 
 def _times(flow: Flow, expected: ExpectedStarts) -> dict[Partition, Times]:

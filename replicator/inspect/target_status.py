@@ -11,7 +11,15 @@ from replicator.config import Flow
 from replicator.config.routing import selects, target_topic
 from replicator.flow.frozen import failed_over
 from replicator.flow.topics import ControlPlane, check_control_topic, listed
-from replicator.inspect.flow_status import STATES, FlowStatus, PartitionStatus, State, assembled, with_evidence
+from replicator.inspect.flow_status import (
+    STATES,
+    FlowStatus,
+    PartitionStatus,
+    State,
+    assembled,
+    with_decision,
+    with_evidence,
+)
 from replicator.inspect.map_incidents import map_incidents
 from replicator.kafka import offset_reader
 from replicator.model import names
@@ -108,9 +116,8 @@ def describe(
     if open_:
         it = open_[0]
         state: State = STATES.get(it.name, "stopped")
-        decided = control.decisions.get(it.id)
-        found = replace(row, state=state, incident=it.name, occurrence=it.id, detail=it.incident.detail)
-        return found if decided is None else replace(found, decided=decided.said)
+        found = replace(row, state=state, incident=it.name, detail=it.incident.detail)
+        return with_decision(found, it, control.decisions, control.settings)
     if paused := control.settings.paused_at(at.topic):
         return replace(row, state="paused", detail=paused.said)
     if failed_over(control):

@@ -227,7 +227,7 @@ class Changer:
         """Raise FlowFrozen where nothing but the command that undoes a failover may open another generation."""
         if open_.kind is Kind.FROZEN and not self._thaw:
             raise FlowFrozen(
-                f"flow {self._flow.name} was failed over (generation {open_.number}, by {open_.who}): nothing is "
+                f"flow {self._flow.name} was failed over ({open_.begun_said}): nothing is "
                 f"copied until eos-replicate failover --undo --flow {self._flow.name} -c FILE"
             )
 

@@ -89,8 +89,7 @@ class Control:
         since = self.failed_over.get(topic)
         if since is None:
             return ""
-        begun = self.generations.get(since)
-        return failed_over_said(topic, since, "" if begun is None else begun.who)
+        return failed_over_said(topic, since, self.generations.get(since))
 
     @property
     def daemon(self) -> Generation | None:

@@ -20,6 +20,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate
@@ -154,6 +155,13 @@ class Generation:
         return self.decided_by or self.by
 
     @property
+    def begun_said(self) -> str:
+        """Its number, by whom and when it was begun, for people."""
+        at = f", at {datetime.fromtimestamp(self.at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}" if self.at_ms else ""
+        by = f", by {self.who}" if self.who else ""
+        return f"generation {self.number}{by}{at}"
+
+    @property
     def settings_hash(self) -> str:
         """The hash of `settings`; empty where there are none."""
         return settings_hash(self.settings) if self.settings else ""
@@ -197,13 +205,10 @@ class Generation:
         return wrap(GENERATION, content, version=version)
 
 
-def failed_over_said(topic: str, since: int, who: str = "") -> str:
-    """Say that a source topic was failed over, by the generation `since`, and by whom where that is known."""
-    by = f", by {who}" if who else ""
-    return (
-        f"topic {topic} was failed over (generation {since}{by}): nothing of it is copied until failover --undo "
-        "--topics"
-    )
+def failed_over_said(topic: str, since: int, begun: Generation | None = None) -> str:
+    """Say that a source topic was failed over, by the generation `since`, and by whom and when where that is known."""
+    said = f"generation {since}" if begun is None else begun.begun_said
+    return f"topic {topic} was failed over ({said}): nothing of it is copied until failover --undo --topics"
 
 
 def decode(key: bytes | None, value: bytes | None) -> Generation | None:

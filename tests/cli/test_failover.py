@@ -11,8 +11,10 @@ import pytest
 from rich.console import Console
 
 from cli import main
+from cli.commands.failover_show import show
 from cli.commands.failover_watch import StepWatch
 from replicator.failover.steps import RUN, FailoverStep, Steps
+from replicator.failover.verdict import FailoverVerdict
 
 pytestmark = pytest.mark.tier("default")
 
@@ -45,6 +47,19 @@ def test_what_is_wrong_is_said(
     file.write_text(FLOW)
     assert main.invoke(["failover", "-c", str(file), *options]) == code
     assert said in capsys.readouterr().err
+
+
+def test_a_verdict_is_told_with_when_and_by_whom() -> None:
+    said = io.StringIO()
+    verdict = FailoverVerdict(
+        flow="orders", source="a", target="b", generation=4, by="ann", at_ms=1_800_000_000_000, ends_seen_ms=0,
+        partitions=[], groups=[],
+    )  # fmt: skip
+    show(Console(width=80, file=said, force_terminal=True, color_system=None), verdict, stands=False)
+    assert said.getvalue().splitlines()[:2] == [
+        "orders: a → b, failed over (generation 4), and undone since",
+        "Looked at 2027-01-15 08:00:00 UTC, by ann.",
+    ]
 
 
 def played(watch: StepWatch) -> None:

@@ -118,6 +118,16 @@ def test_an_incident_is_shown_within_80_columns_with_what_to_do(
         assert shown["last_commit"] == "2027-01-15T08:00:00Z"
 
 
+def test_a_decision_that_was_not_acted_on_is_in_the_list(
+    cluster: Cluster, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = replace(stopped(3, "source_topic_recreated"), occurrence="ab12", decided="ann has decided --restart-topic")
+    cluster.found["orders"] = flow("orders", replace(row, decided_waits="the flow is paused by bob"))
+    main.invoke(["incident", "list", "-c", path])
+    said = "ann has decided --restart-topic; the flow acts on it after eos-replicate resume: the flow is paused by bob"
+    assert f"      decided: {said}" in capsys.readouterr().out.splitlines()
+
+
 def test_an_id_that_is_not_open_or_fits_several_is_refused_with_those_there_are(
     cluster: Cluster, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

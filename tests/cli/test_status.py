@@ -95,6 +95,17 @@ def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     assert told.endswith("control_topic_lost: it is gone")
 
 
+def test_a_decision_that_waits_for_resume_is_told_in_place_of_the_advice() -> None:
+    stopped = row("t", 0, state="source_recreated", incident="source_topic_recreated", occurrence="ab12", detail="x")
+    assert "incident resolve ab12 --restart-topic" in " ".join(shown(stopped))
+    decided = replace(stopped, decided="ann has decided --restart-topic (meant)", decided_waits="topic t is paused")
+    told = shown(decided)
+    waits = "the flow acts on it after eos-replicate resume: topic t is paused"
+    assert told[-1] == f"    decided: ann has decided --restart-topic (meant); {waits}"
+    assert "incident resolve" not in " ".join(told), "a second decision is refused"
+    assert shown(replace(decided, decided_waits=""))[-1].endswith("(meant); the flow has not acted on it yet")
+
+
 def test_who_keeps_the_positions_of_a_flow_that_was_failed_over_is_told() -> None:
     over = row("t", 0, state="failed_over")
     kept = KeptPositions(owner="host:1:a", at_ms=NOW_MS, partitions=1, generation=2)

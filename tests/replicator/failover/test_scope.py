@@ -66,7 +66,9 @@ def test_later_generations_change_neither_since_when_nor_by_whom() -> None:
 
 
 def test_whoever_has_decided_it_is_told_and_not_only_the_process() -> None:
-    assert PART.failed_over_said("a").startswith("topic a was failed over (generation 2, by by-2): ")
+    assert PART.failed_over_said("a").startswith(
+        "topic a was failed over (generation 2, by by-2, at 1970-01-01T00:00:00Z): "
+    )
     change = FIRST.prepare(LaneAssignment(1), {}, 1, Kind.FROZEN, "host:1:x", decided_by="ann")
     known = decode_generation(change.key, change.encode())
     assert known == change
@@ -74,12 +76,12 @@ def test_whoever_has_decided_it_is_told_and_not_only_the_process() -> None:
     found = WHOLE.stands(whole)
     assert found is not None
     assert (found.by, found.who) == ("host:1:x", "ann")
-    assert "by ann)" in failed_over(whole)
+    assert "by ann, at 1970-01-01T00:00:00Z)" in failed_over(whole)
     with pytest.raises(FlowFrozen, match="by ann"):
         A.check(whole, NOTHING)
     part = FIRST.prepare(LaneAssignment(2), {}, 1, by="host:1:x", failed_over={"a": 2}, decided_by="ann")
     later = done(prepared(done(FIRST.apply(part)), None))
-    assert "(generation 2, by ann)" in later.failed_over_said("a"), "as long as it stands"
+    assert "(generation 2, by ann, at 1970-01-01T00:00:00Z)" in later.failed_over_said("a"), "as long as it stands"
 
 
 def test_what_is_half_frozen_or_half_given_back_is_left_to_be_undone() -> None:

@@ -47,7 +47,7 @@ def test_what_a_worker_would_stand_by_for_is_said() -> None:
     cases = {
         "has the id another, the flow is copied from id-of-west": (former, "another"),
         "a backfill has it": (opened(None, kind=Kind.BACKFILL, before=former), HERE),
-        "it was failed over (generation 2, by somebody): nothing is copied until failover --undo": (
+        "it was failed over (generation 2, by somebody, at 1970-01-01T00:00:00Z): nothing is copied until": (
             opened(None, kind=Kind.FROZEN, before=former),
             HERE,
         ),

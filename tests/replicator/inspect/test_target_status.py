@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replicator.inspect.flow_status import PartitionStatus
@@ -72,7 +74,10 @@ def test_an_incident_that_was_written_down_is_one_with_what_was_decided() -> Non
     assert (row.state, row.incident, row.occurrence, row.decided) == ("records_lost", GONE.name, FOUND.id, "")
     assert row.detail.startswith(GONE.detail)
     decided = describe(AT, TO, STORED, Control(decisions={FOUND.id: DECIDED}), (FOUND,))
-    assert decided.decided == DECIDED.said
+    assert (decided.decided, decided.decided_waits) == (DECIDED.said, "")
+    again = replace(DECIDED, command=Command.RESTART_TOPIC)
+    waits = describe(AT, TO, STORED, Control(settings=PAUSED, decisions={FOUND.id: again}), (FOUND,))
+    assert (waits.state, waits.decided_waits) == ("records_lost", "topic t is paused by ann (moved)")
 
 
 def test_why_it_is_not_copied_is_known_where_an_operator_has_said_so() -> None:

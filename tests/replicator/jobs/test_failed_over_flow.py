@@ -45,6 +45,6 @@ def test_what_it_waits_for_is_said(monkeypatch: pytest.MonkeyPatch, module: Any,
     with pytest.raises(FlowFrozen) as refused:
         job(flow())
     assert str(refused.value) == (
-        "flow orders was failed over (generation 2, by somebody): nothing is copied until eos-replicate failover "
-        "--undo --flow orders -c FILE"
+        "flow orders was failed over (generation 2, by somebody, at 1970-01-01T00:00:00Z): nothing is copied "
+        "until eos-replicate failover --undo --flow orders -c FILE"
     )

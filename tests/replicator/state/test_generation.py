@@ -217,7 +217,7 @@ def test_topics_that_were_failed_over_are_in_every_later_generation_until_they_a
         control = opened(control, control.prepare(LaneAssignment(before), {}, 6, kind, "somebody"))
         assert control.open is not None
         assert (control.open.kind, dict(control.open.failed_over)) == (kind, {"orders": 2})
-        assert control.failed_over_said("orders").startswith("topic orders was failed over (generation 2)")
+        assert control.failed_over_said("orders").startswith("topic orders was failed over (generation 2, at 1970-")
         assert control.failed_over_said("payments") == ""
     control = opened(control, control.prepare(LaneAssignment(2), {}, 7, failed_over={}))
     assert control.failed_over == {}
