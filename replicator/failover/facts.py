@@ -52,6 +52,11 @@ def failed_partitions(
     return sorted(rows)
 
 
+def still_selected(flow: Flow, rows: Iterable[FailedPartition], named: Collection[str] = ()) -> list[FailedPartition]:
+    """Leave out what the flow file excludes by now, but for source topics that were `named`. Pure."""
+    return [it for it in rows if it.source.topic in named or routing.selects(flow, it.source.topic)]
+
+
 def ends_seen(flow: Flow, questions: GroupQuestions) -> tuple[dict[Partition, int], int]:
     """Return where the source's partitions ended when that was noted last, by target partition, and when (ms since 1970
     UTC; 0: never). Raises ReplicatorError."""

@@ -30,6 +30,7 @@ from replicator.failover.facts import (
     failed_partitions,
     half_copied_transactions,
     read_positions,
+    still_selected,
 )
 from replicator.failover.hook_runner import HookRunner
 from replicator.failover.kept_rows import chunk_key, chunks
@@ -359,6 +360,7 @@ class FailoverRun:
             groups = failed_groups(flow, plane, questions, targets)
         noted = read_transaction_notes(flow, plane.target_reader)
         transactions, transactions_seen = half_copied_transactions(noted, partitions, stored, only)
+        partitions = still_selected(flow, partitions, only)
         if only:
             partitions = [it for it in partitions if it.target.topic in targets]
         return FailoverVerdict(

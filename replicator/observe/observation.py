@@ -15,6 +15,7 @@ import structlog
 
 from replicator.clock import RealClock
 from replicator.config import Config, Flow
+from replicator.config.routing import selects
 from replicator.flow.restarts import Stage
 from replicator.flow.topics import topics_of
 from replicator.lane.driver import Observe
@@ -90,7 +91,7 @@ class Observation:
             if name not in self._watches:
                 self._watches[name] = self._watch(flow)
         clusters = {name: (flow.source.name, flow.target.name) for name, flow in wanted.items()}
-        self._views.take(clusters, {name: self._watches[name].lag for name in wanted})
+        self._views.take(clusters, {name: self._watches[name].lag for name in wanted}, partial(_selects, wanted))
 
     def _watch(self, flow: Flow) -> _Watch:
         lag = LagWatch(
@@ -103,3 +104,7 @@ class Observation:
         target = partial(lag.run, ended, structlog.get_logger().bind(flow=flow.name))
         threading.Thread(target=target, name=f"{flow.name}.lag", daemon=True).start()
         return _Watch(flow, lag, ended)
+
+
+def _selects(flows: Mapping[str, Flow], name: str, topic: str) -> bool:
+    return selects(flows[name], topic)

@@ -75,7 +75,7 @@ def shown_of(view: FlowView, samples: Sequence[Sample]) -> ShownFlow:
     times = [sample.at_s for sample in samples]
     per_s = [rate.records for rate in rates(samples)]
     topics = sorted(_topics(view), key=lambda row: (min(map(GRAVITY.index, row.counts)), row.name))
-    kept = [each for each in view.partitions if each.doing not in (Doing.COPYING, Doing.GONE)]
+    kept = [each for each in view.partitions if not each.excluded and each.doing not in (Doing.COPYING, Doing.GONE)]
     kept.sort(key=lambda each: (GRAVITY.index(each.doing), each.at))
     return ShownFlow(
         view,
@@ -92,7 +92,8 @@ def shown_of(view: FlowView, samples: Sequence[Sample]) -> ShownFlow:
 
 
 def _topics(view: FlowView) -> Iterator[TopicRow]:
-    for name, partitions in groupby(view.partitions, key=lambda each: each.at.topic):
+    listed = [each for each in view.partitions if not each.excluded]
+    for name, partitions in groupby(listed, key=lambda each: each.at.topic):
         of_topic = FlowView(view.name, view.source, view.target, view.stage, tuple(partitions), {})
         yield TopicRow(name, of_topic.counts, of_topic.records, of_topic.lag_records, of_topic.lag_seconds)
 

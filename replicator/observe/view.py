@@ -42,7 +42,7 @@ class Doing(IntEnum):
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """One source partition. `kind`: why it waits, or the incident that stopped it; empty while it is copied. `lag` is
-    None where it isn't known."""
+    None where it isn't known. `excluded`: the flow file has the flow copy it no more; what was counted of it stays."""
 
     at: Partition
     doing: Doing
@@ -50,6 +50,7 @@ class PartitionView:
     detail: str
     figures: PartitionFigures
     lag: Lag | None
+    excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,8 @@ class FlowView:
 
     @property
     def counts(self) -> Counter[Doing]:
-        """How many partitions do what."""
-        return Counter(partition.doing for partition in self.partitions)
+        """How many partitions do what, but for those that the flow file excludes by now."""
+        return Counter(partition.doing for partition in self.partitions if not partition.excluded)
 
     @property
     def records(self) -> int:
@@ -149,11 +150,16 @@ class Views:
         """By flow: the names of its `clusters`, its `figures`, its `lags`, where the daemon says that it stands, and
         why those have ended that don't run."""
         self._stages, self._causes, self._figures = stages, causes, figures
-        self._watched = (clusters, lags)
+        self.take(clusters, lags)
 
-    def take(self, clusters: Mapping[str, tuple[str, str]], lags: Mapping[str, LagWatch]) -> None:
-        """Show these flows from now on."""
-        self._watched = (clusters, lags)
+    def take(
+        self,
+        clusters: Mapping[str, tuple[str, str]],
+        lags: Mapping[str, LagWatch],
+        selects: Callable[[str, str], bool] = lambda flow, topic: True,
+    ) -> None:
+        """Show these flows from now on. `selects`: whether a flow's file still has it copy a source topic."""
+        self._watched, self._selects = (clusters, lags), selects
 
     def flows(self) -> list[FlowView]:
         """Return all flows as they are now, in the order of the file."""
@@ -183,6 +189,7 @@ class Views:
                 *(_doing(shown[at], conditions) if at in shown else nobodys),
                 found.partitions.get(at, PartitionFigures()),
                 None if _recreated(shown.get(at)) else lags.get(at),
+                at not in shown and not self._selects(name, at.topic),
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )

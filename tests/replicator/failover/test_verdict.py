@@ -10,7 +10,7 @@ import yaml
 
 from replicator.config import Flow, load_text
 from replicator.coupling.source_transactions import RecordRange, SourceTransaction
-from replicator.failover.facts import failed_partitions, half_copied_transactions
+from replicator.failover.facts import failed_partitions, half_copied_transactions, still_selected
 from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
 from replicator.model.partition import Committed, Partition
@@ -62,6 +62,14 @@ def test_each_partition_that_was_claimed_has_a_row_whatever_is_left_of_its_posit
         (Partition("c", 0), None, None),
     ]
     assert [row.problem for row in rows] == ["", "not ours", "it has no position any more", "it was never copied"]
+
+
+def test_what_the_flow_file_excludes_by_now_is_left_out_unless_it_was_named() -> None:
+    rows = failed_partitions(make_flow(), Claims({}, ()), {}, {Partition("a", 0): 4, Partition("b", 0): 4})
+    excluding = make_flow(exclude=["b"])
+    assert [row.source.topic for row in still_selected(make_flow(), rows)] == ["a", "b"]
+    assert [row.source.topic for row in still_selected(excluding, rows)] == ["a"]
+    assert [row.source.topic for row in still_selected(excluding, rows, ("b",))] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from replicator.lane.throttle import FlowThrottle
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures
 from replicator.observe.lag import Lag
+from replicator.observe.shown import shown_of
 from replicator.observe.view import Doing, FlowView, Views
 from replicator.planes.contract import Copied
 from replicator.state.run_settings import FLOW, NO_SETTINGS, Paused, RateLimit
@@ -33,6 +34,10 @@ class OneFlow:
         self.causes: dict[str, str] = {}
         self._views = Views({"f": ("a", "b")}, figures, {}, lambda: {"f": self.stage}, lambda: self.causes)
 
+    def exclude(self, *topics: str) -> None:
+        """The flow file is read again, and has the flow copy these no more."""
+        self._views.take({"f": ("a", "b")}, {}, lambda flow, topic: topic not in topics)
+
     def now(self) -> FlowView:
         return self._views.flows()[0]
 
@@ -52,6 +57,22 @@ def test_a_flow_whose_lanes_have_not_decided_yet_is_not_ready(flow: OneFlow) -> 
     assert not flow.now().ready
     flow.states[B] = Copying()
     assert flow.now().ready
+
+
+@pytest.mark.parametrize("failed_over", ["", "by ann"])
+def test_what_the_flow_file_excludes_by_now_is_counted_and_not_shown(flow: OneFlow, failed_over: str) -> None:
+    other = Partition("u", 0)
+    flow.states = {A: Copying(), other: Copying()}
+    flow.lane.committed({at: Copied(7, records=7, bytes=70) for at in (A, other)}, {}, 0.1)
+    flow.states = {A: Copying()}
+    flow.figures.conditions.failed_over(failed_over)
+    assert sorted(row.name for row in shown_of(flow.now(), ()).topics) == ["t", "u"], "another worker may have it"
+    flow.exclude("u")
+    view, shown = flow.now(), shown_of(flow.now(), ())
+    assert view.records == 14
+    assert view.counts == {Doing.FAILED_OVER if failed_over else Doing.COPYING: 1}
+    assert ([row.name for row in shown.topics], shown.topic_count) == (["t"], 1)
+    assert [each.at for each in shown.kept] == ([A] if failed_over else [])
 
 
 @pytest.mark.parametrize(("reason", "doing"), [(Reason.GONE, Doing.WAITING), (Reason.KEPT, Doing.GONE)])
