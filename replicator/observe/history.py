@@ -19,8 +19,8 @@ from replicator.observe.view import FlowView
 SAMPLE_S = 10.0
 KEPT_S = 6 * 3_600
 SAMPLES_MAX = KEPT_S // int(SAMPLE_S)
-RATE_S = 60.0
-"""Rates are those of the last minute."""
+RATE_S = 20.0
+"""Rates are those of the last 20 seconds: of more a flow that has stopped would go on for as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def rates(samples: Sequence[Sample]) -> list[CopyRate]:
 
 
 def rate_now(samples: Sequence[Sample]) -> CopyRate | None:
-    """Return the rate of the last minute, or of what there is of it; None with fewer than two samples. Pure."""
+    """Return the rate of the last `RATE_S`, or of what there is of it; None with fewer than two samples. Pure."""
     if len(samples) < 2:
         return None
     last = samples[-1]

@@ -74,7 +74,13 @@ def test_no_rate_without_two_samples_and_none_of_another_flow() -> None:
     assert history.samples("g") == []
 
 
-def test_the_rate_is_that_of_the_last_minute() -> None:
-    samples = [Sample(0, 0, 0, 0), Sample(1_000, 0, 10**6, 0), Sample(1_060, 0, 10**6 + 60, 60)]
+def test_the_rate_is_that_of_the_last_twenty_seconds() -> None:
+    samples = [
+        Sample(0, 0, 0, 0),
+        Sample(1_000, 0, 10**6, 0),
+        Sample(1_010, 0, 10**6, 0),
+        Sample(1_020, 0, 10**6, 0),
+        Sample(1_030, 0, 10**6 + 20, 20),
+    ]
     assert rate_now(samples) == CopyRate(1.0, 1.0)
     assert rate_now(samples[:2]) == CopyRate(1_000.0, 0.0), "after a pause: since the sample before"
