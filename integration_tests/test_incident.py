@@ -43,7 +43,10 @@ def test_an_incident_is_listed_and_shown_until_it_is_over(make_copying: MakeCopy
     assert (code, found["errors"]) == (INCIDENT, {})
     (it,) = found["incidents"]
     assert (it["flow"], it["name"], it["topic"], it["partition"]) == (two.name, "record_refused", two.first, 0)
-    assert (it["position"], it["advice"]) == (told["offset"], told["advice"].replace(" ID ", f" {it['id']} "))
+    place = f". The ID is shown by eos-replicate incident list --flow {it['flow']} -c FILE"
+    assert told["advice"].endswith(place), "it has none yet"
+    advice = told["advice"].removesuffix(place).replace(" ID ", f" {it['id']} ")
+    assert (it["position"], it["advice"].rstrip(".")) == (told["offset"], advice)
     assert it["detail"].startswith(f"{told['detail']} (found by ")
     assert asked(path, "show", it["id"]) == (0, it)
 
@@ -124,7 +127,7 @@ def test_what_keeps_a_flow_without_claims_from_starting_is_listed_as_plan_and_st
     code, found = asked(path, "list")
     (it,) = found["incidents"]
     assert (code, it["name"], it["topic"]) == (INCIDENT, "control_topic_unfit", "")
-    assert "eos-replicate rebuild-control -c FILE" in it["advice"]
+    assert f"eos-replicate rebuild-control --flow {copying.name} -c FILE" in it["advice"]
     assert asked(path, "show", it["id"]) == (0, it)
     worker = copying.run()
     worker.wait_incident("control_topic_unfit")
