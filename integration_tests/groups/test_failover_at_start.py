@@ -16,6 +16,8 @@ from integration_tests.harness.failing_over import failover
 TOLD_S_MAX = 10.0
 """3 s, and what a busy machine takes besides; far from limits.connect_timeout_ms."""
 CONNECT_MS = 120_000
+ONE_TIMEOUT_MS = 6_000
+UNREACHABLE = 3
 
 
 @pytest.fixture(params=["refuses", "silent"])
@@ -72,3 +74,17 @@ def test_one_that_waits_for_its_source_stops_when_it_is_asked_to(make_copying: M
     began_s = time.monotonic()
     worker.stop()
     assert time.monotonic() - began_s < TOLD_S_MAX
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("options", [("--standalone",), ("--shared",)], ids=["alone", "shared"])
+def test_one_whose_target_is_dead_ends_after_one_timeout(
+    make_copying: MakeCopying, nowhere: str, options: tuple[str, ...]
+) -> None:
+    """A target that doesn't answer can't say whether the flow was failed over: it isn't asked for that besides."""
+    copying = make_copying(limits={"connect_timeout_ms": ONE_TIMEOUT_MS}, via=nowhere)
+    worker = copying.run("", *options)
+    worker.wait_event("connecting")
+    began_s = time.monotonic()
+    assert worker.wait_exit() == UNREACHABLE
+    assert time.monotonic() - began_s < 1.7 * ONE_TIMEOUT_MS / 1000, worker.tail()

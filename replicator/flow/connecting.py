@@ -4,6 +4,8 @@
 Invariants
 - While the source doesn't answer, the target is asked whether the flow was failed over: an operator waits for that
   answer, and the source may never come back.
+- A target that has not answered here isn't asked for that by anybody else (`target_answers`): it would take as long
+  again.
 - A stop ends the wait: a flow file that was corrected isn't held up by the address that was wrong before.
 """
 
@@ -16,7 +18,6 @@ from collections.abc import Callable
 import structlog
 
 from replicator import config
-from replicator.config import Flow
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.cluster_info import ClusterInfo
@@ -39,53 +40,60 @@ def unless_asked(asked: threading.Event, cluster: str) -> Callable[[object], Non
 
 
 class Connecting:
-    """One attempt."""
+    """The attempts of one worker, one after the other."""
 
-    def __init__(
-        self,
-        flow: Flow,
-        plane: ControlPlane,
-        asked: threading.Event,
-        log: structlog.stdlib.BoundLogger,
-        *,
-        told_before: bool = False,
-    ) -> None:
-        """`asked` is set when the flow shall stop. `told_before`: what an earlier attempt has waited for is known, and
+    def __init__(self, asked: threading.Event, log: structlog.stdlib.BoundLogger, *, told_before: bool = False) -> None:
+        """`asked` is set when the flow shall stop. `told_before`: what an earlier worker has waited for is known, and
         is logged for debugging only."""
-        self._flow, self._plane, self._asked = flow, plane, asked
+        self._asked, self._log = asked, log
         self._tell = log.debug if told_before else log.error
         self._tell_end = log.debug if told_before else log.warning
-        self._log = log
-        self._began_s = time.monotonic()
-        self._look_s = self._began_s + LOOK_S
-        self._told: set[str] = set()
+        self._since_s: dict[str, float] = {}  # by cluster that doesn't answer
+        self._told: set[str] = set()  # of these
+        self.target_answers = False
+        """Whether the target has answered what it was asked last."""
 
-    def connect(self) -> tuple[ClusterInfo, ClusterInfo]:
+    def leave_to_watch(self) -> None:
+        """Log for debugging only from now on: somebody else watches the clusters, and tells of them."""
+        self._tell = self._tell_end = self._log.debug
+
+    def connect(self, plane: ControlPlane) -> tuple[ClusterInfo, ClusterInfo]:
         """Return who answers for source and target.
 
         Raises Unreachable (not within limits.connect_timeout_ms, or the flow was asked to stop), NotAllowed, FlowFrozen
         (it was failed over, and the source doesn't answer).
         """
-        found = self._plane.connect(self._waits)
-        for cluster in sorted(self._told):
-            self._tell_end("recovered", cluster=cluster, unreachable_s=round(time.monotonic() - self._began_s))
-        return found
+        self._plane, self._began_s = plane, time.monotonic()
+        self._look_s = self._began_s + LOOK_S
+        self.target_answers = False
+        return plane.connect(self._waits, self._answers)
 
     def _waits(self, cluster: config.Cluster, why: object, target_answers: bool) -> None:
         """Take note that this cluster doesn't answer yet, in the thread that waits for it."""
         unless_asked(self._asked, cluster.name)(why)
-        now_s = time.monotonic()
-        if cluster.name not in self._told and now_s >= self._began_s + TOLD_S:
+        now_s, since_s = time.monotonic(), self._since_s.setdefault(cluster.name, self._began_s)
+        if cluster.name not in self._told and now_s >= since_s + TOLD_S:
             self._told.add(cluster.name)
             self._tell("unreachable", cluster=cluster.name, reason=str(why) or "no broker answers")
         if target_answers and now_s >= self._look_s:
             self._look()
             self._look_s = time.monotonic() + LOOK_S
 
+    def _answers(self, cluster: config.Cluster) -> None:
+        """Take note that this cluster answers, in the thread that has waited for it."""
+        if cluster.name == self._plane.flow.target.name:
+            self.target_answers = True
+        since_s = self._since_s.pop(cluster.name, None)
+        if since_s is not None and cluster.name in self._told:
+            self._told.remove(cluster.name)
+            self._tell_end("recovered", cluster=cluster.name, unreachable_s=round(time.monotonic() - since_s))
+
     def _look(self) -> None:
         try:
             control = self._plane.state.control_if_any()
         except (Retriable, Unreachable) as error:  # it is looked at again, and read once the source answers
+            self.target_answers = isinstance(error, Retriable)
             self._log.debug("setup_tried_again", reason=str(error))
         else:
-            check_frozen(self._flow, control)
+            self.target_answers = True
+            check_frozen(self._plane.flow, control)

@@ -70,11 +70,13 @@ class Setup:
         log: structlog.stdlib.BoundLogger,
         asked: threading.Event,
         *,
-        told_before: bool = False,
+        connecting: Connecting | None = None,
     ) -> None:
-        """`owner`: this process's name; `asked`: it shall stop, which cuts waits short; `told_before`: `Connecting`."""
+        """`owner`: this process's name; `asked`: it shall stop, which cuts waits short. `connecting`: that of a worker
+        which sets its flow up several times."""
         self._flow, self._config, self._plane = flow, config, plane
-        self._owner, self._log, self._asked, self._told_before = owner, log, asked, told_before
+        self._owner, self._log, self._asked = owner, log, asked
+        self._connecting = connecting or Connecting(asked, log)
         self._patiently = Retrying(flow.limits.connect_timeout_ms, asked, log)
         self._cluster_ids: dict[str, str] = {}
         self.claim_partitions = 1  # of the claims topic, as many as there are lanes or more
@@ -152,9 +154,7 @@ class Setup:
         """Connect to both clusters, once. Raises Unreachable, NotAllowed, FlowFrozen as `Connecting`."""
         if self._cluster_ids:
             return
-        asked, told_before = self._asked, self._told_before
-        attempt = Connecting(self._flow, self._plane, asked, self._log, told_before=told_before)
-        source, target = attempt.connect()
+        source, target = self._connecting.connect(self._plane)
         self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
 
     def _begun(self) -> Listing:

@@ -7,6 +7,7 @@ has a newer file, or a job has handed the flow over again.
 Invariants
 - Before each generation but the first the target alone is asked whether the flow was failed over, and before the first
   one as soon as the source doesn't answer at once (`connecting`): it may be dead, and an operator waits for the answer.
+  A target that has just not answered isn't asked by itself.
 - A flow that has run here, or was found failed over, doesn't end because a cluster is away before its next generation;
   at its start it does.
 """
@@ -23,6 +24,7 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.config import Config, Flow
+from replicator.flow.connecting import Connecting
 from replicator.flow.discovery import Discovery, DiscoveryEnded, FlowNotes
 from replicator.flow.group_watch import GroupWatch
 from replicator.flow.group_worker import GroupWorker
@@ -57,8 +59,9 @@ class SharedFlow:
         """As of `FlowWorker`."""
         self._flow, self._config, self._parts, self._log = flow, config, parts, log
         self._runs = flow  # with the settings that hold
-        self._exit_on_incident, self._told_before = exit_on_incident, told_before
+        self._exit_on_incident = exit_on_incident
         self._asked = threading.Event()  # to stop
+        self._connecting = Connecting(self._asked, log, told_before=told_before)
         self._alive: Callable[[], None] = lambda: None
         self._finder = SharedGeneration(
             flow, parts.observe(flow), log, self._asked, lambda: self._alive(), take_over=take_over
@@ -119,7 +122,7 @@ class SharedFlow:
             plane, owner = self._parts.plane(flow), process_name()
             try:
                 at = flow, self._with(flow), plane, owner, self._log, self._asked
-                setup = self._setup = Setup(*at, told_before=self._told_before or waits)
+                setup = self._setup = Setup(*at, connecting=self._connecting)
                 setup.take(self._with(flow))  # one that came meanwhile
                 setup.connect()
                 control = self._finder.look(setup)
@@ -141,6 +144,8 @@ class SharedFlow:
                 if self._asked.is_set():  # nothing was begun yet
                     return None
                 if not waits:
+                    if not undone and not self._connecting.target_answers:
+                        raise  # whether the flow was failed over can't be asked: the target is away, too
                     if not self._parts.frozen(flow, self._asked, self._log, self._alive) and not undone:
                         raise
                 else:
@@ -148,7 +153,8 @@ class SharedFlow:
                         told = str(error)
                         self._log.warning("setup_tried_again", reason=told)
                     self._asked.wait(backoff.next_s())
-                wanted, waits, ask_target = flow, True, True
+                wanted, waits = flow, True
+                ask_target = undone or self._connecting.target_answers or self._silent is not None
             except BaseException:
                 plane.close()
                 raise
@@ -177,6 +183,7 @@ class SharedFlow:
         """Once, for all generations: between two of them it is told, too, that a cluster is away."""
         if self._silent is None:
             self._silent = self._parts.clusters(flow, self._over, self._watch_failed)
+            self._connecting.leave_to_watch()
 
     def _watch_failed(self, error: BaseException) -> None:
         with self._lock:

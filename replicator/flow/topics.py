@@ -36,6 +36,8 @@ from replicator.wire.topics import topic_questions
 LEADERS_S = 0.1  # between the first two questions whether new partitions are led: Kafka takes some ms for each
 Waits = Callable[[config.Cluster, object, bool], None]
 """(cluster that doesn't answer yet, why, whether the target has answered and may be asked by the caller's thread)"""
+Answers = Callable[[config.Cluster], None]
+"""(cluster that answers)"""
 One = TypeVar("One")
 Other = TypeVar("Other")
 
@@ -116,16 +118,29 @@ class ControlPlane:
         for topics in self._own_topics.values():
             topics.close()
 
-    def connect(self, waits: Waits = lambda cluster, why, target_answers: None) -> tuple[ClusterInfo, ClusterInfo]:
+    def connect(
+        self,
+        waits: Waits = lambda cluster, why, target_answers: None,
+        answers: Answers = lambda cluster: None,
+    ) -> tuple[ClusterInfo, ClusterInfo]:
         """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time. `waits`: called
-        while one of them doesn't, as by `ClusterAdmin.connect`, by the thread that waits for it."""
+        while one of them doesn't, as by `ClusterAdmin.connect`, by the thread that waits for it, and `answers` by the
+        same thread once it does. The one is waited for also where the other has failed."""
+
+        def target_connected() -> ClusterInfo:
+            found = self._connect_target(lambda why: waits(self.flow.target, why, False))
+            answers(self.flow.target)
+            return found
+
         with ThreadPoolExecutor(1) as pool:
-            target = pool.submit(self._connect_target, lambda why: waits(self.flow.target, why, False))
+            target = pool.submit(target_connected)
 
             def source_waits(why: object) -> None:
                 waits(self.flow.source, why, target.done() and target.exception() is None)
 
-            return self._connect_source(source_waits), target.result()
+            source = self._connect_source(source_waits)
+            answers(self.flow.source)
+            return source, target.result()
 
     def connect_if_any(self) -> tuple[ClusterInfo | Unreachable, ClusterInfo]:
         """As `connect`, but why a source doesn't answer is returned, for who has questions to the target alone, too."""

@@ -20,6 +20,7 @@ from typing import Any
 import structlog
 
 from replicator.config import Config, Flow
+from replicator.flow.connecting import Connecting
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
 from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.listing import Routing
@@ -64,11 +65,11 @@ class FlowWorker:
         """`take_over`: also from a backfill or repair that has the flow; `exit_on_incident`: end with the first one.
         `told_before`: the flow has ended here before, and why is known."""
         self._flow, self._config, self._parts, self._take_over = flow, config, parts, take_over
-        self._exit_on_incident, self._told_before = exit_on_incident, told_before
-        self._log = log
+        self._exit_on_incident, self._log = exit_on_incident, log
         self._owner = process_name()  # of this attempt: lanes of an earlier one that still hang are somebody else
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._ended = threading.Event()  # or asked to
+        self._connecting = Connecting(self._ended, log, told_before=told_before)
         self._lanes: dict[int, Lane] = {}
         self._counts = FlowCounts(())
         self._notes = FlowNotes(log)
@@ -131,7 +132,7 @@ class FlowWorker:
         plane = self._parts.plane(self._flow)
         try:
             at = self._flow, self._config, plane, self._owner, self._log, self._ended
-            setup = self._setup = Setup(*at, told_before=self._told_before)
+            setup = self._setup = Setup(*at, connecting=self._connecting)
             setup.take(self._config)  # one that came meanwhile
             return plane, setup, *self._open(setup)
         except (FlowFrozen, Unreachable) as error:
@@ -139,6 +140,8 @@ class FlowWorker:
             if self._ended.is_set() and isinstance(error, Unreachable):  # nothing was begun yet
                 return None
             undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
+            if not undone and not self._connecting.target_answers:  # it can't say whether the flow was failed over
+                raise
             if not self._parts.frozen(self._flow, self._ended, self._log, self._alive) and not undone:
                 raise
             return None

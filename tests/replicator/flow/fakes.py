@@ -15,7 +15,7 @@ from replicator.config import Config, Flow, load_text
 from replicator.config.routing import literals, selects, target_topic
 from replicator.flow.setup import Setup
 from replicator.flow.topic_rules import ListedTopic
-from replicator.flow.topics import ControlPlane, Waits
+from replicator.flow.topics import Answers, ControlPlane, Waits
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.topic_questions import TopicInfo
@@ -173,7 +173,13 @@ class FakePlane:
     def close(self) -> None:
         self.closed = True
 
-    def connect(self, waits: Waits = lambda cluster, why, target_answers: None) -> tuple[ClusterInfo, ClusterInfo]:
+    def connect(
+        self,
+        waits: Waits = lambda cluster, why, target_answers: None,
+        answers: Answers = lambda cluster: None,
+    ) -> tuple[ClusterInfo, ClusterInfo]:
+        answers(self.flow.source)
+        answers(self.flow.target)
         return ClusterInfo("ca", (1,)), ClusterInfo("ca" if self.same_cluster else "cb", (1,))
 
     def named(self) -> set[str]:

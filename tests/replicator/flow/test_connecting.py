@@ -1,36 +1,73 @@
-"""What waits for the clusters of a flow ends with a stop, on real sockets."""
+"""What waits for the clusters of a flow before it is opened, on real sockets: for how long, and what is said of it."""
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 import structlog
 
-from replicator.config import Flow, load_text
+from replicator.config import Config, Flow, load_text
 from replicator.flow.connecting import Connecting
+from replicator.flow.parts import Parts
+from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.topics import ControlPlane
+from replicator.flow.worker import FlowWorker
 from replicator.model.errors import Unreachable
 
 
-def flow(address: str) -> Flow:
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """An address that refuses connections."""
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))  # and doesn't listen
+        yield f"127.0.0.1:{made.getsockname()[1]}"
+
+
+def config(address: str, patience_ms: int) -> Config:
     text = f"""\
 clusters:
   a: {{properties: {{bootstrap.servers: "{address}"}}}}
   b: {{properties: {{bootstrap.servers: "{address}"}}}}
 flows:
-  f: {{source: a, target: b, topics: [t], limits: {{connect_timeout_ms: 1h}}}}
+  f: {{source: a, target: b, topics: [t]}}
 """
-    return load_text(text, env={}).flows["f"]
+    loaded = load_text(text, env={})
+    flow = loaded.flows["f"]
+    shorter = flow.model_copy(update={"limits": flow.limits.model_copy(update={"connect_timeout_ms": patience_ms})})
+    return loaded.model_copy(update={"flows": {"f": shorter}})
 
 
-def test_a_stop_ends_the_wait_for_clusters_that_do_not_answer() -> None:
-    with socket.socket() as refusing:
-        refusing.bind(("127.0.0.1", 0))  # and doesn't listen
-        of, asked = flow(f"127.0.0.1:{refusing.getsockname()[1]}"), threading.Event()
-        stopping = threading.Timer(0.1, asked.set)
-        stopping.start()
-        with ControlPlane(of) as plane, pytest.raises(Unreachable, match="was asked to stop"):
-            Connecting(of, plane, asked, structlog.get_logger()).connect()
-        stopping.join()
+def flow(address: str, patience_ms: int) -> Flow:
+    return config(address, patience_ms).flows["f"]
+
+
+def test_a_stop_ends_the_wait_for_clusters_that_do_not_answer(refusing: str) -> None:
+    asked = threading.Event()
+    stopping = threading.Timer(0.1, asked.set)
+    stopping.start()
+    with ControlPlane(flow(refusing, 3_600_000)) as plane, pytest.raises(Unreachable, match="was asked to stop"):
+        Connecting(asked, structlog.get_logger()).connect(plane)
+    stopping.join()
+
+
+@pytest.mark.parametrize("worker", [FlowWorker, SharedFlow])
+def test_a_target_that_does_not_answer_is_not_asked_a_second_time_for_a_failover(
+    refusing: str, worker: Callable[..., FlowWorker | SharedFlow]
+) -> None:
+    whole = config(refusing, 200)
+    asked: list[float] = []
+
+    def frozen(*_: object) -> bool:
+        asked.append(time.monotonic())
+        return False
+
+    parts = Parts(ControlPlane, cast(Any, queue.SimpleQueue), frozen=frozen)
+    with pytest.raises(Unreachable, match="did not answer within"):
+        worker(whole.flows["f"], whole, parts, structlog.get_logger()).run()
+    assert asked == []

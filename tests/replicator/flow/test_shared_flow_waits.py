@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from replicator.flow.parts import Failed
-from replicator.flow.topics import Waits
+from replicator.flow.topics import Answers, Waits
 from replicator.model.errors import TakenOver, Unreachable
 from tests.replicator.flow.fakes import opened
 from tests.replicator.flow.shared_fakes import FakeGroup
@@ -30,12 +30,13 @@ class Clusters:
         self._connect = self.run.plane.connect
         self.run.plane.connect = self._connected  # type: ignore[assignment, method-assign]
 
-    def _connected(self, waits: Waits) -> object:
+    def _connected(self, waits: Waits, answers: Answers) -> object:
         self.done.append("connect")
         if self.away:
             self.tried.set()
+            answers(self.run.flow.target)
             raise Unreachable("the source is away")
-        return self._connect(waits)
+        return self._connect(waits, answers)
 
     def _frozen(self, *_: object) -> bool:
         self.done.append("frozen")
