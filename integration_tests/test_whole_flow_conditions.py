@@ -167,6 +167,7 @@ def test_a_failover_and_its_undoing_are_told_while_the_source_is_dead(
     source.kill()
     try:
         worker.wait_event("unreachable", cluster=cluster)
+        away_s = time.monotonic()
         for _ in range(2):  # also of a worker that was waiting for the source
             mark = worker.mark()
             assert failover(copying)[1]["generation"] is not None
@@ -177,11 +178,13 @@ def test_a_failover_and_its_undoing_are_told_while_the_source_is_dead(
             assert unreachable(asked, copying, cluster) == 1
             assert failover(copying, "--undo")[1]["generation"] is not None
             worker.wait_event("failover_undone", after=mark)
+            again = worker.wait_event("unreachable", after=mark, cluster=cluster, timeout_s=TOLD_S_MAX)
+            assert again["unreachable_s"] >= time.monotonic() - away_s - TOLD_S_MAX, "since it was killed"
             assert asked.ready()[1][copying.name]["unreachable"] == [cluster]
         assert worker.runs_on(patience_ms / 1000 + 4)
         assert not asked.ready()[0]
         assert unreachable(asked, copying, cluster) == 1
-        assert len(worker.seen("unreachable")) == 1
+        assert len(worker.seen("unreachable")) == 3, "once, and once more each time that the failover was undone"
     finally:
         source.restart()
     worker.wait_event("recovered", cluster=cluster)

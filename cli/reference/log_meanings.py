@@ -314,7 +314,7 @@ EVENTS = {
     "topic_grown": "A topic of the target was given more partitions, as the source has.",
     "unreachable": (
         "No broker of a cluster has answered for 4 s, or 2.5 s at the start of a flow, and why; `recovered` follows. "
-        "Its partitions wait; `waiting` isn't logged for each of them."
+        "Its partitions wait; `waiting` isn't logged for each of them. It is logged again once a failover is undone."
     ),
     "waiting": (
         "A partition can't be copied now, for a reason that may pass by itself: see "

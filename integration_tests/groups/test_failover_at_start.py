@@ -67,6 +67,22 @@ def test_one_that_is_failed_over_while_it_waits(
 
 
 @pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("options", [("--standalone",), ("--shared",)], ids=["alone", "shared"])
+def test_one_whose_failover_is_undone_says_at_once_that_its_source_is_still_dead(
+    make_copying: MakeCopying, nowhere: str, options: tuple[str, ...]
+) -> None:
+    copying = without_source(make_copying, nowhere)
+    assert failover(copying)[1]["generation"] is not None
+    worker = copying.run("", *options)
+    worker.wait_event("failed_over", timeout_s=TOLD_S_MAX)
+    mark = worker.mark()
+    assert failover(copying, "--undo")[1]["generation"] is not None
+    worker.wait_event("failover_undone", after=mark, timeout_s=TOLD_S_MAX)
+    worker.wait_event("unreachable", after=mark, cluster="here", level="error", timeout_s=TOLD_S_MAX)
+    assert worker.stop() == 0, worker.tail()
+
+
+@pytest.mark.tier("long", kafka="long")
 def test_one_that_waits_for_its_source_stops_when_it_is_asked_to(make_copying: MakeCopying, nowhere: str) -> None:
     copying = without_source(make_copying, nowhere)
     worker = copying.run()

@@ -17,7 +17,7 @@ import structlog
 from replicator import config
 from replicator.clock import RealClock
 from replicator.config import Flow
-from replicator.flow.parts import ConditionObserver
+from replicator.flow.parts import ConditionObserver, Silence
 from replicator.kafka.topic_questions import TopicQuestions
 from replicator.lane.ports import Clock
 from replicator.model import names
@@ -27,6 +27,7 @@ ASK_S = 1.0  # between an answer and the next question
 AWAY_S = 4.0  # without any answer of any broker
 LEADERS_S = 10.0
 """After its first answer a cluster may have no leaders yet, and partitions that wait are asked about again."""
+NO_BROKER_ANSWERS = "no broker answers"
 SLICE_S = 0.2  # between two looks at whether the flow ends
 
 
@@ -35,7 +36,7 @@ class AwayClusters:
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
-        self._silent: frozenset[str] = frozenset()
+        self._silent: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
@@ -46,15 +47,20 @@ class AwayClusters:
         with self._lock:
             self._names = self._names | {name} if away else self._names - {name}
 
-    @property
-    def silent(self) -> bool:
-        """Whether one of them doesn't answer now, and hasn't just begun to."""
-        return bool(self._silent)
-
-    def set_silent(self, name: str, *, silent: bool) -> None:
-        """Whether this cluster doesn't answer now."""
+    def silent(self, now_s: float) -> list[Silence]:
+        """Return those that don't answer now, and haven't just begun to. `now_s`: by the clock that sets them."""
         with self._lock:
-            self._silent = self._silent | {name} if silent else self._silent - {name}
+            return [Silence(name, now_s - since_s, why) for name, (since_s, why) in sorted(self._silent.items())]
+
+    def set_silent(self, name: str, since_s: float, reason: str) -> None:
+        """Take note that this cluster has not answered since then, and why."""
+        with self._lock:
+            self._silent[name] = since_s, reason
+
+    def set_answers(self, name: str) -> None:
+        """Take note that it answers again."""
+        with self._lock:
+            self._silent.pop(name, None)
 
 
 class ClusterWatch:
@@ -108,7 +114,7 @@ class ClusterWatch:
         now_s = self._clock.now_s()
         if self._is_away:
             self._is_away, self._led_s = False, now_s + LEADERS_S
-            self._away.set_silent(self._cluster, silent=False)
+            self._away.set_answers(self._cluster)
             self._told.cluster_answers(self._cluster)
             self._log.warning("recovered", cluster=self._cluster, unreachable_s=round(now_s - self._answered_s))
         if now_s >= self._led_s:
@@ -118,18 +124,18 @@ class ClusterWatch:
     def _missed(self, why: object) -> None:
         if self._is_away or self._clock.now_s() < self._answered_s + AWAY_S:
             return
-        self._is_away = True
+        self._is_away, reason, for_s = True, self._reason(why), self._clock.now_s() - self._answered_s
         self._away.set(self._cluster, away=True)
-        self._away.set_silent(self._cluster, silent=True)
-        self._told.cluster_unreachable(self._cluster, self._clock.now_s() - self._answered_s)
-        self._log.error("unreachable", cluster=self._cluster, reason=self._reason(why))
+        self._away.set_silent(self._cluster, self._answered_s, reason)
+        self._told.cluster_unreachable(self._cluster, for_s)
+        self._log.error("unreachable", cluster=self._cluster, reason=reason, unreachable_s=round(for_s))
 
     def _reason(self, why: object) -> str:
         """Without the topic that was asked for: it may be one of the other cluster, and isn't what is missing."""
         if not isinstance(why, ReplicatorError):
-            return "no broker answers"
+            return NO_BROKER_ANSWERS
         _, asked, error = str(why).partition(self._about)
-        return "no broker answers: " + error.lstrip("': ") if asked else str(why)
+        return f"{NO_BROKER_ANSWERS}: " + error.lstrip("': ") if asked else str(why)
 
 
 def watch_clusters(

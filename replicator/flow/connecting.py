@@ -18,6 +18,7 @@ from collections.abc import Callable
 import structlog
 
 from replicator import config
+from replicator.flow.cluster_watch import NO_BROKER_ANSWERS
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.cluster_info import ClusterInfo
@@ -49,13 +50,21 @@ class Connecting:
         self._tell = log.debug if told_before else log.error
         self._tell_end = log.debug if told_before else log.warning
         self._since_s: dict[str, float] = {}  # by cluster that doesn't answer
-        self._told: set[str] = set()  # of these
+        self._told: set[str] = set()  # of these, by a line in the log
+        self._known: set[str] = set()  # of those, since the flow was not failed over any more
+        self._watched = False
         self.target_answers = False
         """Whether the target has answered what it was asked last."""
 
     def leave_to_watch(self) -> None:
         """Log for debugging only from now on: somebody else watches the clusters, and tells of them."""
-        self._tell = self._tell_end = self._log.debug
+        self._watched, self._tell, self._tell_end = True, self._log.debug, self._log.debug
+
+    def tell_again(self) -> None:
+        """Say anew which cluster doesn't answer: a failover was undone, and the flow waits for nothing else now."""
+        self._known.clear()
+        if not self._watched:
+            self._tell, self._tell_end = self._log.error, self._log.warning
 
     def connect(self, plane: ControlPlane) -> tuple[ClusterInfo, ClusterInfo]:
         """Return who answers for source and target.
@@ -72,9 +81,11 @@ class Connecting:
         """Take note that this cluster doesn't answer yet, in the thread that waits for it."""
         unless_asked(self._asked, cluster.name)(why)
         now_s, since_s = time.monotonic(), self._since_s.setdefault(cluster.name, self._began_s)
-        if cluster.name not in self._told and now_s >= since_s + TOLD_S:
+        if cluster.name not in self._known and now_s >= since_s + TOLD_S:
+            self._known.add(cluster.name)
             self._told.add(cluster.name)
-            self._tell("unreachable", cluster=cluster.name, reason=str(why) or "no broker answers")
+            reason, for_s = str(why) or NO_BROKER_ANSWERS, round(now_s - since_s)
+            self._tell("unreachable", cluster=cluster.name, reason=reason, unreachable_s=for_s)
         if target_answers and now_s >= self._look_s:
             self._look()
             self._look_s = time.monotonic() + LOOK_S
@@ -83,6 +94,7 @@ class Connecting:
         """Take note that this cluster answers, in the thread that has waited for it."""
         if cluster.name == self._plane.flow.target.name:
             self.target_answers = True
+        self._known.discard(cluster.name)
         since_s = self._since_s.pop(cluster.name, None)
         if since_s is not None and cluster.name in self._told:
             self._told.remove(cluster.name)

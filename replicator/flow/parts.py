@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +25,15 @@ class Note(Protocol):
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value of the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A cluster that doesn't answer, for how long none of its brokers has, and why."""
+
+    cluster: str
+    for_s: float
+    reason: str
 
 
 class Lane(Protocol):
@@ -54,8 +63,8 @@ Failed = Callable[[BaseException], None]
 Watch = Callable[[Flow, Generation, threading.Event, Failed], None]
 """Starts threads beside the lanes of a generation, which end with the event, and tell what ends the flow: TakenOver
 when the generation is over, or a bug."""
-WatchClusters = Callable[[Flow, threading.Event, Failed], Callable[[], bool]]
-"""Starts threads that end with the event, and tell of a bug; what it returns says whether a cluster of the flow doesn't
+WatchClusters = Callable[[Flow, threading.Event, Failed], Callable[[], Sequence[Silence]]]
+"""Starts threads that end with the event, and tell of a bug; what it returns says which clusters of the flow don't
 answer now."""
 Duties = Callable[[Flow, threading.Event, Failed], None]
 """Starts threads that end with the event, and tell of a bug."""
@@ -158,7 +167,7 @@ class Parts:
     plane: Callable[[Flow], ControlPlane]
     lane: MakeLane
     watch: Watch = lambda flow, generation, ended, failed: None
-    clusters: WatchClusters = lambda flow, ended, failed: lambda: False
+    clusters: WatchClusters = lambda flow, ended, failed: lambda: ()
     duties: Duties = lambda flow, ended, failed: None
     note: Callable[[Flow, Note], None] = lambda flow, note: None
     group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None

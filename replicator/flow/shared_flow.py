@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from replicator.flow.group_watch import GroupWatch
 from replicator.flow.group_worker import GroupWorker
 from replicator.flow.listing import Listing
 from replicator.flow.occupied import check_frozen
-from replicator.flow.parts import Parts
+from replicator.flow.parts import Parts, Silence
 from replicator.flow.setup import Setup
 from replicator.flow.shared_generation import SharedGeneration
 from replicator.flow.topics import ControlPlane
@@ -71,7 +71,7 @@ class SharedFlow:
         self._lock = threading.Lock()
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()  # of the generation that runs now
         self._over = threading.Event()  # nothing of the flow runs here any more
-        self._silent: Callable[[], bool] | None = None  # whether a cluster is away; None: nobody watches them yet
+        self._silent: Callable[[], Sequence[Silence]] | None = None  # which are away; None: nobody watches them yet
         self._bug: BaseException | None = None  # of what watches the clusters
 
     def take(self, config: Config) -> None:
@@ -146,7 +146,7 @@ class SharedFlow:
                 if not waits:
                     if not undone and not self._connecting.target_answers:
                         raise  # whether the flow was failed over can't be asked: the target is away, too
-                    if not self._parts.frozen(flow, self._asked, self._log, self._alive) and not undone:
+                    if not self._was_failed_over(flow) and not undone:
                         raise
                 else:
                     if not undone and str(error) != told:
@@ -171,13 +171,24 @@ class SharedFlow:
             if self._bug is not None:
                 raise self._bug
             try:
-                self._parts.frozen(flow, self._asked, self._log, self._alive)
+                self._was_failed_over(flow)
             except (Retriable, Unreachable) as error:  # who watches the target tells it once
                 self._log.debug("setup_tried_again", reason=str(error))
             if self._silent is None or not self._silent():
                 break
             self._asked.wait(backoff.next_s())
         return not self._asked.is_set()
+
+    def _was_failed_over(self, flow: Flow) -> bool:
+        """Keep a flow that is failed over until that is undone; whether it was. Then it is said again which clusters
+        are away: the flow waits for nothing else now."""
+        found = self._parts.frozen(flow, self._asked, self._log, self._alive)
+        if found and not self._asked.is_set():
+            self._connecting.tell_again()
+            for it in self._silent() if self._silent is not None else ():
+                for_s = round(it.for_s)
+                self._log.error("unreachable", cluster=it.cluster, reason=it.reason, unreachable_s=for_s)
+        return found
 
     def _watch_clusters(self, flow: Flow) -> None:
         """Once, for all generations: between two of them it is told, too, that a cluster is away."""

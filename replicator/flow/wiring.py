@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,7 +24,7 @@ from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.frozen import while_frozen
 from replicator.flow.heartbeats import HeartbeatObserver, watch_heartbeats
-from replicator.flow.parts import ConditionObserver, NoConditions, Note, Parts, Unwatched, WorkerObserver
+from replicator.flow.parts import ConditionObserver, NoConditions, Note, Parts, Silence, Unwatched, WorkerObserver
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, questions_of, topics_of
@@ -245,9 +245,11 @@ def parts(
             asks = partial(topics_of, flow, flow.target, "settings")
             watch_settings(flow, generation, asks, throttle(flow), ended, log, failed)
 
-        def clusters(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> Callable[[], bool]:
+        def clusters(
+            flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]
+        ) -> Callable[[], Sequence[Silence]]:
             watch_clusters(flow, topics_of, away, ended, log, failed, conditions(flow))
-            return lambda: away.silent
+            return lambda: away.silent(given.clock.now_s())
 
         def duties(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
             from replicator.flow.map_index_writer import watch_map_index  # not before a worker joins: it takes a while

@@ -142,7 +142,9 @@ class FlowWorker:
             undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
             if not undone and not self._connecting.target_answers:  # it can't say whether the flow was failed over
                 raise
-            if not self._parts.frozen(self._flow, self._ended, self._log, self._alive) and not undone:
+            if self._parts.frozen(self._flow, self._ended, self._log, self._alive):
+                self._connecting.tell_again()
+            elif not undone:
                 raise
             return None
         except BaseException:

@@ -11,13 +11,16 @@ from typing import Any, cast
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from replicator.config import Config, Flow, load_text
+from replicator.flow import connecting
 from replicator.flow.connecting import Connecting
 from replicator.flow.parts import Parts
 from replicator.flow.shared_flow import SharedFlow
 from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import FlowWorker
+from replicator.kafka import topic_questions
 from replicator.model.errors import Unreachable
 
 
@@ -71,3 +74,24 @@ def test_a_target_that_does_not_answer_is_not_asked_a_second_time_for_a_failover
     with pytest.raises(Unreachable, match="did not answer within"):
         worker(whole.flows["f"], whole, parts, structlog.get_logger()).run()
     assert asked == []
+
+
+def test_a_silent_cluster_is_told_once_for_all_attempts_and_again_after_a_failover_was_undone(
+    refusing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "TOLD_S", 0.0)
+    monkeypatch.setattr(topic_questions, "SLICE_S", 0.01)
+    made = Connecting(threading.Event(), structlog.get_logger(), told_before=True)
+
+    def told() -> list[tuple[str, str]]:
+        with ControlPlane(flow(refusing, 60)) as plane, capture_logs() as logs, pytest.raises(Unreachable):
+            made.connect(plane)
+        return sorted((it["log_level"], it["cluster"]) for it in logs if it["event"] == "unreachable")
+
+    assert told() == [("debug", "a"), ("debug", "b")], "why an earlier worker has ended is known"
+    assert told() == []
+    made.tell_again()
+    assert told() == [("error", "a"), ("error", "b")]
+    made.leave_to_watch()
+    made.tell_again()
+    assert told() == [("debug", "a"), ("debug", "b")], "who watches them tells it"

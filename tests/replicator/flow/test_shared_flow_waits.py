@@ -7,7 +7,7 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from replicator.flow.parts import Failed
+from replicator.flow.parts import Failed, Silence
 from replicator.flow.topics import Answers, Waits
 from replicator.model.errors import TakenOver, Unreachable
 from tests.replicator.flow.fakes import opened
@@ -24,6 +24,7 @@ class Clusters:
         self.done: list[str] = []
         self.away, self.known_away, self.tried = False, threading.Event(), threading.Event()
         self.target_asked = threading.Semaphore(0)
+        self.undone = False  # a failover, when the target is asked next
         self.ended: list[threading.Event] = []
         self.failed: Failed | None = None
         self.run = Run(frozen=self._frozen, clusters=self._watch)
@@ -41,12 +42,16 @@ class Clusters:
     def _frozen(self, *_: object) -> bool:
         self.done.append("frozen")
         self.target_asked.release()
-        return False
+        undone, self.undone = self.undone, False
+        return undone
+
+    def _silent(self) -> list[Silence]:
+        return [Silence("a", 3_600.4, "no broker answers")] if self.known_away.is_set() else []
 
     def _watch(self, flow: object, ended: threading.Event, failed: Failed) -> object:
         self.ended.append(ended)
         self.failed = failed
-        return self.known_away.is_set
+        return self._silent
 
     def next_generation(self, group: FakeGroup) -> None:
         """End the one that runs, with a lane."""
@@ -106,3 +111,17 @@ def test_a_cluster_that_is_known_to_be_away_is_not_connected_to(how: str) -> Non
         clusters.failed(ZeroDivisionError())
         assert isinstance(clusters.run.end(), ZeroDivisionError)
     assert ("connect" in clusters.done) == (how == "answers")
+
+
+def test_once_a_failover_is_undone_it_is_said_again_which_cluster_is_away_and_since_when() -> None:
+    clusters = Clusters()
+    group = clusters.run.start()
+    clusters.known_away.set()
+    clusters.undone = True
+    with capture_logs() as logs:
+        clusters.next_generation(group)
+        for _ in range(3):
+            assert clusters.target_asked.acquire(timeout=WAIT_S)
+        assert clusters.run.stop() == 0
+    told = [it for it in logs if it["event"] == "unreachable"]
+    assert [(it["cluster"], it["unreachable_s"], it["log_level"]) for it in told] == [("a", 3_600, "error")]
