@@ -134,22 +134,28 @@ def test_a_kill_in_the_middle_of_a_reload_loses_nothing(make_copying: MakeCopyin
 
 
 @pytest.mark.tier("long", kafka="long")
-@pytest.mark.parametrize("options", [(), ("--shared",)], ids=["alone", "shared"])
+@pytest.mark.parametrize("cluster", ["here", "there"])
+@pytest.mark.parametrize("options", [("--standalone",), ("--shared",)], ids=["alone", "shared"])
 def test_a_wrong_address_is_told_in_seconds_and_a_corrected_file_is_taken_at_once(
-    make_copying: MakeCopying, options: tuple[str, ...]
+    make_copying: MakeCopying, options: tuple[str, ...], cluster: str
 ) -> None:
     copying = make_copying(limits={"connect_timeout_ms": 120_000})
     worker = copying.running("", *options)
-    copying.file.log_in(NOWHERE)
+    right = copying.file.path.read_text()
+    if cluster == "here":
+        copying.file.log_in(NOWHERE)
+    else:
+        copying.file.write_to_target({"bootstrap.servers": NOWHERE})
     worker.signal(signal.SIGHUP)
     worker.wait_event("config_reloaded")
-    told = worker.wait_event("unreachable", cluster="here", timeout_s=TOLD_S_MAX)
+    told = worker.wait_event("unreachable", cluster=cluster, timeout_s=TOLD_S_MAX)
     assert NOWHERE in told["reason"]
-    copying.file.log_in(copying.source)
+    copying.file.path.write_text(right)
     mark = worker.mark()
     worker.signal(signal.SIGHUP)
     worker.wait_event("config_reloaded", after=mark)
     worker.wait_event("lane_started", after=mark, timeout_s=TOLD_S_MAX)
+    assert worker.seen("flow_ended") == [], "an attempt that the correction has ended is no error"
     copying.load.mixed(50)
     copying.finish(worker)
 

@@ -28,7 +28,7 @@ class Retrying:
 
     def __call__(self, step: Callable[[], T], *, attempts_min: int = 1, whatever_is_asked: bool = False) -> T:
         """What `step` returns. `attempts_min`: so often even after the timeout; `whatever_is_asked`: it is tried on
-        when the process shall stop. Raises what `step` raised last."""
+        when the process shall stop. Raises what `step` raised last, or Unreachable where a stop has cut it short."""
         backoff, give_up = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + self._timeout_ms / 1000
         while True:
             try:
@@ -40,5 +40,5 @@ class Retrying:
                 self._log.warning("setup_tried_again", reason=str(error))
                 if self._asked.wait(pause_s):
                     if not whatever_is_asked:
-                        raise
+                        raise Unreachable(f"the flow was asked to stop; what it waited for: {error}") from error
                     time.sleep(pause_s)

@@ -100,7 +100,12 @@ class SharedFlow:
     def _run(self) -> int:
         started, code = False, 0
         while not self._asked.is_set():
-            worker = self._next(first=not started)
+            try:
+                worker = self._next(first=not started)
+            except Unreachable:
+                if self._asked.is_set():  # by which it was cut short: nothing was begun that has to be finished
+                    break
+                raise
             if worker is None:
                 break
             made, again = worker

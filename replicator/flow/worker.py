@@ -129,6 +129,14 @@ class FlowWorker:
 
     def _opened(self) -> tuple[ControlPlane, Setup, Generation, Routing] | None:
         """Open the flow; None after it was failed over, and that was undone, or it is asked to stop."""
+        try:
+            return self._attempted()
+        except Unreachable:
+            if self._ended.is_set():  # by which it was cut short: nothing was begun that has to be finished
+                return None
+            raise
+
+    def _attempted(self) -> tuple[ControlPlane, Setup, Generation, Routing] | None:
         plane = self._parts.plane(self._flow)
         try:
             at = self._flow, self._config, plane, self._owner, self._log, self._ended
@@ -137,8 +145,6 @@ class FlowWorker:
             return plane, setup, *self._open(setup)
         except (FlowFrozen, Unreachable) as error:
             plane.close()
-            if self._ended.is_set() and isinstance(error, Unreachable):  # nothing was begun yet
-                return None
             undone = isinstance(error, FlowFrozen)  # meanwhile, where it isn't failed over any more
             if not undone and not self._connecting.target_answers:  # it can't say whether the flow was failed over
                 raise
