@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -75,6 +76,32 @@ def test_a_dead_cluster_is_told_within_seconds_with_nothing_to_copy(
     asked.wait("it is ready again", lambda it: it.ready()[0])
     assert unreachable(asked, copying, cluster) == 0
     copying.load.mixed(50)
+    copying.finish(worker)
+
+
+@pytest.mark.parametrize("option", ["--standalone", "--shared"])
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_a_cluster_that_is_dead_when_the_flow_starts_is_told_as_in_the_log(
+    make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, which: str, option: str
+) -> None:
+    copying = make_copying(limits={"connect_timeout_ms": 120_000})
+    asked = observed(copying)
+    copying.load.mixed(50)
+    cluster, broker = {"source": ("here", source), "target": ("there", target)}[which]
+    broker.kill()
+    try:
+        worker = copying.run("", option)
+        worker.wait_event("unreachable", cluster=cluster)
+        assert unreachable(asked, copying, cluster) == 1
+        assert asked.ready()[1][copying.name].get("unreachable") == [cluster]
+        assert f"No broker of {cluster} has answered since" in asked.get("/")[1]
+        [shown] = json.loads(asked.get("/flows")[1])["flows"]
+        assert list(shown["unreachable_since_ms"]) == [cluster]
+    finally:
+        broker.restart()
+    worker.wait_event("recovered", cluster=cluster)
+    asked.wait("it is ready", lambda it: it.ready()[0])
+    assert unreachable(asked, copying, cluster) == 0
     copying.finish(worker)
 
 

@@ -6,6 +6,8 @@ Invariants
   answer, and the source may never come back.
 - A target that has not answered here isn't asked for that by anybody else (`target_answers`): it would take as long
   again.
+- Whoever asks the process hears the same as who reads the log. What was told stays after an attempt that ended by a
+  cluster that didn't answer: the next one asks again.
 - A stop ends the wait: a flow file that was corrected isn't held up by the address that was wrong before.
 """
 
@@ -20,6 +22,7 @@ import structlog
 from replicator import config
 from replicator.flow.cluster_watch import NO_BROKER_ANSWERS
 from replicator.flow.occupied import check_frozen
+from replicator.flow.parts import ConditionObserver, NoConditions
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.cluster_info import ClusterInfo
 from replicator.model.errors import Retriable, Unreachable
@@ -43,10 +46,17 @@ def unless_asked(asked: threading.Event, cluster: str) -> Callable[[object], Non
 class Connecting:
     """The attempts of one worker, one after the other."""
 
-    def __init__(self, asked: threading.Event, log: structlog.stdlib.BoundLogger, *, told_before: bool = False) -> None:
-        """`asked` is set when the flow shall stop. `told_before`: what an earlier worker has waited for is known, and
-        is logged for debugging only."""
-        self._asked, self._log = asked, log
+    def __init__(
+        self,
+        asked: threading.Event,
+        log: structlog.stdlib.BoundLogger,
+        observer: ConditionObserver | None = None,
+        *,
+        told_before: bool = False,
+    ) -> None:
+        """`asked` is set when the flow shall stop. `observer`: is told of it as the log is. `told_before`: what an
+        earlier worker has waited for is known, and is logged for debugging only."""
+        self._asked, self._log, self._observer = asked, log, observer or NoConditions()
         self._tell = log.debug if told_before else log.error
         self._tell_end = log.debug if told_before else log.warning
         self._since_s: dict[str, float] = {}  # by cluster that doesn't answer
@@ -58,6 +68,7 @@ class Connecting:
 
     def leave_to_watch(self) -> None:
         """Log for debugging only from now on: somebody else watches the clusters, and tells of them."""
+        self._observer = NoConditions()
         self._watched, self._tell, self._tell_end = True, self._log.debug, self._log.debug
 
     def tell_again(self) -> None:
@@ -75,7 +86,13 @@ class Connecting:
         self._plane, self._began_s = plane, time.monotonic()
         self._look_s = self._began_s + LOOK_S
         self.target_answers = False
-        return plane.connect(self._waits, self._answers)
+        self._observer.connecting((plane.flow.source.name, plane.flow.target.name))
+        try:
+            return plane.connect(self._waits, self._answers)
+        except BaseException as error:
+            if self._asked.is_set() or not isinstance(error, Unreachable):  # nobody asks again
+                self._observer.connecting(())
+            raise
 
     def _waits(self, cluster: config.Cluster, why: object, target_answers: bool) -> None:
         """Take note that this cluster doesn't answer yet, in the thread that waits for it."""
@@ -85,6 +102,7 @@ class Connecting:
             self._known.add(cluster.name)
             self._told.add(cluster.name)
             reason, for_s = str(why) or NO_BROKER_ANSWERS, round(now_s - since_s)
+            self._observer.cluster_unreachable(cluster.name, now_s - since_s)
             self._tell("unreachable", cluster=cluster.name, reason=reason, unreachable_s=for_s)
         if target_answers and now_s >= self._look_s:
             self._look()
@@ -94,6 +112,7 @@ class Connecting:
         """Take note that this cluster answers, in the thread that has waited for it."""
         if cluster.name == self._plane.flow.target.name:
             self.target_answers = True
+        self._observer.cluster_answers(cluster.name)
         self._known.discard(cluster.name)
         since_s = self._since_s.pop(cluster.name, None)
         if since_s is not None and cluster.name in self._told:

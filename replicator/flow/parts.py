@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -94,6 +94,9 @@ class Group(Protocol):
 class ConditionObserver(Protocol):
     """Is told what keeps a whole flow from copying, from any thread; must not block and not raise."""
 
+    def connecting(self, clusters: Collection[str]) -> None:
+        """These are asked from now on, and no other; none: nobody asks."""
+
     def cluster_unreachable(self, cluster: str, for_s: float) -> None:
         """No broker of a cluster has answered for so long."""
 
@@ -106,6 +109,9 @@ class ConditionObserver(Protocol):
 
 class NoConditions:
     """Implements `ConditionObserver` for a flow that nobody watches."""
+
+    def connecting(self, clusters: Collection[str]) -> None:
+        """See `ConditionObserver`."""
 
     def cluster_unreachable(self, cluster: str, for_s: float) -> None:
         """See `ConditionObserver`."""
@@ -160,8 +166,9 @@ class Unwatched:
 class Parts:
     """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane; what watches
     a generation; what watches the flow's clusters; what one worker of a flow does for all of them; what notes something
-    on the target where `status` reads it, such as how the flow has ended. For one that shares its flow also: a
-    membership in the flow's group; who the members are; what is told of it; and the program's version.
+    on the target where `status` reads it, such as how the flow has ended; what is told of what keeps the whole flow
+    from copying. For one that shares its flow also: a membership in the flow's group; who the members are; what is told
+    of it; and the program's version.
     """
 
     plane: Callable[[Flow], ControlPlane]
@@ -174,4 +181,5 @@ class Parts:
     members: Callable[[ControlPlane], list[str]] = lambda plane: []
     frozen: WhileFrozen = lambda flow, asked, log, found: False
     observe: Callable[[Flow], WorkerObserver] = lambda flow: Unwatched()
+    conditions: Callable[[Flow], ConditionObserver] = lambda flow: NoConditions()
     version: str = ""

@@ -61,7 +61,7 @@ class SharedFlow:
         self._runs = flow  # with the settings that hold
         self._exit_on_incident = exit_on_incident
         self._asked = threading.Event()  # to stop
-        self._connecting = Connecting(self._asked, log, told_before=told_before)
+        self._connecting = Connecting(self._asked, log, parts.conditions(flow), told_before=told_before)
         self._alive: Callable[[], None] = lambda: None
         self._finder = SharedGeneration(
             flow, parts.observe(flow), log, self._asked, lambda: self._alive(), take_over=take_over

@@ -275,6 +275,7 @@ def parts(
             members=member_clients,
             frozen=keep_frozen,
             observe=observe_worker,
+            conditions=conditions,
             version=version,
         )
 

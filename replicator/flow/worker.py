@@ -69,7 +69,7 @@ class FlowWorker:
         self._owner = process_name()  # of this attempt: lanes of an earlier one that still hang are somebody else
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._ended = threading.Event()  # or asked to
-        self._connecting = Connecting(self._ended, log, told_before=told_before)
+        self._connecting = Connecting(self._ended, log, parts.conditions(flow), told_before=told_before)
         self._lanes: dict[int, Lane] = {}
         self._counts = FlowCounts(())
         self._notes = FlowNotes(log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 
@@ -31,10 +31,16 @@ class ObservedConditions:
         self._unreachable_ms: dict[str, int] = {}
         self._failed_over = ""
 
-    def cluster_unreachable(self, cluster: str, for_s: float) -> None:
+    def connecting(self, clusters: Collection[str]) -> None:
         """See `ConditionObserver`."""
         with self._lock:
-            self._unreachable_ms[cluster] = self._now_ms() - round(for_s * 1000)
+            self._unreachable_ms = {name: ms for name, ms in self._unreachable_ms.items() if name in clusters}
+
+    def cluster_unreachable(self, cluster: str, for_s: float) -> None:
+        """See `ConditionObserver`. The earliest time holds: another attempt to connect has its own."""
+        since_ms = self._now_ms() - round(for_s * 1000)
+        with self._lock:
+            self._unreachable_ms[cluster] = min(since_ms, self._unreachable_ms.get(cluster, since_ms))
 
     def cluster_answers(self, cluster: str) -> None:
         """See `ConditionObserver`."""

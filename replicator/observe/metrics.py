@@ -53,7 +53,10 @@ METRICS: Mapping[str, Described] = {
         "gauge", FLOW, "1 if the flow runs, its clusters answer and each of its partitions is copied or paused, else 0."
     ),
     "eos_flow_cluster_unreachable": Described(
-        "gauge", CLUSTER, "1 from 4 s after the last answer of any of its brokers until the next one, else 0."
+        "gauge",
+        CLUSTER,
+        "1 from 4 s after the last answer of any of its brokers, or 2.5 s after the flow began to connect in vain, "
+        "until the next one, else 0.",
     ),
     "eos_flow_failed_over": Described("gauge", FLOW, "1 while the whole flow is failed over, else 0."),
     "eos_flow_rate_limit_records_per_second": Described(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, cast
 
 import pytest
@@ -22,6 +24,8 @@ from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import FlowWorker
 from replicator.kafka import topic_questions
 from replicator.model.errors import Unreachable
+from replicator.observe.conditions import ObservedConditions
+from tests.replicator.flow.fakes import FakePlane
 
 
 @pytest.fixture
@@ -95,3 +99,37 @@ def test_a_silent_cluster_is_told_once_for_all_attempts_and_again_after_a_failov
     made.leave_to_watch()
     made.tell_again()
     assert told() == [("debug", "a"), ("debug", "b")], "who watches them tells it"
+
+
+def test_who_asks_the_process_hears_which_cluster_keeps_it_from_starting_and_since_when(
+    refusing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "TOLD_S", 0.0)
+    monkeypatch.setattr(topic_questions, "SLICE_S", 0.01)
+    now_ms, asked = itertools.count(10_000, 1_000), threading.Event()
+    conditions = ObservedConditions(lambda: next(now_ms))
+    conditions.cluster_unreachable("of another file", 1.0)
+
+    def connect(plane: ControlPlane) -> None:
+        """By a worker of its own, as after a flow has ended."""
+        with plane:
+            Connecting(asked, structlog.get_logger(), conditions).connect(plane)
+
+    of = flow(refusing, 60)
+    with pytest.raises(Unreachable):
+        connect(ControlPlane(of))
+    first = conditions.now().unreachable_ms
+    assert first.keys() == {"a", "b"}, "also between two attempts"
+    with pytest.raises(Unreachable):
+        connect(ControlPlane(of))
+    assert conditions.now().unreachable_ms == first, "since the first attempt"
+    with closing(FakePlane(of)) as answers:
+        Connecting(asked, structlog.get_logger(), conditions).connect(cast(ControlPlane, answers))
+    assert not conditions.now()
+    with pytest.raises(Unreachable):
+        connect(ControlPlane(of))
+    assert conditions.now()
+    asked.set()
+    with pytest.raises(Unreachable):
+        connect(ControlPlane(of))
+    assert not conditions.now(), "nobody asks any more"
