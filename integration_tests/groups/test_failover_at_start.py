@@ -41,7 +41,7 @@ def without_source(make_copying: MakeCopying, nowhere: str) -> Copying:
 
 
 @pytest.mark.tier("long", kafka="long")
-@pytest.mark.parametrize("options", [(), ("--shared",)], ids=["alone", "shared"])
+@pytest.mark.parametrize("options", [("--standalone",), ("--shared",)], ids=["alone", "shared"])
 def test_one_that_was_failed_over_before(make_copying: MakeCopying, nowhere: str, options: tuple[str, ...]) -> None:
     copying = without_source(make_copying, nowhere)
     assert failover(copying)[1]["generation"] is not None
@@ -53,7 +53,7 @@ def test_one_that_was_failed_over_before(make_copying: MakeCopying, nowhere: str
 
 
 @pytest.mark.tier("long", kafka="long")
-@pytest.mark.parametrize("options", [(), ("--shared",)], ids=["alone", "shared"])
+@pytest.mark.parametrize("options", [("--standalone",), ("--shared",)], ids=["alone", "shared"])
 def test_one_that_is_failed_over_while_it_waits(
     make_copying: MakeCopying, nowhere: str, options: tuple[str, ...]
 ) -> None:
