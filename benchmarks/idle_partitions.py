@@ -19,7 +19,7 @@ from benchmarks.systems import Eos, cpu_s, rss_peak_mib
 
 PARTITIONS, RECORD_BYTES, RATE = 1_000, 200, 100
 """Records/s over all partitions: 20 bytes/s each."""
-SETTLE_S = 10.0
+AFTER_START_S = 10.0
 STALLED_RECORDS, STALLED_BYTES = 400_000, 1_000
 """Written while the target stands still: more than may wait in a process."""
 
@@ -42,7 +42,7 @@ class IdlePartitions:
             eos.start()
             try:
                 copy.wait(PARTITIONS, START_S_MAX)
-                time.sleep(SETTLE_S)
+                time.sleep(AFTER_START_S)
                 figures = self._copying(eos, source, target, topic)
                 target.pause()
                 fill(source.bootstrap, topic)

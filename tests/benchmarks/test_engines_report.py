@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from xml.etree import ElementTree
 
 from benchmarks import engines_report as engines
-from benchmarks import load, report
+from benchmarks import load
 from benchmarks.shapes import SHAPES
 
 
@@ -81,12 +80,3 @@ def test_the_last_records_of_a_backlog_are_those_of_its_partitions() -> None:
         values = shape.values(shape.record_bytes - 16)
         assert {len(value) for value in values} == {shape.record_bytes - 16}
     assert load.PARTITIONS == 4
-
-
-def test_the_documents_show_the_newest_results() -> None:
-    path = report.newest(engines.RESULTS)
-    assert path is not None
-    results = json.loads(path.read_text())
-    document = report.DOCUMENT.read_text()
-    assert engines.written(document, results) == document, "run python -m benchmarks.engines_report"
-    assert engines.PICTURE.read_text() == engines.picture(results)
