@@ -10,9 +10,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from waitress import wasyncore
 from waitress.server import create_server
 
 from replicator.model.errors import ConfigError
@@ -50,10 +51,15 @@ def bound(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def serving(listening: socket.socket, application: WSGIApplication, log: structlog.stdlib.BoundLogger) -> Iterator[int]:
-    """Answer with `application` until the block ends; gives the port. Closes the socket."""
+    """Answer with `application` until the block ends; gives the port. Closes the socket, and all connections.
+
+    The thread that looks for what came on them closes them: in the middle of its look they must not become others.
+    """
     _log_to(log)
-    server = create_server(
+    connections: dict[int, Any] = {}
+    server: Any = create_server(
         application,
+        map=connections,
         sockets=[listening],
         threads=THREADS,
         connection_limit=CONNECTIONS_MAX,
@@ -61,6 +67,11 @@ def serving(listening: socket.socket, application: WSGIApplication, log: structl
         max_request_body_size=0,
         ident="",
     )
+
+    def end() -> None:
+        server.task_dispatcher.shutdown()
+        wasyncore.close_all(connections)
+
     host, port = listening.getsockname()[:2]
     thread = threading.Thread(target=server.run, name="metrics", daemon=True)
     thread.start()
@@ -68,7 +79,8 @@ def serving(listening: socket.socket, application: WSGIApplication, log: structl
     try:
         yield port
     finally:
-        server.close()
+        server.trigger.pull_trigger(end)
+        thread.join()
 
 
 class _Lines(logging.Handler):
