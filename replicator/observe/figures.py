@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from replicator.config import Flow
 from replicator.groups.shown_groups import GroupObserver, GroupShown
 from replicator.lane.driver import QueuedBytes, States
-from replicator.lane.partition import PartitionState, Reason, Waiting
+from replicator.lane.partition import PartitionState, Reason, Stopped, Waiting
 from replicator.lane.plan import LanePlan
 from replicator.lane.throttle import FlowThrottle
 from replicator.model.checkpoint import Position
@@ -194,12 +194,18 @@ class ObservedFlow:
         return FlowFigures(partitions, lanes, found, *shown, nobodys, self.conditions.now(), *set_)
 
     def partition_positions(self) -> dict[Partition, int | None]:
-        """Every partition that lanes have now, with its position."""
+        """Every partition that lanes have now, with its position in the source's log of now, None where it has none."""
         with self._lock:
             states = list(self._states.values())
-        here = [at for each in states for at in each()]
+        here = {at: state for each in states for at, state in each().items()}
         with self._lock:
-            return {at: found.position if (found := self._partitions.get(at)) else None for at in here}
+            known = {at: self._partitions.get(at) for at in here}
+        return {at: None if found is None or recreated(here[at]) else found.position for at, found in known.items()}
+
+
+def recreated(state: PartitionState | None) -> bool:
+    """Tell whether the source has another topic than the position is of: then all of it is left to copy."""
+    return isinstance(state, Stopped) and state.incident.name == "source_topic_recreated"
 
 
 def _had(ended: Iterable[States]) -> set[Partition]:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 import structlog
 
-from replicator.kafka.offset_questions import LATEST, STABLE, ListedOffset
+from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, ListedOffset, Wanted
 from replicator.kafka.topic_questions import TopicQuestions
 from replicator.lane.ports import Clock
 from replicator.model.partition import Partition
@@ -86,12 +86,14 @@ class LagWatch:
         """
         Args:
             topics: makes what asks the source; closed when the watch ends.
-            partitions: all of the flow, with their positions, None where none is known yet.
+            partitions: all of the flow, with their positions, None where there is none in the log that is there now:
+                then all of it is left to copy.
             interval_s: between two questions.
         """
         self._topics, self._partitions, self._clock, self._interval_s = topics, partitions, clock, interval_s
         self._lock = threading.Lock()
         self._ends: dict[Partition, Ends] = {}
+        self._starts: dict[Partition, int] = {}  # of those without position
         self._samples: dict[Partition, EndSamples] = {}
         self._asked_s: float | None = None  # when the ends were last known
 
@@ -112,18 +114,34 @@ class LagWatch:
         partitions = self._partitions()
         if not partitions:
             return
-        asked = topics.list_offsets(sorted(partitions), (LATEST, STABLE))
+        high, stable = self._answers(topics, partitions, (LATEST, STABLE), ended)
+        unplaced = [at for at, position in partitions.items() if position is None]
+        (starts,) = self._answers(topics, unplaced, (EARLIEST,), ended) if unplaced else ({},)
+        self._note(partitions, stable, high, starts)
+
+    def _answers(
+        self,
+        topics: TopicQuestions,
+        partitions: Collection[Partition],
+        wanted: Sequence[Wanted],
+        ended: threading.Event,
+    ) -> list[dict[Partition, int]]:
+        asked = topics.list_offsets(sorted(partitions), wanted)
         give_up_s = self._clock.now_s() + self._interval_s * ANSWER_INTERVALS
         while not asked.poll(SLICE_S) and self._clock.now_s() < give_up_s and not ended.is_set():
             pass
-        high, stable = asked.values()
-        self._note(partitions, _answered(stable), _answered(high))
+        return [_answered(found) for found in asked.values()]
 
     def _note(
-        self, partitions: Mapping[Partition, int | None], stable: Mapping[Partition, int], high: Mapping[Partition, int]
+        self,
+        partitions: Mapping[Partition, int | None],
+        stable: Mapping[Partition, int],
+        high: Mapping[Partition, int],
+        starts: Mapping[Partition, int],
     ) -> None:
         now_s = self._clock.now_s()
         with self._lock:
+            self._starts = dict(starts)
             self._ends = {at: Ends(offset, max(offset, high[at])) for at, offset in stable.items() if at in high}
             self._samples = {at: self._samples.get(at, EndSamples()) for at in partitions}
             for at, ends in self._ends.items():
@@ -132,15 +150,17 @@ class LagWatch:
                 self._asked_s = now_s
 
     def lags(self, positions: Mapping[Partition, int | None]) -> dict[Partition, Lag]:
-        """The lag of each of these partitions whose position and end are known. From any thread."""
+        """The lag of each of these partitions whose end is known, from its position or, where that is None, from the
+        start of its log. From any thread."""
         now_s = self._clock.now_s()
         with self._lock:
             if self._asked_s is None or now_s > self._asked_s + KNOWN_INTERVALS * self._interval_s:
                 return {}
             return {
                 at: self._lag(at, ends, position, now_s)
-                for at, position in positions.items()
-                if position is not None and (ends := self._ends.get(at)) is not None
+                for at, placed in positions.items()
+                if (ends := self._ends.get(at)) is not None
+                and (position := self._starts.get(at) if placed is None else placed) is not None
             }
 
     def _lag(self, at: Partition, ends: Ends, position: int, now_s: float) -> Lag:

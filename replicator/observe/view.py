@@ -15,7 +15,14 @@ from replicator.flow.restarts import Stage
 from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, Waiting
 from replicator.model.partition import Partition
 from replicator.observe.conditions import WELL, FlowConditions
-from replicator.observe.figures import Figures, GroupFigures, HeartbeatFigures, LaneFigures, PartitionFigures
+from replicator.observe.figures import (
+    Figures,
+    GroupFigures,
+    HeartbeatFigures,
+    LaneFigures,
+    PartitionFigures,
+    recreated,
+)
 from replicator.observe.lag import Lag, LagWatch
 from replicator.observe.worker_figures import WorkerFigures
 from replicator.schemas.shown import SchemasShown
@@ -180,7 +187,11 @@ class Views:
             left, shown = {}, {}
         shown = {**left, **shown}
         # Whoever has one of those by now may be ahead: its position of then says nothing of what is left to copy.
-        positions = {at: figures.position for at, figures in found.partitions.items() if at not in left}
+        positions = {
+            at: None if recreated(shown.get(at)) or (known := found.partitions.get(at)) is None else known.position
+            for at in found.partitions.keys() | shown.keys()
+            if at not in left
+        }
         lags = watch.lags(positions) if watch is not None else {}
         nobodys = (Doing.FAILED_OVER if conditions.failed_over else Doing.GONE, "", "")
         partitions = tuple(
@@ -188,7 +199,7 @@ class Views:
                 at,
                 *(_doing(shown[at], conditions) if at in shown else nobodys),
                 found.partitions.get(at, PartitionFigures()),
-                None if _recreated(shown.get(at)) else lags.get(at),
+                lags.get(at),
                 at not in shown and not self._selects(name, at.topic),
             )
             for at in sorted(found.partitions.keys() | shown.keys())
@@ -207,11 +218,6 @@ class Views:
             cause,
             *((found.paused, found.rates) if stage is Stage.RUNNING and not conditions.failed_over else ()),
         )
-
-
-def _recreated(state: PartitionState | None) -> bool:
-    """Whether the source has another topic than the position is of: how far it is behind isn't known then."""
-    return isinstance(state, Stopped) and state.incident.name == "source_topic_recreated"
 
 
 def _doing(state: PartitionState | None, conditions: FlowConditions) -> tuple[Doing, str, str]:

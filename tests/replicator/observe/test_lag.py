@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicator.kafka.offset_questions import ListedOffset, ListedOffsets, Wanted
+from replicator.kafka.offset_questions import EARLIEST, ListedOffset, ListedOffsets, Wanted
 from replicator.model.errors import Unreachable
 from replicator.model.partition import Partition
 from replicator.observe.lag import KNOWN_INTERVALS, SAMPLES_MAX, EndSamples, Lag, LagWatch
@@ -41,6 +41,7 @@ class Source:
 
     def __init__(self) -> None:
         self.ends: dict[Partition, tuple[int, int]] = {}
+        self.starts: dict[Partition, int] = {}
         self.closed = False
 
     def list_offsets(self, partitions: Collection[Partition], wanted: Sequence[Wanted], **_: Any) -> Source:
@@ -53,11 +54,14 @@ class Source:
     def values(self) -> Sequence[ListedOffsets]:
         return [
             {
-                at: ListedOffset(self.ends[at][0 if each.stable else 1], -1) if at in self.ends else Unreachable("away")
+                at: ListedOffset(self._offset(at, each), -1) if at in self.ends else Unreachable("away")
                 for at in self._asked
             }
             for each in self._wanted
         ]
+
+    def _offset(self, at: Partition, wanted: Wanted) -> int:
+        return self.starts[at] if wanted == EARLIEST else self.ends[at][0 if wanted.stable else 1]
 
     def close(self) -> None:
         self.closed = True
@@ -123,11 +127,13 @@ def test_an_old_answer_is_forgotten(source: Source, clock: Clock) -> None:
     assert watched.lags({A: 5}) == {}
 
 
-def test_a_partition_without_position_has_no_lag(source: Source, clock: Clock) -> None:
-    source.ends = {A: (5, 5)}
-    watched = watch(source, clock, {A: None})
+def test_without_a_position_all_of_the_log_is_left(source: Source, clock: Clock) -> None:
+    source.ends, source.starts = {A: (105, 106), B: (9, 9)}, {A: 100}
+    watched = watch(source, clock, {A: None, B: 7})
     ask(watched, source)
-    assert watched.lags({A: None}) == {}
+    clock.s += 2
+    assert watched.lags({A: None, B: 7}) == {A: Lag(5, 2.0, 1), B: Lag(2, 2.0, 0)}
+    assert watched.lags({A: None, B: None}) == {A: Lag(5, 2.0, 1)}, "whose position has just gone"
 
 
 def test_a_bug_ends_the_watch_and_is_told(source: Source, clock: Clock) -> None:
