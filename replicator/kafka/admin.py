@@ -80,13 +80,17 @@ class ClusterAdmin:
         self.cluster, self._topics = cluster, topics
         self._request_s = request_timeout_ms / 1000
         self._connect_s = connect_timeout_ms / 1000
-        self._client = self._made()
+        self._made: AdminClient | None = None
 
-    def _made(self) -> AdminClient:
-        try:
-            return AdminClient(client_properties(self.cluster), logger=line_logger(self._line))
-        except KafkaException as error:
-            raise Unreachable(f"cluster {self.cluster.name!r}: {failures.reason(error.args[0])}") from error
+    @property
+    def _client(self) -> AdminClient:
+        """Made when it is needed: until `connect` a token command may have no token for it."""
+        if self._made is None:
+            try:
+                self._made = AdminClient(client_properties(self.cluster), logger=line_logger(self._line))
+            except KafkaException as error:
+                raise Unreachable(f"cluster {self.cluster.name!r}: {failures.reason(error.args[0])}") from error
+        return self._made
 
     def _line(self, text: str) -> None:
         structlog.get_logger().info("client", detail=f"cluster {self.cluster.name!r}: {text}")
@@ -313,8 +317,9 @@ class ClusterAdmin:
         Its callback leads back here: otherwise it would live until the cycle is collected, and who copies looks for
         garbage rarely.
         """
-        self._client.poll(0)
-        del self._client
+        if self._made is not None:
+            self._made.poll(0)
+            self._made = None
         self._topics.close()
 
     def _outcome(
@@ -343,7 +348,7 @@ class ClusterAdmin:
         deadline = time.monotonic() + limit_s
         while not future.done():
             if time.monotonic() > deadline:
-                self._client = self._made()  # it may wait for a controller that is dead, see `topic_questions`
+                self._made = None  # it may wait for a controller that is dead, see `topic_questions`
                 raise Unreachable(f"cluster {self.cluster.name!r}: cannot {doing}: no answer in {limit_s:.0f} s")
             wait([future], timeout=0.05)
             self._client.poll(0)

@@ -133,3 +133,20 @@ def test_who_asks_the_process_hears_which_cluster_keeps_it_from_starting_and_sin
     with pytest.raises(Unreachable):
         connect(ControlPlane(of))
     assert not conditions.now(), "nobody asks any more"
+
+
+def test_a_token_command_that_has_no_token_yet_is_waited_for_as_a_cluster_is(refusing: str) -> None:
+    """A client of librdkafka, which can't be made without a token, isn't needed to find out whether a cluster
+    answers."""
+    wanted, told = flow(refusing, 1_500), list[str]()
+    clusters = {
+        side: getattr(wanted, side).model_copy(update={"token_command": ("false",)}) for side in ("source", "target")
+    }
+    began_s = time.monotonic()
+    with (
+        ControlPlane(wanted.model_copy(update=clusters)) as plane,
+        pytest.raises(Unreachable, match=r"did not answer within 1\.5 s"),
+    ):
+        plane.connect(lambda cluster, why, _: told.append(cluster.name))
+    assert time.monotonic() - began_s >= 1.5
+    assert set(told) == {"a", "b"}
