@@ -151,14 +151,22 @@ class Adoption:
                 here, there = there, here
             return (
                 f"the target topic with the id {there} was deleted, and so was the source topic with the id {here}; "
-                "the one that is there now"
+                f"{self._before}the one that is there now"
             )
         if of_source:
             return (
                 f"target offsets below {self.target_end} are of the source topic with the id {self.former_topic_id}, "
                 "which was deleted; the one that is there now"
             )
-        return f"the target topic with the id {self.former_topic_id} was deleted; the source topic"
+        return f"the target topic with the id {self.former_topic_id} was deleted; {self._before}the source topic"
+
+    @property
+    def _before(self) -> str:
+        """What the new target topic had before, which is none of the flow's."""
+        end = self.target_end
+        return (
+            f"target offsets below {end} of the new one were there before and are not the flow's; " if end > 0 else ""
+        )
 
 
 def adoptions(occurrences: Iterable[Occurrence]) -> tuple[Adoption, ...]:

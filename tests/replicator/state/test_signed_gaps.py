@@ -10,7 +10,7 @@ from replicator.model.commands import Command
 from replicator.model.partition import Partition
 from replicator.state.decisions import AdoptedSides, OperatorDecision
 from replicator.state.occurrences import Closing, Ending, Occurrence
-from replicator.state.signed_gaps import POSITION_SET, adoptions, signed_gaps
+from replicator.state.signed_gaps import POSITION_SET, Adoption, adoptions, signed_gaps
 
 AT, TO = Partition("t", 0), Partition("t.copy", 0)
 
@@ -67,3 +67,25 @@ def test_it_says_that_a_position_was_set() -> None:
     assert gap.said == "source offsets 10 to 19 were left out (position set), as ann has decided: w"
     (adopted,) = adoptions([moved(2, 30, 14, 4, 2)])
     assert (adopted.offset, "(position set)" in adopted.said) == (14, True)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("end", [0, 7])
+def test_what_a_new_target_topic_had_before_it_is_copied_into_is_said(both: bool, end: int) -> None:
+    said = Adoption(
+        occurrence="aa11",
+        topic="t",
+        partition=0,
+        target_topic="t.copy",
+        offset=0,
+        incident="target_topic_recreated",
+        by="anna",
+        why="cleaned up",
+        decided_ms=1,
+        acted_ms=2,
+        target_end=end,
+        former_topic_id="T1",
+        former_other_id="S1" if both else "",
+    ).said
+    assert ("target offsets below 7 of the new one were there before and are not the flow's" in said) is (end == 7)
+    assert said.startswith("the target topic with the id T1 was deleted")
