@@ -91,6 +91,23 @@ def test_the_topic_is_deleted_under_a_running_flow_and_made_anew(make_copying: M
     assert (code, "nothing_lost" in said) == (REFUSED, True), said
 
 
+def test_a_flow_with_a_stopped_partition_that_has_ended_by_it_needs_no_take_over(make_copying: MakeCopying) -> None:
+    """Its lane finds it out: it looks for decisions there. The advice works as it is printed."""
+    copying = make_copying(partitions=2)
+    copied(copying)
+    copying.load.mixed(300)
+    gone = clients.stable_end(copying.source, copying.topic)
+    clients.delete_records(copying.source, copying.topic, 0, gone)
+    worker = copying.running()
+    worker.wait_incident("source_records_gone")
+    lose_control(copying)
+    worker.wait_incident("control_topic_lost")
+    assert worker.wait_exit() == INCIDENT, worker.tail()
+    assert {it["owner"] for it in copying.asked("status")[1]["partitions"]} == {None}, worker.tail()
+    code, done, said = rebuilt(copying)
+    assert (code, done.get("rebuilt")) == (0, True), said
+
+
 @pytest.mark.parametrize("failpoint", ["rebuild_begun", "rebuild_listed", "rebuild_prepared", "rebuild_opened"])
 def test_killed_at_each_step_it_was_done_once_or_not_at_all(make_copying: MakeCopying, failpoint: str) -> None:
     copying = make_copying(lanes=2)

@@ -46,6 +46,7 @@ from replicator.model.delivery import Delivery
 from replicator.model.errors import (
     Abortable,
     Fenced,
+    Incident,
     NotAllowed,
     ReplicatorError,
     Retriable,
@@ -248,11 +249,19 @@ class LaneDriver:
                 self.ended_by = self._session(plan, to)
             except ReplicatorError as error:
                 self.ended_by = error
-                if self._stopping.is_set() and isinstance(error, Retriable | Unreachable):
+                if self._ends_clean(error):
                     self._release(to)
                 self._failed(error, to)
             finally:
                 self._plane = None
+
+    def _ends_clean(self, error: ReplicatorError) -> bool:
+        """Tell whether a session that ends by `error` may release its positions: at a stop, or where an incident of the
+        flow ends the lane after its session was open. The producer is still the one that was fenced under the open
+        generation then: whoever has opened another one has shut it out."""
+        if isinstance(error, Incident):
+            return self._opened_s is not None
+        return self._stopping.is_set() and isinstance(error, Retriable | Unreachable)
 
     def _session(self, plan: LanePlan, to: Connections) -> ReplicatorError | None:
         """Run one session; return what a stop had to give up. Raises what ended it."""
@@ -298,7 +307,7 @@ class LaneDriver:
             self._log.debug("not_fenced_at_once", reason=str(error))
 
     def _release(self, to: Connections) -> None:
-        """Release the positions at a clean stop, as they stand, whether or not the source answers.
+        """Release the positions at a clean end, as they stand, whether or not the source answers.
 
         Nothing depends on it: if the target doesn't take it, the positions keep this owner, the next start says that it
         took over from it, and the exit code stays what it is.

@@ -45,7 +45,8 @@ _REPAIR = (
     "can go on"
 )
 _REBUILD_CONTROL = (
-    "then eos-replicate rebuild-control --flow FLOW -c FILE, which makes it anew and says what it can't restore"
+    "then eos-replicate rebuild-control --flow FLOW -c FILE, which makes it anew and says what it can't restore; with "
+    "--take-over where a worker that has died still holds positions"
 )
 _REBUILD = f"Stop all workers of the flow; {_REBUILD_CONTROL}"
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"

@@ -9,10 +9,11 @@ import pytest
 
 from replicator.lane.driver import BACKOFF_S, BACKOFF_S_MAX, WAITING_AFTER, CountsChanged, Event, LaneEnded
 from replicator.lane.partition import Copying, Waiting
+from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import Incident, Retriable, Unreachable
 from replicator.model.partition import Partition
-from tests.replicator.lane.fakes.loads import A, filled, held, numbered
-from tests.replicator.lane.fakes.world import World
+from tests.replicator.lane.fakes.loads import A, B, filled, held, numbered
+from tests.replicator.lane.fakes.world import CONTROL, World
 
 FAILURES = 30
 JOIN_S_MAX = 60.0
@@ -71,6 +72,41 @@ def test_a_bug_and_an_incident_of_the_flow_end_the_lane_and_are_told() -> None:
         assert lane.join(JOIN_S_MAX)
         assert heard(events)[-1] == LaneEnded(0, error)
         assert world.position(A) == 0
+
+
+def test_a_lane_that_finds_the_control_topic_gone_while_it_runs_releases_its_positions() -> None:
+    """It looks there for decisions while a partition is stopped. `rebuild-control` is refused while the process holds
+    positions, and nobody could tell that it has gone."""
+    world = World(idle_s_max=30.0)
+    filled(world, 6)
+    assert world.run() is None
+    world.source.log(A).put("later-6", "later-7")
+    world.source.log(A).delete_before(7)
+    lane, events = world.lane("second")
+
+    def lose() -> None:
+        assert world.owner(B) == "second"
+        world.state.lost = True
+        world.target.topics.pop(CONTROL.topic)
+
+    world.on.append(("plane.poll", lose))
+    lane.start()
+    assert lane.join(JOIN_S_MAX)
+    last = heard(events)[-1]
+    assert isinstance(last, LaneEnded)
+    assert "control_topic_lost" in str(last.error)
+    assert {(world.position(at), world.owner(at)) for at in (A, B)} == {(6, NOBODY)}
+
+
+def test_a_lane_that_finds_the_control_topic_gone_before_its_session_is_open_writes_nothing() -> None:
+    """Whether its generation is still the open one isn't known: another one may have begun, and read the positions."""
+    world = World()
+    filled(world, 6)
+    world.run("first")
+    world.state.lost = True
+    before = dict(world.target.offsets)
+    assert "control_topic_lost" in str(world.run("second"))
+    assert world.target.offsets == before
 
 
 def test_a_lane_that_is_given_other_routes_starts_over_with_them_and_doubles_nothing() -> None:
