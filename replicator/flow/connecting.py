@@ -8,6 +8,8 @@ Invariants
   again.
 - Whoever asks the process hears the same as who reads the log. What was told stays after an attempt that ended by a
   cluster that didn't answer: the next one asks again.
+- What the log has of a cluster that doesn't answer is followed by `recovered`, once, also where the flow has ended
+  meanwhile and another worker meets the answer: `told` outlives the worker.
 - A stop ends the wait: a flow file that was corrected isn't held up by the address that was wrong before.
 """
 
@@ -53,14 +55,16 @@ class Connecting:
         observer: ConditionObserver | None = None,
         *,
         told_before: bool = False,
+        told: dict[str, float] | None = None,
     ) -> None:
         """`asked` is set when the flow shall stop. `observer`: is told of it as the log is. `told_before`: what an
-        earlier worker has waited for is known, and is logged for debugging only."""
+        earlier worker has waited for is known, and is logged for debugging only. `told`: clusters of which the log has
+        it that they don't answer, and not yet that they do, with the time of the first unanswered question (monotonic
+        seconds); it is changed here, and handed from one worker to the next."""
         self._asked, self._log, self._observer = asked, log, observer or NoConditions()
-        self._tell = log.debug if told_before else log.error
-        self._tell_end = log.debug if told_before else log.warning
-        self._since_s: dict[str, float] = {}  # by cluster that doesn't answer
-        self._told: set[str] = set()  # of these, by a line in the log
+        self._quiet = told_before
+        self._since_s: dict[str, float] = {}  # by cluster that doesn't answer, also where it isn't told yet
+        self._told = {} if told is None else told
         self._known: set[str] = set()  # of those, since the flow was not failed over any more
         self._watched = False
         self.target_answers = False
@@ -69,13 +73,13 @@ class Connecting:
     def leave_to_watch(self) -> None:
         """Log for debugging only from now on: somebody else watches the clusters, and tells of them."""
         self._observer = NoConditions()
-        self._watched, self._tell, self._tell_end = True, self._log.debug, self._log.debug
+        self._watched = self._quiet = True
 
     def tell_again(self) -> None:
         """Say anew which cluster doesn't answer: a failover was undone, and the flow waits for nothing else now."""
         self._known.clear()
         if not self._watched:
-            self._tell, self._tell_end = self._log.error, self._log.warning
+            self._quiet = False
 
     def connect(self, plane: ControlPlane) -> tuple[ClusterInfo, ClusterInfo]:
         """Return who answers for source and target.
@@ -86,6 +90,8 @@ class Connecting:
         self._plane, self._began_s = plane, time.monotonic()
         self._look_s = self._began_s + LOOK_S
         self.target_answers = False
+        for gone in self._told.keys() - {plane.flow.source.name, plane.flow.target.name}:
+            del self._told[gone]  # an earlier flow file named it
         self._observer.connecting((plane.flow.source.name, plane.flow.target.name))
         try:
             return plane.connect(self._waits, self._answers)
@@ -97,13 +103,18 @@ class Connecting:
     def _waits(self, cluster: config.Cluster, why: object, target_answers: bool) -> None:
         """Take note that this cluster doesn't answer yet, in the thread that waits for it."""
         unless_asked(self._asked, cluster.name)(why)
-        now_s, since_s = time.monotonic(), self._since_s.setdefault(cluster.name, self._began_s)
+        now_s, since_s = (
+            time.monotonic(),
+            self._since_s.setdefault(cluster.name, self._told.get(cluster.name, self._began_s)),
+        )
         if cluster.name not in self._known and now_s >= since_s + TOLD_S:
             self._known.add(cluster.name)
-            self._told.add(cluster.name)
+            if not self._quiet:
+                self._told.setdefault(cluster.name, since_s)
             reason, for_s = str(why) or NO_BROKER_ANSWERS, round(now_s - since_s)
             self._observer.cluster_unreachable(cluster.name, now_s - since_s)
-            self._tell("unreachable", cluster=cluster.name, reason=reason, unreachable_s=for_s)
+            tell = self._log.debug if self._quiet else self._log.error
+            tell("unreachable", cluster=cluster.name, reason=reason, unreachable_s=for_s)
         if target_answers and now_s >= self._look_s:
             self._look()
             self._look_s = time.monotonic() + LOOK_S
@@ -114,10 +125,10 @@ class Connecting:
             self.target_answers = True
         self._observer.cluster_answers(cluster.name)
         self._known.discard(cluster.name)
-        since_s = self._since_s.pop(cluster.name, None)
-        if since_s is not None and cluster.name in self._told:
-            self._told.remove(cluster.name)
-            self._tell_end("recovered", cluster=cluster.name, unreachable_s=round(time.monotonic() - since_s))
+        self._since_s.pop(cluster.name, None)
+        since_s = self._told.pop(cluster.name, None)
+        if since_s is not None:
+            self._log.warning("recovered", cluster=cluster.name, unreachable_s=round(time.monotonic() - since_s))
 
     def _look(self) -> None:
         try:

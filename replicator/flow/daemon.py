@@ -114,6 +114,7 @@ class Daemon:
         self._workers: dict[str, Worker] = {}
         self._restarts = Restarts({flow.name: flow.limits.discovery_interval_ms / 1000 for flow in flows})
         self._causes: dict[str, str] = {}  # why flows have ended, and don't run again yet
+        self._told: dict[str, dict[str, float]] = {}  # of each flow, see `Connecting`
         self._leave_s: float | None = None  # when the process leaves, whatever still runs
         self._sum_up: Callable[[], None] = _nothing_more
 
@@ -165,9 +166,10 @@ class Daemon:
         parts = self._parts(log)
         how = {"take_over": self._take_over, "exit_on_incident": self._exit_on_incident}
         how["told_before"] = name in self._causes
+        told = self._told.setdefault(name, {})
         flow = self._wanted[name]
         self._flows = {**self._flows, name: flow}
-        worker = (SharedFlow if self._shared else FlowWorker)(flow, self._config, parts, log, **how)
+        worker = (SharedFlow if self._shared else FlowWorker)(flow, self._config, parts, log, told=told, **how)
         self._workers[name] = worker
         threading.Thread(target=self._flow, args=(flow, worker, parts, log), name=name, daemon=True).start()
 

@@ -55,13 +55,14 @@ class SharedFlow:
         take_over: bool = False,
         exit_on_incident: bool = False,
         told_before: bool = False,
+        told: dict[str, float] | None = None,
     ) -> None:
         """As of `FlowWorker`."""
         self._flow, self._config, self._parts, self._log = flow, config, parts, log
         self._runs = flow  # with the settings that hold
         self._exit_on_incident = exit_on_incident
         self._asked = threading.Event()  # to stop
-        self._connecting = Connecting(self._asked, log, parts.conditions(flow), told_before=told_before)
+        self._connecting = Connecting(self._asked, log, parts.conditions(flow), told_before=told_before, told=told)
         self._alive: Callable[[], None] = lambda: None
         self._finder = SharedGeneration(
             flow, parts.observe(flow), log, self._asked, lambda: self._alive(), take_over=take_over

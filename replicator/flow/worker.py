@@ -61,15 +61,16 @@ class FlowWorker:
         take_over: bool = False,
         exit_on_incident: bool = False,
         told_before: bool = False,
+        told: dict[str, float] | None = None,
     ) -> None:
         """`take_over`: also from a backfill or repair that has the flow; `exit_on_incident`: end with the first one.
-        `told_before`: the flow has ended here before, and why is known."""
+        `told_before`: the flow has ended here before, and why is known; `told`: as of `Connecting`."""
         self._flow, self._config, self._parts, self._take_over = flow, config, parts, take_over
         self._exit_on_incident, self._log = exit_on_incident, log
         self._owner = process_name()  # of this attempt: lanes of an earlier one that still hang are somebody else
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._ended = threading.Event()  # or asked to
-        self._connecting = Connecting(self._ended, log, parts.conditions(flow), told_before=told_before)
+        self._connecting = Connecting(self._ended, log, parts.conditions(flow), told_before=told_before, told=told)
         self._lanes: dict[int, Lane] = {}
         self._counts = FlowCounts(())
         self._notes = FlowNotes(log)

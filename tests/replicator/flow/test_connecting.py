@@ -101,6 +101,32 @@ def test_a_silent_cluster_is_told_once_for_all_attempts_and_again_after_a_failov
     assert told() == [("debug", "a"), ("debug", "b")], "who watches them tells it"
 
 
+def test_a_worker_that_comes_after_tells_once_that_a_cluster_answers_again_with_the_whole_time(
+    refusing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flow has ended, and its process has started it again."""
+    monkeypatch.setattr(connecting, "TOLD_S", 0.0)
+    monkeypatch.setattr(topic_questions, "SLICE_S", 0.01)
+    parts, whole = Parts(ControlPlane, cast(Any, queue.SimpleQueue)), config(refusing, 60)
+    told: dict[str, float] = {}
+
+    def lines(told_before: bool, made: type[FlowWorker] | type[SharedFlow]) -> list[tuple[str, str, str]]:
+        worker = made(whole.flows["f"], whole, parts, structlog.get_logger(), told_before=told_before, told=told)
+        with capture_logs() as logs, pytest.raises(Unreachable):
+            worker.run()
+        return sorted((it["event"], it["log_level"], it["cluster"]) for it in logs if "unreachable_s" in it)
+
+    assert lines(False, FlowWorker) == [("unreachable", "error", "a"), ("unreachable", "error", "b")]
+    assert lines(True, SharedFlow) == [("unreachable", "debug", "a"), ("unreachable", "debug", "b")]
+    told["a"] -= 100
+    for expected in ([("a", "warning", 100), ("b", "warning", 0)], []):
+        after = Connecting(threading.Event(), structlog.get_logger(), told_before=True, told=told)
+        with capture_logs() as logs, closing(FakePlane(whole.flows["f"])) as answers:
+            after.connect(cast(ControlPlane, answers))
+        found = [(it["cluster"], it["log_level"], it["unreachable_s"]) for it in logs if it["event"] == "recovered"]
+        assert sorted(found) == expected
+
+
 def test_who_asks_the_process_hears_which_cluster_keeps_it_from_starting_and_since_when(
     refusing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ class Script:
         take_over: bool,
         exit_on_incident: bool,
         told_before: bool,
+        told: dict[str, float],
     ) -> None:
         self.name = flow.name
         self.asked = threading.Event()

@@ -41,6 +41,7 @@ class Attempts:
         take_over: bool,
         exit_on_incident: bool,
         told_before: bool,
+        told: dict[str, float],
     ) -> None:
         self.flow, self.configs, self.asked = flow, [config], threading.Event()
         self.may_end = threading.Event()
