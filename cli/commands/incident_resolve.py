@@ -16,6 +16,7 @@ from cli.options import by_option, chosen, flow_options, log_to_stderr, patience
 if TYPE_CHECKING:
     from replicator.config import Config, Flow
     from replicator.flow.deciding import Resolved
+    from replicator.inspect.incidents import OpenIncident
     from replicator.model.errors import ReplicatorError
     from replicator.state.decisions import OperatorDecision
     from replicator.state.occurrences import Occurrence
@@ -209,7 +210,6 @@ def _shown_before(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Fl
     where there is none such. Raises NotDecided for one that no lane has written down: with what to do instead."""
     from cli.commands.status import ask
     from replicator.inspect.incidents import matching, open_incidents
-    from replicator.model.commands import commands_for
     from replicator.state.decisions import NotDecided, Objection
 
     shown, _ = ask(loaded, flows)
@@ -219,13 +219,24 @@ def _shown_before(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Fl
     (it,) = fitting
     if it.occurrence:
         return next(flow for flow in flows if flow.name == it.flow), it.id
-    why = f"no command applies to {it.name} of {it.where} now. {it.advice}"
-    if commands_for(it.name):
-        why = (
-            f"no worker has written {it.name} of {it.where} down yet, and only what is written down can be decided "
-            "about. Run the flow, and type the same again: a worker does that within a second of finding it"
-        )
-    raise NotDecided(Objection.WRONG_COMMAND, why)
+    other = next(status.other_settings for status in shown if status.flow == it.flow)
+    raise NotDecided(Objection.WRONG_COMMAND, why_undecided(it, other))
+
+
+def why_undecided(it: OpenIncident, other_settings: str) -> str:
+    """Why nothing can be decided about an incident that no lane has written down, and what to do instead.
+
+    `other_settings`: why workers run other settings than the flow file's, as of `FlowStatus`. They may never find it.
+    """
+    from replicator.model.commands import commands_for
+
+    if not commands_for(it.name):
+        return f"no command applies to {it.name} of {it.where} now. {it.advice}"
+    why = f"no worker has written {it.name} of {it.where} down yet, and only what is written down can be decided about"
+    again = "type the same again: a worker does that within a second of finding it"
+    if other_settings:
+        return f"{why}. Workers run with other settings than this flow file: {other_settings}. After that {again}"
+    return f"{why}. Run the flow, and {again}"
 
 
 def _as_json(flow: Flow, done: Resolved) -> Mapping[str, object]:

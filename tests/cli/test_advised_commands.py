@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from cli import main
+from cli.commands.incident_resolve import why_undecided
 from cli.options import ask_each
 from replicator.config import load
 from replicator.incidents import tell_incident
@@ -128,6 +129,16 @@ def test_of_several_flows_the_one_that_can_not_be_run_is_in_the_command(
     assert "eos-replicate rebuild-control --flow audit -c FILE" in capsys.readouterr().err
     _, failed = ask_each(load(file, {}).flows.values(), lost)
     assert ["--flow audit -c FILE" in str(failed[name]) for name in ("orders", "audit")] == [False, True]
+
+
+def test_an_incident_that_workers_with_another_file_can_not_find_is_not_waited_for() -> None:
+    it = replace(OPEN, name="source_records_gone", occurrence=False)
+    other = "workers run the settings of generation 3. To go back to this file: eos-replicate apply --flow f -c FILE"
+    assert "Run the flow, and type the same again" in why_undecided(it, "")
+    told = why_undecided(it, other)
+    assert "Run the flow" not in told
+    assert told.index(other) < told.index("type the same again")
+    assert "no command applies" in why_undecided(replace(it, name="control_topic_lost"), other)
 
 
 def test_a_deleted_topic_is_told_of_in_one_way() -> None:
