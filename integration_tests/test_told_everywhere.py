@@ -16,6 +16,7 @@ from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
 from integration_tests.harness.two_topics import INCIDENT
 from integration_tests.test_incidents_played import LARGE, open_id, resolved
+from integration_tests.test_incidents_played import asked as command_asked
 from integration_tests.test_metrics import observed
 from replicator.model.partition import Partition
 from replicator.observe.view import Doing
@@ -212,3 +213,52 @@ def test_they_tell_the_position_that_a_decision_has_given(make_copying: MakeCopy
     asked.wait("no lag", lambda it: it.value("eos_partition_lag_records", **labels) == 0)
     assert asked.value("eos_partition_lag_seconds", **labels) == 0
     assert worker.stop() == 0, worker.tail()
+
+
+def test_they_tell_the_same_of_topics_that_were_created_again_while_the_flow_runs(make_copying: MakeCopying) -> None:
+    """The process has read positions before that are gone with the target topics."""
+    copying = make_copying(partitions=1, limits={"discovery_interval_ms": 1_000})
+    names = {word: f"{copying.name}.{word}" for word in ("target", "both")}
+    left = {Partition(names["target"], 0): BEFORE, Partition(names["both"], 0): AFTER}
+    copying.file.write(topics=[f"^{copying.name}[.].*"])
+    asked = observed(copying)
+    for name in names.values():
+        clients.create_topic(copying.source, name)
+        clients.put(clients.producer(copying.source), name, *[b"old"] * BEFORE)
+    worker = copying.running("", "--shared")
+    wait_until(
+        lambda: {told.position for at, (_, told) in metrics(asked, Flow(copying)).items() if at in left} == {BEFORE},
+        "copied",
+        worker.tail,
+    )
+    for name in names.values():
+        clients.recreate_topic(copying.target, f"{name}.copy")
+    clients.recreate_topic(copying.source, names["both"])
+    clients.put(clients.producer(copying.source), names["both"], *[b"new"] * AFTER)
+    for name in names.values():
+        open_id(copying, "target_topic_recreated", name, worker)
+
+    kind = "target_topic_recreated"
+    expected = {where: Told(kind, None, lag) for where, lag in left.items()}
+    by_status = status(Flow(copying))
+    assert {where: by_status[where][1] for where in left} == expected
+
+    def by_metrics() -> dict[Partition, Told]:
+        found = {name: told for name, (_, told) in metrics(asked, Flow(copying)).items()}
+        return {where: found[where] for where in left}
+
+    wait_until(lambda: by_metrics() == expected, "metrics", lambda: str(by_metrics()))
+    _, top = copying.asked("top")
+    assert {
+        Partition(row["topic"], row["partition"]): (row["kind"], row["position"]) for row in top["not_copied"]
+    } == dict.fromkeys(left, (kind, None))
+    assert {row["name"]: row["lag_records"] for row in top["topics"] if row["name"] in names.values()} == {
+        where.topic: lag for where, lag in left.items()
+    }
+    assert top["lag_records"] == asked.value("eos_flow_lag_records", flow=copying.name) == BEFORE + AFTER
+    shown = {row["topic"]: row for row in command_asked(copying, "position", "show")[1]["flows"][0]["partitions"]}
+    for where, lag in left.items():
+        row = shown[where.topic]
+        assert (row["position"], row["lag_records"], row["wrong"].split(":")[0]) == (None, lag, kind)
+    assert "both topics were created again" in shown[names["both"]]["wrong"]
+    assert worker.stop() == INCIDENT, worker.tail()

@@ -160,6 +160,8 @@ def _show(found: FlowPositions) -> None:
 
 def _show_row(row: HeldPosition) -> None:
     say(f"  {row.topic}[{row.partition}] → {row.target_topic}")
+    if row.position is None and row.lag_records is not None:
+        say(f"    position    none, {row.lag_records} not copied", indent=16)
     if row.position is not None:
         lag = "" if row.lag_records is None else f" of {row.source_end}, {row.lag_records} not copied"
         say(f"    position    {row.position}{lag}", indent=16)

@@ -14,18 +14,28 @@ from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
 from replicator.model.checkpoint import Position, Stored
-from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
+from replicator.model.commands import SOURCE_RECREATED, TARGET_RECREATED
+from replicator.model.errors import (
+    ConfigError,
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    TopicMissing,
+    Unreachable,
+)
 from replicator.model.partition import LogEnds, Partition
-from replicator.state.claims import Claims
+from replicator.state.claims import Claim, Claims
 from replicator.state.exported_positions import FORMAT, FORMAT_VERSION
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPosition:
-    """One source partition. `position` None: it was claimed, and has none any more, or none that can be read (`wrong`
-    says what stands there). What only a position says is empty or None then; `source_end` and `lag_records` are None
-    where the source didn't say. `owner` None: released."""
+    """One source partition. `position` None: it was claimed, and has none any more (`wrong` says why), or none that can
+    be read (`wrong` says what stands there). What only a position says is empty or None then; `source_end` and
+    `lag_records` are None where the source didn't say. Without a position, and of a topic that was created again on
+    either side, the lag is all that the source's log has. `owner` None: released."""
 
     topic: str
     partition: int
@@ -76,7 +86,8 @@ def read(flow: Flow, only: Collection[Partition], *, connect_timeout_ms: int) ->
             raise ConfigError(f"flow {flow.name} has no position of {', '.join(map(str, unknown))}")
         wanted = {at: to for at, to in sorted(targets.items()) if not only or at in only}
         stored = offset_reader.positions(flow, wanted.values(), stable=False)
-        logs, source_error = _source_logs(plane, wanted)
+        source_cluster, logs, source_error = _source_logs(plane, wanted)
+        target_logs = plane.target_logs.log_ends(wanted.values())
         opened = control.open if control is not None else None
         return FlowPositions(
             flow=flow.name,
@@ -85,32 +96,55 @@ def read(flow: Flow, only: Collection[Partition], *, connect_timeout_ms: int) ->
             generation=None if opened is None else opened.number,
             runs="" if opened is None else opened.kind.value,
             target_cluster=cluster,
-            partitions=tuple(held(at, to, stored[to], logs.get(at)) for at, to in wanted.items()),
+            partitions=tuple(
+                held(claims.claims[to], stored[to], logs.get(at), target_logs.get(to), source_cluster)
+                for at, to in wanted.items()
+            ),
             signed_gaps=tuple(it for it in signed_gaps(claims.occurrences) if (it.topic, it.partition) in wanted),
             adoptions=tuple(it for it in adoptions(claims.occurrences) if (it.topic, it.partition) in wanted),
             source_error=source_error,
         )
 
 
-def _source_logs(plane: ControlPlane, wanted: Collection[Partition]) -> tuple[Mapping[Partition, object], str]:
+def _source_logs(plane: ControlPlane, wanted: Collection[Partition]) -> tuple[str, Mapping[Partition, object], str]:
+    """Return the source's cluster id, its logs, and why it doesn't say that; either is empty."""
     try:
-        plane.source.connect()
-        return plane.source_logs.log_ends(wanted), ""
+        cluster = plane.source.connect().cluster_id
+        return cluster, plane.source_logs.log_ends(wanted), ""
     except (Unreachable, NotAllowed, Retriable, Incident) as error:
-        return {}, str(error)
+        return "", {}, str(error)
 
 
-def held(at: Partition, to: Partition, stored: Stored | None, log: object) -> HeldPosition:
-    """One partition. `log`: the source's, or why it isn't known. Pure."""
+def held(claim: Claim, stored: Stored | None, source: object, target: object, source_cluster: str = "") -> HeldPosition:
+    """One partition, as its lane would judge it. Pure.
+
+    Args:
+        claim: whose it is.
+        source, target: the logs of both sides, or why they aren't known.
+        source_cluster: its id; empty where `source` isn't known.
+    """
+    at, to = claim.source, claim.target
+    log = source if isinstance(source, LogEnds) else None
+    all_of_it = None if log is None else log.stable - log.start
     if not isinstance(stored, Position):
-        wrong = "position_expired: there is none" if stored is None else f"{stored.incident}: {stored.why}"
-        return HeldPosition(topic=at.topic, partition=at.partition, target_topic=to.topic, wrong=wrong)
+        lost = stored is None
+        return HeldPosition(
+            topic=at.topic,
+            partition=at.partition,
+            target_topic=to.topic,
+            source_end=log.stable if log is not None and lost else None,
+            lag_records=all_of_it if lost else None,
+            wrong=f"{stored.incident}: {stored.why}" if stored else _why_lost(claim, log, target, source_cluster),
+        )
     evidence = stored.evidence
-    known = log if isinstance(log, LogEnds) else None
-    same = known is not None and known.topic_id == evidence.source_topic_id
-    wrong = str(log) if isinstance(log, ReplicatorError) else ""
-    if known is not None and not same:
-        wrong = f"source_topic_recreated: the source topic's id is {known.topic_id} now"
+    wrong, again = str(source) if isinstance(source, ReplicatorError) else "", False
+    for incident, its_log, id_ in (
+        (TARGET_RECREATED, target, evidence.target_topic_id),
+        (SOURCE_RECREATED, source, evidence.source_topic_id),  # told where both were, as lanes do
+    ):
+        if isinstance(its_log, LogEnds) and its_log.topic_id != id_:
+            side = incident.split("_")[0]
+            wrong, again = f"{incident}: the {side} topic's id is {its_log.topic_id} now", True
     return HeldPosition(
         topic=at.topic,
         partition=at.partition,
@@ -125,10 +159,19 @@ def held(at: Partition, to: Partition, stored: Stored | None, log: object) -> He
         delivery=evidence.delivery,
         committed_ms=evidence.committed_ms or None,
         moved_ms=evidence.moved_ms or None,
-        source_end=None if known is None else known.stable,
-        lag_records=max(0, known.stable - stored.offset) if known is not None and same else None,
+        source_end=None if log is None else log.stable,
+        lag_records=all_of_it if log is None or again else max(0, log.stable - stored.offset),
         wrong=wrong,
     )
+
+
+def _why_lost(claim: Claim, source: LogEnds | None, target: object, source_cluster: str) -> str:
+    """Say why there is no position, or only that there is none while the target doesn't say what it has."""
+    if not isinstance(target, LogEnds | TopicMissing):
+        return f"there is none, and why isn't known: {target}"
+    source_id, target_id = (it.topic_id if isinstance(it, LogEnds) else None for it in (source, target))
+    name, why = claim.why_without_position(source_cluster, claim.source, source_id, target_id)
+    return f"{name}: {why}"
 
 
 def exported(found: FlowPositions, now_ms: int) -> dict[str, Any]:

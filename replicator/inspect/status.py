@@ -46,6 +46,7 @@ from replicator.inspect.target_status import own_topics, target_status, told_of_
 from replicator.kafka import offset_reader
 from replicator.lane.partition import Reason
 from replicator.model import names
+from replicator.model.commands import RECREATED
 from replicator.model.contradictions import OF_ANOTHER_SOURCE
 from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.partition import LogEnds, Partition
@@ -56,7 +57,6 @@ from replicator.state.run_settings import NO_SETTINGS, RunSettings, rate_of
 
 TIMES_WAIT_S = 5.0
 STALLED_MS_MIN = 60_000
-RECREATED = "source_topic_recreated"
 WAITS: Mapping[Reason, State] = {
     Reason.GONE: "topic_missing",
     Reason.KEPT: "kept",
@@ -189,19 +189,20 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
 
 
 def _first_left(it: ExpectedStart, source: LogEnds) -> int | None:
-    """The first source offset that isn't copied, None without a position. A re-created topic begins anew."""
+    """The first source offset that isn't copied, None without a position. Of a topic that was created again, on either
+    side, that is where the source's log begins."""
     if it.position is None:
         return None
-    again = it.decision.stopped is not None and it.decision.stopped.name == RECREATED
+    again = it.decision.stopped is not None and it.decision.stopped.name in RECREATED
     return source.start if again else it.position.offset
 
 
 def _lag(it: ExpectedStart) -> int | None:
-    """What of the source isn't copied. Of a topic that was created again that is all of it."""
+    """What of the source isn't copied. Of a topic that was created again, on either side, that is all of it."""
     source, name = it.source, it.decision.stopped.name if it.decision.stopped else ""
     if not isinstance(source, LogEnds) or isinstance(it.stored, ReplicatorError):
         return None
-    if it.stored is None or name == RECREATED:
+    if it.stored is None or name in RECREATED:
         return source.stable - source.start
     return None if it.position is None else max(0, source.stable - it.position.offset)
 

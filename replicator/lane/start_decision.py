@@ -15,8 +15,8 @@ from replicator.config import Flow
 from replicator.lane.partition import DELETED, Reason, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
-from replicator.model.commands import TARGET_RECREATED, TRUNCATED
-from replicator.model.contradictions import OF_ANOTHER_SOURCE, compare
+from replicator.model.commands import TRUNCATED
+from replicator.model.contradictions import compare
 from replicator.model.errors import Incident, ReplicatorError, TopicMissing
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
@@ -279,22 +279,13 @@ def _claimed_before(plan: LanePlan, route: Route, facts: Facts, claim: Claim) ->
     Kafka removes a deleted topic's committed offsets, so only the claim can tell.
     """
     source, target = route.source, facts.target
-    claimed, wrong = f"{route.target} was claimed at source offset {claim.offset}", None
-    if isinstance(facts.source, LogEnds):
-        wrong = claim.contradicted(plan.source_cluster, source, facts.source.topic_id)
     if isinstance(target, ReplicatorError):
         reason, text = _waits(target, Reason.TARGET_MISSING)
         if route.target_topic_id:  # it was listed: a broker that has just started may not know of it yet
             return StartDecision(waits=(reason, text), committable=False)
-        name, why = claim.without_position(None), f"{claimed}, and the target doesn't have this topic any more"
-    elif wrong is not None and wrong[0] in OF_ANOTHER_SOURCE:
-        name, why = wrong[0], f"{claimed} of {wrong[1]}; and its position is gone"
-    elif (name := claim.without_position(target.topic_id)) == TARGET_RECREATED:
-        why = f"{claimed}; the target topic's id was {claim.target_topic_id}, is {target.topic_id}"
-        why += f"; it was claimed of {wrong[1]}, too" if wrong is not None else ""
-    elif wrong is not None:
-        name, why = wrong[0], f"{claimed} of {wrong[1]}; and its position is gone"
-    else:
-        why = f"{claimed}, but has no position any more: it expired (offsets.retention.minutes) or was deleted"
+    source_topic_id, target_topic_id = (
+        it.topic_id if isinstance(it, LogEnds) else None for it in (facts.source, target)
+    )
+    name, why = claim.why_without_position(plan.source_cluster, source, source_topic_id, target_topic_id)
     found = Incident(name, why, topic=source.topic, partition=source.partition)
     return StartDecision(stopped=found, committable=False)

@@ -69,6 +69,9 @@ _JUDGED_BY_LANES = (
 RECREATED = (SOURCE_RECREATED, TARGET_RECREATED) = ("source_topic_recreated", "target_topic_recreated")
 """Kinds of partitions of which one topic is another one under the same name."""
 
+LOST = frozenset({*RECREATED, "target_topic_deleted", "position_expired"})
+"""Kinds of partitions whose position may have gone: where it has, the incident has no offset."""
+
 _WITHOUT_POSITION = ("position_expired", "position_unreadable", "target_not_empty")
 """Kinds of partitions that have no position of this flow, or none that can be read, over a target with records."""
 

@@ -24,6 +24,7 @@ from replicator.lane.partition import PartitionState, Reason, Stopped, Waiting
 from replicator.lane.plan import LanePlan
 from replicator.lane.throttle import FlowThrottle
 from replicator.model.checkpoint import Position
+from replicator.model.commands import LOST, RECREATED
 from replicator.model.partition import Partition
 from replicator.observe.conditions import WELL, FlowConditions, ObservedConditions
 from replicator.observe.worker_figures import ObservedWorker, WorkerFigures
@@ -184,6 +185,9 @@ class ObservedFlow:
         found: dict[Partition, PartitionState | None] = {}
         for each in states:
             found |= each()
+        for at in partitions.keys() & found.keys():
+            if lost(found[at]):
+                partitions[at].position = None
         worker = None if self._worker is None else self._worker.figures
         nobodys = frozenset(
             at for at, lane in left.items() if at not in found and (worker is None or not worker.elsewhere(lane))
@@ -200,12 +204,21 @@ class ObservedFlow:
         here = {at: state for each in states for at, state in each().items()}
         with self._lock:
             known = {at: self._partitions.get(at) for at in here}
-        return {at: None if found is None or recreated(here[at]) else found.position for at, found in known.items()}
+        return {
+            at: None if found is None or recreated(here[at]) or lost(here[at]) else found.position
+            for at, found in known.items()
+        }
 
 
 def recreated(state: PartitionState | None) -> bool:
-    """Tell whether the source has another topic than the position is of: then all of it is left to copy."""
-    return isinstance(state, Stopped) and state.incident.name == "source_topic_recreated"
+    """Tell whether either side has another topic than the position is of: then all that the source has is left to
+    copy."""
+    return isinstance(state, Stopped) and state.incident.name in RECREATED
+
+
+def lost(state: PartitionState | None) -> bool:
+    """Tell whether the target has no position any more: the one that a lane has read before is none."""
+    return isinstance(state, Stopped) and state.incident.name in LOST and state.incident.offset < 0
 
 
 def _had(ended: Iterable[States]) -> set[Partition]:

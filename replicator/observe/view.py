@@ -108,9 +108,9 @@ class FlowView:
 
     @property
     def lag_records(self) -> int | None:
-        """Of all partitions together that have a position, but for topics that have gone or were failed over: those no
-        copying will catch up with. None where it isn't known of one that is copied, or of none, and of a flow that
-        doesn't run or was failed over.
+        """Of all partitions together that have a position or are stopped, but for topics that have gone or were failed
+        over: those no copying will catch up with. None where it isn't known of one that is copied, or of none, and of a
+        flow that doesn't run or was failed over.
 
         One that waits may have nobody who can be asked, and is told of by itself.
         """
@@ -127,7 +127,7 @@ class FlowView:
         if self.conditions.failed_over or self.stage is not Stage.RUNNING:
             return None
         here = (one for one in self.partitions if one.doing not in (Doing.GONE, Doing.FAILED_OVER))
-        placed = [partition for partition in here if partition.figures.position is not None]
+        placed = [one for one in here if one.figures.position is not None or one.doing is Doing.STOPPED]
         known = [partition.lag for partition in placed if partition.lag is not None]
         unknown = [partition for partition in placed if partition.lag is None]
         missing = any(partition.doing not in (Doing.WAITING, Doing.STOPPED) for partition in unknown)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from replicator.model.commands import SOURCE_RECREATED, TARGET_RECREATED
+from replicator.model.contradictions import OF_ANOTHER_SOURCE
 from replicator.model.origins import NONE, Origin, Origins
 from replicator.model.partition import Partition, Span
 from replicator.state import config_fault, flow_end, kept_positions, occurrences
@@ -66,6 +67,32 @@ class Claim:
         if target_topic_id is None:
             return "target_topic_deleted"
         return "position_expired" if target_topic_id == self.target_topic_id else TARGET_RECREATED
+
+    def why_without_position(
+        self, source_cluster: str, source: Partition, source_topic_id: str | None, target_topic_id: str | None
+    ) -> tuple[str, str]:
+        """Say why the partition has no position any more: incident and detail.
+
+        Args:
+            source_cluster: a cluster id; as `source`, it is compared only where `source_topic_id` is given.
+            source_topic_id: of the source's topic of now; None where that isn't known.
+            target_topic_id: of the target's topic of now; None where there is none.
+        """
+        name = self.without_position(target_topic_id)
+        claimed = f"{self.target} was claimed at source offset {self.offset}"
+        wrong = None if source_topic_id is None else self.contradicted(source_cluster, source, source_topic_id)
+        if target_topic_id is None:
+            return name, f"{claimed}, and the target doesn't have this topic any more"
+        if wrong is not None and (wrong[0] in OF_ANOTHER_SOURCE or name != TARGET_RECREATED):
+            return wrong[0], f"{claimed} of {wrong[1]}; and its position is gone"
+        if name != TARGET_RECREATED:
+            why = "it expired (offsets.retention.minutes) or was deleted"
+            return name, f"{claimed}, but has no position any more: {why}"
+        target = f"target topic's id was {self.target_topic_id}, is {target_topic_id}"
+        if wrong is None:
+            return name, f"{claimed}; the {target}"
+        source_ids = f"the source topic's id was {self.source_topic_id}, is {source_topic_id}"
+        return name, f"{claimed}; since then both topics were created again: {source_ids}, and the {target}"
 
     def contradicted(self, source_cluster: str, source: Partition, source_topic_id: str) -> tuple[str, str] | None:
         """Say what source it was that isn't the one now: incident and detail; None where it is the same."""

@@ -171,7 +171,7 @@ def test_what_needs_a_decision_shows_what_is_not_copied(flow: Flow) -> None:
             described(flow, committed(90), target=LogEnds("y", 0, 0, 0)),
             "target_recreated",
             "target_topic_recreated",
-            10,
+            100,
         ),
         (described(flow, committed(90), target=LogEnds("x", 0, 0, -2)), "target_lost_data", "target_lost_data", 10),
         (described(flow, committed(90), stopped=Incident("flows_in_conflict", "")), "stopped", "flows_in_conflict", 10),

@@ -131,7 +131,10 @@ def test_only_the_claim_tells_why_a_position_is_gone() -> None:
     assert stopped(replace(claimed, target=TARGET._replace(topic_id="new"))).name == "target_topic_recreated"
     both = replace(claimed, source=SOURCE._replace(topic_id="again"), target=TARGET._replace(topic_id="new"))
     assert stopped(both).name == "target_topic_recreated"
-    assert "source topic id source-id, it is again, too" in stopped(both).detail
+    said = (
+        "both topics were created again: the source topic's id was source-id, is again, and the target topic's id was"
+    )
+    assert said in stopped(both).detail
     of_another = replace(both, claim=replace(CLAIM, source_cluster="another"))
     assert stopped(of_another).name == "source_cluster_changed", "a restart is no answer to that, and isn't offered"
     gone = replace(claimed, target=TopicMissing("no such topic"))

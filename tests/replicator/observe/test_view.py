@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from replicator.flow.restarts import Stage
-from replicator.lane.partition import Copying, PartitionState, Reason, Waiting
+from replicator.lane.partition import Copying, PartitionState, Reason, Stopped, Waiting
 from replicator.lane.throttle import FlowThrottle
+from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures
 from replicator.observe.lag import Lag
@@ -177,3 +178,33 @@ def test_a_partition_that_waits_and_has_nobody_to_ask_hides_no_other_lag() -> No
     assert lag_of({A: Copying(), B: away}, {A: lag, B: lag}) == (14, 2.0), "as long as it is known"
     assert lag_of({A: Copying(), B: Copying()}, {A: lag}) == (None, None)
     assert lag_of({A: away, B: away}, {}) == (None, None), "unknown is never zero"
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "shown", "lag"),
+    [
+        ("target_topic_recreated", -1, None, None),  # Kafka has deleted it with the topic
+        ("source_topic_recreated", -1, None, None),
+        ("target_topic_deleted", -1, None, None),
+        ("position_expired", -1, None, None),
+        ("target_topic_recreated", 3, 3, None),
+        ("source_topic_recreated", 3, 3, None),
+        ("source_topic_deleted", -1, 3, 3),
+        ("record_refused", 3, 3, 3),
+    ],
+)
+def test_a_position_that_is_gone_is_not_shown_and_all_of_another_topic_is_left_to_copy(
+    flow: OneFlow, name: str, offset: int, shown: int | None, lag: int | None
+) -> None:
+    """As `status` says it, of a process that has copied the partition before."""
+    flow.states = {A: Copying(), B: Copying()}
+    flow.lane.committed({}, {at: position(3) for at in (A, B)}, 0.1)
+    flow.states[B] = Stopped(Incident(name, "it is so", topic="t", partition=1, offset=offset))
+    assert [each.figures.position for each in flow.now().partitions] == [3, shown]
+    assert flow.figures.partition_positions() == {A: 3, B: lag}
+
+
+def test_what_is_left_of_a_stopped_partition_without_a_position_counts_for_its_flow() -> None:
+    gone = Stopped(Incident("target_topic_recreated", "it is so", topic="t", partition=1))
+    assert lag_of({A: Copying(), B: gone}, {A: Lag(7, 2.0, 0), B: Lag(100, 9.0, 0)}) == (107, 9.0)
+    assert lag_of({A: Copying(), B: gone}, {A: Lag(7, 2.0, 0)}) == (7, 2.0), "nobody can be asked for it"

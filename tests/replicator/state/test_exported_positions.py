@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from replicator.inspect.positions import FlowPositions, exported, held
 from replicator.model.checkpoint import Evidence, Position, Unreadable
-from replicator.model.errors import ConfigError, Unreachable
+from replicator.model.errors import ConfigError, TopicMissing, Unreachable
 from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.state.claims import Claim
 from replicator.state.exported_positions import imported
 
 pytestmark = pytest.mark.tier("default")
 
-AT, TO = Partition("orders", 1), Partition("orders.copy", 1)
+AT, TO, GONE = Partition("orders", 1), Partition("orders.copy", 1), Partition("gone", 0)
+CLAIM = Claim(TO, AT, "S", "T", 0, 5, 3, "me", 0, source_cluster="c")
 EVIDENCE = Evidence(
     generation=3,
     owner="me",
@@ -29,7 +31,7 @@ EVIDENCE = Evidence(
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    rows = (held(AT, TO, Position(10, EVIDENCE), None), held(Partition("gone", 0), TO, None, None))
+    rows = (held(CLAIM, Position(10, EVIDENCE), None, None), held(replace(CLAIM, source=GONE), None, None, None))
     found = FlowPositions(
         flow="f", source="a", target="b", generation=3, runs="live", target_cluster="C", partitions=rows
     )
@@ -61,13 +63,35 @@ def test_anything_else_is_refused(found: object, said: str) -> None:
 
 
 def test_a_partition_is_shown_with_what_is_known_of_it() -> None:
-    position = Position(10, EVIDENCE)
-    shown = held(AT, TO, position, LogEnds("S", 0, 14, 14))
+    position, here, there = Position(10, EVIDENCE), LogEnds("S", 2, 14, 14), LogEnds("T", 0, 20, 20)
+    shown = held(CLAIM, position, here, there, "c")
     assert (shown.position, shown.lag_records, shown.owner, shown.wrong) == (10, 4, "me", "")
-    again = held(AT, TO, position, LogEnds("S2", 0, 14, 14))
-    assert (again.lag_records, "source_topic_recreated" in again.wrong) == (None, True)
-    away = held(AT, TO, position, Unreachable("no answer"))
-    assert (away.position, away.source_end, away.wrong) == (10, None, "no answer")
-    assert "position_expired" in held(AT, TO, None, None).wrong
-    assert "position_unreadable" in held(AT, TO, Unreadable(Committed(3, ""), "position_unreadable", "why"), None).wrong
+    again = held(CLAIM, position, here._replace(topic_id="S2"), there, "c")
+    assert (again.lag_records, "source_topic_recreated" in again.wrong) == (12, True)
+    again = held(CLAIM, position, here, there._replace(topic_id="T2"), "c")
+    assert (again.lag_records, "target_topic_recreated" in again.wrong) == (12, True)
+    away = held(CLAIM, position, Unreachable("no answer"), there)
+    assert (away.position, away.source_end, away.lag_records, away.wrong) == (10, None, None, "no answer")
+    foreign = held(CLAIM, Unreadable(Committed(3, ""), "position_unreadable", "why"), here, there, "c")
+    assert (foreign.position, foreign.lag_records, "position_unreadable" in foreign.wrong) == (None, None, True)
     assert asdict(shown)["committed_ms"] is None
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        (LogEnds("S", 2, 14, 14), LogEnds("T", 0, 20, 20), "position_expired: "),
+        (LogEnds("S", 2, 14, 14), LogEnds("T2", 0, 0, 0), "target_topic_recreated: "),
+        (LogEnds("S2", 2, 14, 14), LogEnds("T2", 0, 0, 0), "target_topic_recreated: "),
+        (LogEnds("S2", 2, 14, 14), LogEnds("T", 0, 20, 20), "source_topic_recreated: "),
+        (LogEnds("S", 2, 14, 14), TopicMissing("no such topic"), "target_topic_deleted: "),
+        (LogEnds("S", 2, 14, 14), Unreachable("no answer"), "there is none, and why isn't known: no answer"),
+    ],
+)
+def test_a_partition_without_a_position_is_shown_with_what_status_says_of_it(
+    source: LogEnds, target: object, said: str
+) -> None:
+    shown = held(CLAIM, None, source, target, "c")
+    assert (shown.position, shown.source_end, shown.lag_records) == (None, 14, 12)
+    assert shown.wrong.startswith(said)
+    assert held(CLAIM, None, Unreachable("away"), target).lag_records is None
