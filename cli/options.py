@@ -292,6 +292,17 @@ def wrapped(text: str, width: int, *, indent: int) -> str:
     return lines.replace(_NO_BREAK, " ")
 
 
+def apart(text: str) -> list[str]:
+    """Text, and each command in it by itself, in their order, without the sign that ends the sentence or clause there:
+    it would be copied with the command."""
+    found, end = [], 0
+    for command in _COPIED.finditer(text):
+        found += [text[end : command.start()], command[0].rstrip(".,;:")]
+        end = command.end()
+    found.append(text[end:])
+    return [part for it in found if (part := it.strip().lstrip(".,;: "))]
+
+
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
     click.echo(json.dumps(value, indent=2))

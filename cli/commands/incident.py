@@ -14,7 +14,7 @@ import click
 
 from cli.commands.incident_resolve import resolve
 from cli.commands.status import ask, iso
-from cli.options import chosen, flow_options, log_to_stderr, print_json, say, show_failed, wrapped
+from cli.options import apart, chosen, flow_options, log_to_stderr, print_json, say, show_failed, wrapped
 
 if TYPE_CHECKING:
     from replicator.inspect.flow_status import FlowStatus
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from replicator.model.errors import ReplicatorError
 
 WIDTH = 80
+TYPED = ("eos-replicate ", "kafka-transactions.sh ")
 OPEN, NO_SUCH = 4, 1
 
 
@@ -176,8 +177,19 @@ def _show_one(it: OpenIncident, path: Path) -> None:
     }
     for name, text in rows.items():
         if text:
-            click.echo(wrapped(f"  {name:<11}  {text}", WIDTH, indent=15))
+            first, *others = apart(text) if name == "do" else [text]
+            click.echo(wrapped(f"  {name:<11}  {first}", WIDTH, indent=15))
+            for part in others:
+                click.echo(
+                    _typed(part.replace(" -c FILE", f" -c {path}"))
+                    if part.startswith(TYPED)
+                    else wrapped(f"{' ' * 15}{part}", WIDTH, indent=15)
+                )
     for number, command in enumerate(it.typed):
-        words = f"eos-replicate {command} -c {path}"
-        lines = textwrap.wrap(words, WIDTH - 17, break_long_words=False, break_on_hyphens=False)
-        click.echo(f"  {'' if number else 'commands':<11}  " + f" \\\n{' ' * 17}".join(lines))  # to be copied whole
+        click.echo(_typed(f"eos-replicate {command} -c {path}", "" if number else "commands"))
+
+
+def _typed(command: str, name: str = "") -> str:
+    """A command in lines that can be copied as they stand: the shell takes them for one."""
+    lines = textwrap.wrap(command, WIDTH - 17, break_long_words=False, break_on_hyphens=False)
+    return f"  {name:<11}  " + f" \\\n{' ' * 17}".join(lines)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.containers import Lines
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +29,8 @@ STAGES = {"running": "green", "starting": "yellow"}
 WIDE = 110
 """From so many columns on, the column of states is wider."""
 ROWS_MAX = 200
+INDENT = 6
+"""Of what goes on in another line, as `status` has it."""
 UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -106,9 +109,28 @@ def _settings(flow: Mapping[str, Any], rows: int, *, whole: bool) -> Iterator[Te
         yield Text(f"  … and {more:,} more that are paused or limited", style="dim")
 
 
-def _line(text: str, style: str = "", *, whole: bool) -> Text:
-    """A line that is cut off where the terminal ends, or folded where all is shown."""
-    return Text(text, style=style, no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+class Line(Text):
+    """A line that is cut off where the terminal ends, or, where it is `whole`, goes on in others that are indented."""
+
+    def __init__(self, text: str, style: str = "", *, whole: bool) -> None:
+        """`style` as of rich."""
+        super().__init__(text, style=style, no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+
+    def wrap(self, console: Console, width: int, *args: Any, **more: Any) -> Lines:
+        """See `Text.wrap`."""
+        lines = super().wrap(console, width, *args, **more)
+        if len(lines) < 2:
+            return lines
+        first, left = lines[0], self[len(lines[0]) :]
+        left = left[len(left) - len(left.plain.lstrip()) :]
+        others = left.wrap(console, max(1, width - INDENT), *args, **more)
+        for line in others:
+            line.pad_left(INDENT)
+        return Lines([first, *others])
+
+
+def _line(text: str, style: str = "", *, whole: bool) -> Line:
+    return Line(text, style, whole=whole)
 
 
 def _counts(counts: Mapping[str, int]) -> Text:

@@ -77,6 +77,18 @@ def test_a_fault_of_the_flow_file_stands_above_the_flows() -> None:
     assert drawn(found, 160)[1].startswith("orders: ")
 
 
+def test_what_goes_on_in_another_line_is_indented_and_whole() -> None:
+    why = "the records of offsets 5000 to 5999 are gone, which nobody has copied, " * 5
+    found = answer(flow(replace(partition("payments", 3, Doing.STOPPED, "source_records_gone"), detail=why)))
+    lines = drawn(found, 80)
+    [first] = [number for number, line in enumerate(lines) if line.startswith("  payments[3] stopped")]
+    others = lines[first + 1 :]
+    assert len(others) >= 4
+    assert all(line.startswith("      ") and line[6] != " " for line in others), others
+    assert max(map(len, lines)) <= 80
+    assert why.strip() in " ".join(" ".join(lines).split())
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_every_state_is_drawn(width: int) -> None:
     lines = drawn(answer(EVERY_STATE), width)
