@@ -108,7 +108,8 @@ def resolve(
     what was copied from behind the cut stays on the target. --adopt gives a partition a position that has none: from
     the offset that you name it is copied exactly once, and `status` and `reconcile` say that nothing before it is the
     flow's. --restart-topic does the same at the beginning of a topic that was created again: its records are written
-    behind those that are there.
+    behind those that are there. On a topic that is paused --retry, --skip and --set-aside act at once, but for --skip
+    of a source that was truncated; that, --restart-topic and --adopt wait for `resume`.
     """
     from replicator import config
     from replicator.flow import deciding

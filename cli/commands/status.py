@@ -80,7 +80,7 @@ _COLOURS = {
 @click.command(epilog=EPILOG)
 @flow_options()
 @click.option("--watch", "every_s", type=click.FloatRange(min=0.5), metavar="SECONDS", help="Show it again and again.")
-@click.option("--check", is_flag=True, help="Exit with 1 unless all is copied, within bounds, and no schema refused.")
+@click.option("--check", is_flag=True, help="Exit with 1 unless all is well. Lag counts only with a bound.")
 @click.option("--lag-records-max", type=click.IntRange(min=0), help="With --check: the most records not copied.")
 @click.option("--lag-seconds-max", type=click.FloatRange(min=0), help="With --check: the oldest of them, in seconds.")
 def status(
@@ -95,7 +95,9 @@ def status(
     """Per partition: position, source end, lag in records and seconds, last commit, state.
 
     Reads the positions from the target; it works whether the daemon runs or not. --check is for scripts: it also names
-    on stderr what is not well. Where schemas are kept at the target's registry, both registries are asked.
+    on stderr what is not well: what is stopped, stalled or refused. Without --lag-records-max and --lag-seconds-max a
+    partition that is copied may be behind by any lag. Where schemas are kept at the target's registry, both registries
+    are asked.
     """
     from cli.commands.status_check import LagBounds, problems
     from cli.commands.status_groups import ask_groups
