@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from replicator.config import Flow
+from replicator.model.counting import counted
 from replicator.state.envelope import NotOurs, unwrap, wrap
 
 RUN_SETTINGS = "run_settings"
@@ -57,8 +58,8 @@ class RateLimit:
     @property
     def said(self) -> str:
         """For people."""
-        limits = [(self.records_per_s, "records/s"), (self.bytes_per_s, "bytes/s")]
-        said = " and ".join(f"{limit:,} {unit}" for limit, unit in limits if limit is not None) or "no limit"
+        limits = [(self.records_per_s, "record"), (self.bytes_per_s, "byte")]
+        said = " and ".join(f"{counted(limit, noun)}/s" for limit, noun in limits if limit is not None) or "no limit"
         return said + (f", set by {self.by}" if self.by else "")
 
     @property
