@@ -162,8 +162,16 @@ def rate(
     limit = RateLimit(
         records_per_s=records_per_s or None, bytes_per_s=_bytes(bytes_per_s) or None, by=decider(by), at_ms=_now_ms()
     )
-    done = "the limit was taken away" if reset else "set"
-    return _change(path, name, chosen, lambda it: it.limit(chosen, None if reset else limit), as_json, done)
+    if reset:
+        return _change(path, name, chosen, lambda it: it.limit(chosen, None), as_json, _reset_said)
+    return _change(path, name, chosen, lambda it: it.limit(chosen, limit), as_json, "set")
+
+
+def _reset_said(changed: ChangedSettings) -> str:
+    """What `--reset` has done: an operator's "no limit" may have been all that there was to take away."""
+    before, after = changed.before.rates, changed.after.rates
+    gone = any(limit.limits for at, limit in before.items() if at not in after)
+    return "the limit was taken away" if gone else "there is no limit by an operator any more"
 
 
 def _now_ms() -> int:
@@ -185,8 +193,15 @@ def _bytes(text: str | None) -> int:
     return found
 
 
-def _change(path: Path, name: str | None, topics: frozenset[str], change: Change, as_json: bool, done: str) -> int:
-    """Change the settings, and show them. `done`: what is said where that was no news before."""
+def _change(
+    path: Path,
+    name: str | None,
+    topics: frozenset[str],
+    change: Change,
+    as_json: bool,
+    done: str | Callable[[ChangedSettings], str],
+) -> int:
+    """Change the settings, and show them. `done`: what is said of a change, by what has changed or whatever has."""
     from replicator import config
     from replicator.flow.controlling import change_settings
 
@@ -201,23 +216,31 @@ def _change(path: Path, name: str | None, topics: frozenset[str], change: Change
 
 
 def _as_json(flow: Flow, changed: ChangedSettings) -> Mapping[str, object]:
+    from replicator.state.run_settings import rate_of
+
     after = changed.after
     return {
         "flow": flow.name,
         "changed": not after.same(changed.before),
         "paused": {at: asdict(it) for at, it in after.paused.items()},
-        "rates": {at: asdict(it) for at, it in after.rates.items()},
+        "rates": {at: asdict(it) for at, it in after.told(rate_of(flow)).items()},
     }
 
 
-def _show(flow: Flow, changed: ChangedSettings, done: str) -> None:
+def _show(flow: Flow, changed: ChangedSettings, done: str | Callable[[ChangedSettings], str]) -> None:
     from cli.commands.status import said_of
+    from replicator.state.run_settings import FLOW, rate_of
 
-    say(f"{flow.name}: " + (done if not changed.after.same(changed.before) else "nothing is changed"))
-    lines = said_of(changed.after.paused, changed.after.rates)
-    if not changed.after.rates and (flow.rate.records_per_s or flow.rate.bytes_per_s):
-        from replicator.state.run_settings import rate_of
-
-        lines.append(f"the flow is copied with {rate_of(flow).bound_said}, as the flow file says")
-    for line in lines or ["nothing is paused, and nothing is limited"]:
+    after = changed.after
+    rates = after.told(rate_of(flow))
+    said = "nothing is changed"
+    if not after.same(changed.before):
+        said = done if isinstance(done, str) else done(changed)
+    say(f"{flow.name}: {said}")
+    lines = said_of(after.paused, rates)
+    if not rates:
+        lines.append("nothing is limited" if lines else "nothing is paused, and nothing is limited")
+    elif FLOW not in rates:
+        lines.append("the flow as a whole has no limit")
+    for line in lines:
         say(f"  {line}")

@@ -20,7 +20,7 @@ from replicator.state.control_topic import Control
 from replicator.state.decisions import OperatorDecision
 from replicator.state.kept_positions import KeptPositions, kept_now
 from replicator.state.occurrences import Occurrence
-from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
+from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings, rate_of
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
 State = Literal[
@@ -103,7 +103,8 @@ class FlowStatus:
     `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
     position from one. `map_incidents`: what is wrong with the offset map, which stops nothing. `config_fault`: the
     process that runs it could not read the flow file again, and goes on with the settings that it has. `paused`,
-    `rates`: what operators have set, by source topic; empty for the whole flow. `failed_over`: the whole flow was, as
+    `rates`: what operators have set, and the limit of the flow file where none of them has replaced it (`by` is empty
+    then), by source topic; empty for the whole flow. `failed_over`: the whole flow was, as
     one of `notes` says; `kept_by`: who has committed its positions again since. `other_settings`: why workers run other
     settings than the file's. `heartbeat_ms`: when the newest heartbeat was written that the target has; None of a flow
     without. `source_error`: why the source doesn't answer, and nothing is known but what the target has."""
@@ -203,7 +204,7 @@ def assembled(
         ended=ended(claims.ended, evidence, 0 if open_ is None else open_.at_ms),
         config_fault=config_fault(claims.config_fault, evidence),
         paused=settings.paused,
-        rates=settings.rates,
+        rates={} if control is None else settings.told(rate_of(flow)),
         failed_over=bool(failed_over(control)),
         kept_by=kept_now(control, claims.kept),
         other_settings="" if control is None else other_settings(flow, control),

@@ -60,7 +60,9 @@ class RateLimit:
         """For people."""
         limits = [(self.records_per_s, "record"), (self.bytes_per_s, "byte")]
         said = " and ".join(f"{counted(limit, noun)}/s" for limit, noun in limits if limit is not None) or "no limit"
-        return said + (f", set by {self.by}" if self.by else "")
+        if self.by:
+            return f"{said}, set by {self.by}"
+        return f"{said}, as the flow file says" if self.limits else said
 
     @property
     def bound_said(self) -> str:
@@ -105,8 +107,11 @@ class RunSettings:
 
     def effective(self, from_file: RateLimit) -> Mapping[str, RateLimit]:
         """What limits there are, by topic, and of the flow: `from_file` is its own until an operator sets another."""
-        found = {FLOW: from_file, **self.rates}
-        return {at: limit for at, limit in found.items() if limit.limits}
+        return {at: limit for at, limit in self.told(from_file).items() if limit.limits}
+
+    def told(self, from_file: RateLimit) -> Mapping[str, RateLimit]:
+        """What limits people are told of: those that there are, and that an operator has set none."""
+        return {**({FLOW: from_file} if from_file.limits else {}), **self.rates}
 
     def same(self, other: RunSettings) -> bool:
         """Whether the same is paused, and the same limited."""

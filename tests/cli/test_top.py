@@ -137,7 +137,7 @@ def test_what_is_paused_and_limited_stands_above_the_topics_and_a_small_terminal
     found = answer(replace(EVERY_STATE, paused=PAUSED, rates=RATES))
     assert drawn(found, 160)[4:7] == [
         f"  events is paused by ann {printable(HOSTILE)} (it is moved), since 2023-11-14T22:13:20Z",
-        "  the flow is copied with at most 500 records/s",
+        "  the flow is copied with at most 500 records/s, as the flow file says",
         "  payments is copied with at most 2,048 bytes/s, set by ann",
     ]
     assert found["flows"][0]["rates"]["payments"] == {

@@ -11,7 +11,7 @@ from replicator.config import Flow, load_text
 from replicator.inspect.expected_starts import ExpectedStart
 from replicator.inspect.flow_plan import gone_topics
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
-from replicator.inspect.flow_status import FlowStatus, PartitionStatus, State, with_pause
+from replicator.inspect.flow_status import FlowStatus, PartitionStatus, State, assembled, with_pause
 from replicator.inspect.status import Times, describe
 from replicator.lane.plan import LanePlan
 from replicator.lane.start_decision import Facts, decide, source_deleted, unlisted
@@ -20,27 +20,30 @@ from replicator.model.checkpoint import Evidence, Position, Stored
 from replicator.model.errors import Incident, ReplicatorError, TopicMissing, Unreachable
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
-from replicator.state.claims import Claim
+from replicator.state.claims import Claim, Claims
 from replicator.state.config_fault import ConfigFault
+from replicator.state.control_topic import Control
 from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import LaneAssignment
-from replicator.state.run_settings import NO_SETTINGS, Paused
+from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
 
 NOW_MS = 1_800_000_000_000
 MINUTE_MS = 60_000
 SOURCE, COPY, TARGET = Partition("t", 2), Partition("a.t", 2), LogEnds("x", 0, 0, 0)
 
 
-@pytest.fixture(scope="module")
-def flow() -> Flow:
-    text = """\
+FILE = """\
 clusters:
   a: {properties: {bootstrap.servers: "a:1"}}
   b: {properties: {bootstrap.servers: "b:1"}}
 flows:
   f: {source: a, target: b, topics: [t]}
 """
-    return load_text(text, env={}).flows["f"]
+
+
+@pytest.fixture(scope="module")
+def flow() -> Flow:
+    return load_text(FILE, env={}).flows["f"]
 
 
 def committed(offset: int, *, age_ms: int = 500, moved_ms: int = 0, topic_id: str = "id-1") -> Position:
@@ -280,3 +283,21 @@ def test_a_fault_of_the_file_is_shown_until_other_lanes_have_come() -> None:
     assert config_fault(fault, []) == fault
     assert config_fault(replace(fault, detail=""), []) is None
     assert config_fault(None, []) is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ({}, {"": "at most 3 records/s, as the flow file says"}),
+        ({"t": RateLimit(by="ann")}, {"": "at most 3 records/s, as the flow file says", "t": "no limit, set by ann"}),
+        ({"": RateLimit(records_per_s=9, by="ann")}, {"": "at most 9 records/s, set by ann"}),
+        ({"": RateLimit(by="ann")}, {"": "no limit, set by ann"}),
+    ],
+)
+def test_the_limit_of_the_flow_file_is_told_until_an_operator_has_replaced_it(
+    rates: dict[str, RateLimit], said: dict[str, str]
+) -> None:
+    limited = load_text(FILE.replace("topics: [t]", "topics: [t], rate: {records_per_s: 3}"), env={}).flows["f"]
+    found = assembled(limited, (), Control(settings=RunSettings(rates=rates)), Claims({}, ()), {})
+    assert {at: it.bound_said for at, it in found.rates.items()} == said
+    assert assembled(limited, (), None, Claims({}, ()), {}).rates == {}, "an operator's can't be read"

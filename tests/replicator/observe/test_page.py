@@ -126,7 +126,7 @@ def test_what_is_paused_and_limited_is_shown_with_who_has_set_it() -> None:
     page = rendered(replace(EVERY_STATE, paused=PAUSED, rates=RATES))
     said = words(page)
     assert f"events is paused by ann {printable(HOSTILE)} (it is moved), since 2023-11-14 22:13:20 UTC." in said
-    assert "The flow is copied with at most 500 records/s." in said
+    assert "The flow is copied with at most 500 records/s, as the flow file says." in said
     assert "payments is copied with at most 2,048 bytes/s, set by ann." in said
     assert "<script" not in page
     many = words(rendered(replace(EVERY_STATE, rates={f"t{n}": RateLimit(records_per_s=n + 1) for n in range(900)})))

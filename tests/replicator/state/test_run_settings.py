@@ -33,9 +33,9 @@ def test_a_resume_of_the_flow_is_one_of_all_topics_and_of_a_topic_only_of_that()
 
 
 def test_a_limit_of_one_is_said_in_the_singular() -> None:
-    one, more = RateLimit(records_per_s=1, bytes_per_s=1), RateLimit(records_per_s=2_000, bytes_per_s=2)
-    assert one.bound_said == "at most 1 record/s and 1 byte/s"
-    assert more.bound_said == "at most 2,000 records/s and 2 bytes/s"
+    one, more = RateLimit(records_per_s=1, bytes_per_s=1, by="ann"), RateLimit(records_per_s=2_000, bytes_per_s=2)
+    assert one.bound_said == "at most 1 record/s and 1 byte/s, set by ann"
+    assert more.bound_said == "at most 2,000 records/s and 2 bytes/s, as the flow file says"
 
 
 def test_each_change_has_a_higher_number_and_the_same_again_is_no_change() -> None:
