@@ -338,8 +338,10 @@ def test_a_target_topic_that_was_created_again_is_filled_from_the_beginning(make
         return [it["id"] for it in listed(path) if it["name"] == "target_topic_recreated" and it["commands"]]
 
     wait_until(lambda: len(found()) == 2, "both partitions are listed", worker.tail)
-    code, done, said = asked(path, "resolve", found()[0], "--restart-topic", "--why", WHY)
+    first, second = found()
+    code, done, said = asked(path, "resolve", first, "--restart-topic", "--why", WHY)
     assert (code, done["acted"]) == (0, "restarted"), said
+    assert done["also_decided"] == [{"id": second, "topic": two.first, "partition": 1}]
     two.wait_copied(two.first, b"old 9")
     two.wait_copied(two.first, b"other 2", partition=1)
     assert two.values(two.first) == numbered("old", 10)

@@ -249,6 +249,9 @@ def _as_json(flow: Flow, done: Resolved) -> Mapping[str, object]:
         "moved": None if it.moved is None else [*it.moved],
         "paused": done.paused or None,
         "kept": None if closing is None or not closing.kept else closing.kept,
+        "also_decided": [
+            {"id": each.id, "topic": each.source.topic, "partition": each.source.partition} for each in done.others
+        ],
         "still_stopped": None if done.still is None else {"id": done.still.id, "name": done.still.name},
     }
 
@@ -256,9 +259,11 @@ def _as_json(flow: Flow, done: Resolved) -> Mapping[str, object]:
 def _show(flow: Flow, done: Resolved) -> None:
     from replicator.model import names
     from replicator.model.commands import Command
+    from replicator.model.counting import named
 
     decision, it, still = done.decision, done.occurrence, done.still
-    say(f"{it.id}  {it.name} of {it.source}: {decision.said}")
+    of = [f"[{each.source.partition}]" for each in (it, *done.others)]
+    say(f"{it.id}  {it.name} of {it.source.topic}{named(of)}: {decision.said}")
     closing = it.closing
     if closing is None and done.paused:
         say(f"The flow acts on it after eos-replicate resume: {done.paused}.")
@@ -270,7 +275,10 @@ def _show(flow: Flow, done: Resolved) -> None:
         say(f"The source has lost its records of offsets {it.moved[1]} to {it.moved[0] - 1}: their copies stay.")
         say(f"It is copied from source offset {it.moved[1]} on, behind them.")
     elif it.moved is not None and decision.command is Command.RESTART_TOPIC:
-        say(f"It is copied from source offset {it.moved[1]} on, behind what the target had.")
+        which = f"{it.source}" if done.others else "It"
+        say(f"{which} is copied from source offset {it.moved[1]} on, behind what the target had.")
+        if done.others:
+            say("The others follow, each from the beginning of its own log: status shows them.")
     elif it.moved is not None and decision.command is Command.ADOPT:
         say(f"It is copied from source offset {it.moved[1]} on.")
     elif it.moved is not None:

@@ -69,12 +69,14 @@ class DecisionWanted:
 class Resolved:
     """What was decided, and the occurrence as it is by then. `still`: what stops the partition after a retry, if it was
     found in the transaction that closed the occurrence: another one, with an id of its own. `paused`: by whom it is
-    what the decision waits for, see `pause_before`; empty where nothing is."""
+    what the decision waits for, see `pause_before`; empty where nothing is. `others`: occurrences of which the same was
+    decided with it, of other partitions of the topic."""
 
     decision: OperatorDecision
     occurrence: Occurrence
     still: Occurrence | None = None
     paused: str = ""
+    others: tuple[Occurrence, ...] = ()
 
 
 def occurrences_of(flow: Flow, connect_timeout_ms: int) -> Sequence[Occurrence]:
@@ -92,14 +94,16 @@ def resolve(flow: Flow, wanted: DecisionWanted, *, connect_timeout_ms: int, wait
     """
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:
         plane.target.connect()
-        decision = _written(flow, plane, wanted)
+        decision, *more = _written(flow, plane, wanted)
+        with_it = {each.occurrence for each in more}
         deadline_s = time.monotonic() + wait_s
         while True:
             occurrences = plane.state.claims().occurrences
             (it,) = [each for each in occurrences if each.id == decision.occurrence]
             if not it.is_open or time.monotonic() >= deadline_s:
                 paused = pause_before(decision, it, plane.state.control().settings) if it.is_open else ""
-                return Resolved(decision, it, still_stopped(decision, it, occurrences), paused)
+                others = tuple(sorted((each for each in occurrences if each.id in with_it), key=lambda one: one.source))
+                return Resolved(decision, it, still_stopped(decision, it, occurrences), paused, others)
             time.sleep(POLL_S)
 
 
@@ -121,12 +125,14 @@ def still_stopped(
     return next((it for it in occurrences if it.is_open and it.target == closed.target), None)
 
 
-def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> OperatorDecision:
-    """Have it written once, however often that takes: what was written before an answer was lost has its token."""
-    taken: list[OperatorDecision] = []
+def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Sequence[OperatorDecision]:
+    """Have it written once, however often that takes: what was written before an answer was lost has its token. The
+    decision about the occurrence that was named is the first; others, of the same topic, are written with it."""
+    taken: Sequence[OperatorDecision] = ()
 
     def take(control: Control) -> Sequence[OperatorDecision]:
-        if taken and control.decisions.get(taken[-1].occurrence) == taken[-1]:
+        nonlocal taken
+        if taken and control.decisions.get(taken[0].occurrence) == taken[0]:
             return ()
         occurrences, now_ms = plane.state.claims().occurrences, time.time_ns() // 1_000_000
         decision = decide(
@@ -151,13 +157,13 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
         if wanted.command is Command.RESTART_TOPIC:
             it = next(it for it in occurrences if it.id == decision.occurrence)
             decision, more = _restarted(plane, it, decision), _of_other_partitions(plane, it, decision, control)
-        taken.append(decision)
+        taken = [decision, *more]
         if wanted.command is Command.SET_ASIDE:
             make_aside_topic(flow, plane)
-        return [decision, *more]
+        return taken
 
     written(flow, plane, take)
-    return taken[-1]
+    return taken
 
 
 def written(flow: Flow, plane: ControlPlane, take: Callable[[Control], Sequence[ControlRecord | TopicRecord]]) -> None:

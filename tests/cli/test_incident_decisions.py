@@ -49,6 +49,7 @@ class Flows:
         self.found_then: list[Occurrence] = []  # in the transaction in which the lane acts
         self.wanted: list[tuple[str, DecisionWanted, float]] = []
         self.paused = ""
+        self.others: tuple[Occurrence, ...] = ()  # that are decided about with the one that is named
 
     def occurrences_of(self, flow: Any, connect_timeout_ms: int) -> Sequence[Occurrence]:
         found_ = self.occurrences[flow.name]
@@ -63,7 +64,7 @@ class Flows:
         it = next(each for each in of if each.id == decision.occurrence)
         if self.closing is not None:
             it = it.closed(Closing(by="lane", at_ms=6, decision=decision, **self.closing), 1)
-        return Resolved(decision, it, deciding.still_stopped(decision, it, self.found_then), self.paused)
+        return Resolved(decision, it, deciding.still_stopped(decision, it, self.found_then), self.paused, self.others)
 
     def status(self, flow: Any, *_: object, **__: object) -> FlowStatus:
         row = PartitionStatus(
@@ -131,6 +132,23 @@ def test_what_came_of_it_is_said(
     assert shown["flow"] == "orders"
     assert shown["decision"]["command"] == "set-aside"
     assert shown["acted"] == (None if closing is None else closing["effect"].value)
+
+
+def test_all_partitions_that_one_id_decides_about_are_named(
+    flows: Flows, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = Incident("source_topic_recreated", "another id", topic="t", partition=3, offset=10, end=20)
+    flows.occurrences["orders"] = [occurrence(again, "ee55")]
+    flows.others = (replace(occurrence(again, "ff66"), source=Partition("t", 4)),)
+    flows.closing = {"effect": Ending.RESTARTED, "moved": (10, 0)}
+    assert resolve(path, "ee", "--restart-topic", "--why", "x", "--by", "ann") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ee55  source_topic_recreated of t[3], [4]: ann has decided --restart-topic (x)",
+        "t[3] is copied from source offset 0 on, behind what the target had.",
+        "The others follow, each from the beginning of its own log: status shows them.",
+    ]
+    assert resolve(path, "ee", "--restart-topic", "--why", "x", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["also_decided"] == [{"id": "ff66", "topic": "t", "partition": 4}]
 
 
 def test_what_waits_for_the_end_of_a_pause_is_said(flows: Flows, path: str, capsys: pytest.CaptureFixture[str]) -> None:
