@@ -68,7 +68,10 @@ def serving(listening: socket.socket, application: WSGIApplication, log: structl
         ident="",
     )
 
+    pulled = threading.Event()
+
     def end() -> None:
+        pulled.wait()  # another thread may pull the trigger before this one has: it must not be closed before
         server.task_dispatcher.shutdown()
         wasyncore.close_all(connections)
 
@@ -80,6 +83,7 @@ def serving(listening: socket.socket, application: WSGIApplication, log: structl
         yield port
     finally:
         server.trigger.pull_trigger(end)
+        pulled.set()
         thread.join()
 
 

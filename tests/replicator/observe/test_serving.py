@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import structlog
+from waitress import trigger
 
 from replicator.observe.serving import bound, serving
 
@@ -36,3 +38,15 @@ def test_it_is_ended_with_connections_open_and_between_them() -> None:
                     pass
             client.close()
     assert threading.active_count() == before
+
+
+def test_it_is_ended_while_a_thread_that_has_just_answered_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pull = vars(trigger.trigger)["_physical_pull"]
+
+    def pulled_before_and_after(of: trigger.trigger) -> None:
+        pull(of)
+        time.sleep(0.05)  # long enough for whoever that wakes
+        pull(of)
+
+    with serving(bound("127.0.0.1", 0), answering, structlog.get_logger()):
+        monkeypatch.setattr(trigger.trigger, "_physical_pull", pulled_before_and_after)
