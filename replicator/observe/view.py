@@ -189,9 +189,9 @@ class Views:
         # Whoever has one of those by now may be ahead: its position of then says nothing of what is left to copy.
         positions = {
             at: None if recreated(shown.get(at)) or (known := found.partitions.get(at)) is None else known.position
-            for at in found.partitions.keys() | shown.keys()
+            for at in found.partitions.keys() | {at for at, state in shown.items() if state is not None}
             if at not in left
-        }
+        }  # of others nobody has read yet whether they have one
         lags = watch.lags(positions) if watch is not None else {}
         nobodys = (Doing.FAILED_OVER if conditions.failed_over else Doing.GONE, "", "")
         partitions = tuple(

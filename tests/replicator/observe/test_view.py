@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -13,7 +14,7 @@ from replicator.lane.throttle import FlowThrottle
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures
-from replicator.observe.lag import Lag
+from replicator.observe.lag import Lag, LagWatch
 from replicator.observe.shown import shown_of
 from replicator.observe.view import Doing, FlowView, Views
 from replicator.planes.contract import Copied
@@ -202,6 +203,24 @@ def test_a_position_that_is_gone_is_not_shown_and_all_of_another_topic_is_left_t
     flow.states[B] = Stopped(Incident(name, "it is so", topic="t", partition=1, offset=offset))
     assert [each.figures.position for each in flow.now().partitions] == [3, shown]
     assert flow.figures.partition_positions() == {A: 3, B: lag}
+
+
+def test_before_a_lane_has_read_positions_no_log_counts_as_left_to_copy() -> None:
+    asked: list[dict[Partition, int | None]] = []
+
+    class Watch:
+        def lags(self, positions: dict[Partition, int | None]) -> dict[Partition, Lag]:
+            asked.append(positions)
+            return {}
+
+    states: dict[Partition, PartitionState | None] = {A: None, B: None}
+    figures = Figures(["f"], lambda: 0)
+    figures.lane(plan(0, "one"), lambda: states)
+    views = Views({"f": ("a", "b")}, figures, {"f": cast(LagWatch, Watch())}, lambda: {"f": Stage.RUNNING})
+    views.flows()
+    states[B] = Stopped(Incident("target_not_empty", "it is so", topic="t", partition=1))
+    views.flows()
+    assert asked == [{}, {B: None}]
 
 
 def test_what_is_left_of_a_stopped_partition_without_a_position_counts_for_its_flow() -> None:
