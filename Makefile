@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-versions test-compat compiled lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-seeds-of-failovers test-versions test-compat compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -101,6 +101,12 @@ test-seeds-of-workers: $(STAMP)
 	EOS_WORKERS_SEEDS=$$(seq -s, 1 500) $(SEEDS) "workers: schedules" $(SCHEDULES) -m "not kafka"
 	EOS_WORKERS_SEEDS=$$(seq -s, 501 550) $(SEEDS) "workers: schedules on Kafka" $(SCHEDULES) -m kafka
 	$(SEEDS) "workers: schedules with three brokers" integration_tests/exactly_once/test_workers_on_a_cluster.py
+
+# In the same way: failovers at any moment under load, while workers, both brokers and the command die, and on real Kafka.
+FAILOVERS = integration_tests/groups/test_failover_seeds.py
+test-seeds-of-failovers: $(STAMP)
+	EOS_FAILOVER_SEEDS=$$(seq -s, 1 200) $(SEEDS) "failovers: seeds" $(FAILOVERS) -m "not kafka"
+	EOS_FAILOVER_SEEDS=$$(seq -s, 501 520) $(SEEDS) "failovers: seeds on Kafka" $(FAILOVERS) -m kafka
 
 # Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
 test-long-kafka: $(STAMP)

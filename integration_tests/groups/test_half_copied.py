@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.groups.test_group_sync import EVERY
@@ -23,112 +19,11 @@ from integration_tests.harness.failing_over import command, failover
 from integration_tests.harness.guarded import USER, guard, login
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.secured import Secured
+from integration_tests.harness.source_writers import Writers, matched, read_all
 from integration_tests.harness.two_topics import TwoTopics, assert_told
 from replicator.model.partition import Partition
 
 pytestmark = pytest.mark.tier("long", kafka="long")
-TIMEOUT_MS = 10_000
-
-
-@dataclass
-class Written:
-    """One transaction as its producer knows it. `committed`: None where the source has died meanwhile."""
-
-    transactional_id: str
-    number: int
-    begun_ms: int
-    committed: bool | None = None
-    ended_ms: int = 0
-    at: dict[Partition, list[int]] = field(default_factory=dict)
-
-    @property
-    def value(self) -> bytes:
-        return f"{self.transactional_id} {self.number}".encode()
-
-
-class Writers:
-    """Transactional producers, each in a thread, that write to partitions of both topics."""
-
-    def __init__(self, flow: TwoTopics, unique: Callable[[str], str], number: int, seed: int) -> None:
-        self.flow, self._seed = flow, seed
-        self.all: list[Written] = []
-        self._ids = [unique(f"writer-{it}") for it in range(number)]
-        self._over, self._lock = threading.Event(), threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self.failed: list[BaseException] = []
-
-    def start(self) -> None:
-        self._over.clear()
-        self._seed += 1
-        self._threads = [threading.Thread(target=self._run, args=(it,)) for it in self._ids]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-        if self.failed:
-            raise self.failed[0]
-
-    def _run(self, name: str) -> None:
-        try:
-            self._write(name, Random(f"{name} {self._seed}"))
-        except BaseException as error:  # noqa: BLE001 - raised by `stop`
-            self.failed.append(error)
-
-    def _write(self, name: str, draw: Random) -> None:
-        flow = self.flow
-        client = clients.transactional(flow.source, name, transaction_timeout_ms=TIMEOUT_MS)
-        places = [*(Partition(flow.first, it) for it in range(PARTITIONS)), Partition(flow.second, 0)]
-        while not self._over.wait(draw.uniform(0.0, 0.05)):
-            with self._lock:
-                it = Written(name, len(self.all), time.time_ns() // 1_000_000)
-                self.all.append(it)
-            try:
-                client.begin_transaction()
-                for at in draw.sample(places, draw.randint(1, 3)):
-                    for _ in range(draw.randint(1, 3)):
-                        client.produce(at.topic, it.value, partition=at.partition)
-                if draw.random() < 0.2:
-                    client.flush(clients.TIMEOUT_S)
-                    client.abort_transaction(clients.TIMEOUT_S)
-                    it.committed = False
-                else:
-                    client.commit_transaction(clients.TIMEOUT_S)
-                    it.committed = True
-                it.ended_ms = time.time_ns() // 1_000_000
-            except KafkaException:
-                if not self._over.is_set():
-                    raise
-                return
-
-    def dies(self) -> None:
-        """What fails from now on is no failure."""
-        self._over.set()
-
-    def find(self) -> dict[bytes, Written]:
-        """Learn from the source where the records of those stand that are committed."""
-        by_value = {it.value: it for it in self.all}
-        for topic, numbers in ((self.flow.first, range(PARTITIONS)), (self.flow.second, range(1))):
-            for number in numbers:
-                for message in clients.read(self.flow.source, topic, number):
-                    it = by_value[message.value() or b""]
-                    assert it.committed is not False
-                    it.at.setdefault(Partition(topic, number), []).append(message.offset() or 0)
-        return by_value
-
-
-def torn(it: Written, positions: dict[Partition, int]) -> bool:
-    """Whether some of its records are copied, and some aren't."""
-    return len({offset < positions[at] for at, offsets in it.at.items() for offset in offsets}) == 2
-
-
-def matched(row: dict[str, Any], written: list[Written]) -> Written:
-    """Which transaction a row of the verdict means: one after the other has the id."""
-    mine = [it for it in written if it.transactional_id == row["transactional_id"]]
-    (found,) = [it for it in mine if it.begun_ms <= row["started_ms"] <= (it.ended_ms or 2**62)]
-    return found
 
 
 def wait_looked(copying: Copying) -> None:
@@ -172,7 +67,8 @@ def test_torn_transactions_are_named_after_the_source_was_killed_under_load(
     copying = make_copying(groups=EVERY)
     flow = TwoTopics(copying)
     worker = copying.running()
-    writers = Writers(flow, unique, 2, seed=1)
+    places = [*(Partition(flow.first, number) for number in range(PARTITIONS)), Partition(flow.second, 0)]
+    writers = Writers(flow.source, places, [unique("writer-0"), unique("writer-1")], seed=1)
     writers.start()
     wait_until(lambda: len(writers.all) > 20, "transactions are written", lambda: str(len(writers.all)))
     command(copying, "pause", "--flow", copying.name, "--topics", flow.second)
@@ -198,10 +94,11 @@ def test_torn_transactions_are_named_after_the_source_was_killed_under_load(
         Partition(row["source_topic"], row["partition"]): row["position"]
         for row in verdict["partitions"]
     }  # fmt: skip
-    writers.find()
+    records = read_all(flow.source, places)
+    writers.find(records)
     certain = {matched(row, writers.all).number for row in verdict["transactions"] if row["half_copied"]}
     named = {matched(row, writers.all).number for row in verdict["transactions"]}
-    truth = {it.number for it in writers.all if torn(it, positions)}
+    truth = {it.number for it in writers.all if it.torn(positions)}
     must = truth & {it.number for it in known[held:]}
     print(f"{len(writers.all)} transactions, {len(truth)} torn, {len(certain)} named, {len(named - certain)} unclear")
     assert len(must) > 5
