@@ -235,6 +235,49 @@ def test_a_slow_rate_is_not_taken_for_a_source_that_does_not_serve(make_copying:
     assert worker.stop() == 0, worker.tail()
 
 
+@pytest.mark.tier("long", kafka="long")
+def test_a_topic_that_a_reload_has_excluded_is_told_as_such_everywhere(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=1, rate={"records_per_s": 9_000})
+    bills, gone = f"{copying.name}.bills", "no longer in the flow file"
+    clients.create_topic(copying.source, bills, 1)
+    copying.file.write(topics=[copying.topic, bills])
+    clients.put(clients.producer(copying.source), bills, b"bill")
+    asked, worker = observed(copying), copying.running()
+    worker.wait_event("committed")
+    typed(copying, "pause", "--topics", bills, "--by", "ann")
+    assert typed(copying, "rate", "--topics", bills, "--records-per-s", "7")["rates"][""]["records_per_s"] == 9_000
+    assert copying.asked("status")[1]["rates"][""]["by"] == "", "the flow file's"
+    copying.file.write(topics=[copying.topic])
+    worker.signal(signal.SIGHUP)
+    worker.wait_event("config_reloaded")
+    wait_until(lambda: copying.asked("top")[1]["taken_out"] == [bills], "top says so", worker.tail)
+
+    def told(*words: str) -> str:
+        done = subprocess.run(
+            command(copying, *words), capture_output=True, text=True, check=False, timeout=ASKED_S_MAX
+        )
+        return done.stdout + done.stderr
+
+    status = subprocess.run(
+        [sys.executable, "-m", "cli.main", "status", "-c", str(copying.file.path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=ASKED_S_MAX,
+    ).stdout
+    for shown in (status, told("rate")):
+        assert f"{bills} ({gone}) is paused by ann" in shown
+        assert f"{bills} ({gone}) is copied with at most 7 records/s" in shown
+    assert f"{bills} ({gone}) is paused by ann" in asked.get("/")[1]
+    assert f"{bills}[0] → {bills}.copy ({gone})" in told("position", "show")
+    at = ("--partition", f"{bills}:0", "--offset", "0", "--why", "x", "--take-over")
+    assert f"it is {gone}" in told("position", "set", *at)
+    done = told("resume", "--topics", bills)
+    assert done.startswith(f"{copying.name}: no longer paused")
+    assert "resumed" not in done
+    copying.finish(worker)
+
+
 @FULL
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "zombie"])
 def test_commands_that_die_in_the_middle_leave_a_flow_that_can_be_paused(

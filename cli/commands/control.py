@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from replicator.flow.controlling import Change, ChangedSettings
     from replicator.state.run_settings import RunSettings
 
+Said = Callable[["Flow", "ChangedSettings"], str]
+"""What is said of a change, by what has changed."""
 EXIT_CODES = """
 \b
 Exit codes:
@@ -113,7 +115,15 @@ def resume(path: Path, name: str | None, topics: tuple[str, ...], as_json: bool)
             raise ConfigError("the whole flow is paused: resume it without --topics")
         return settings.resume(chosen)
 
-    return _change(path, name, chosen, change, as_json, "resumed")
+    return _change(path, name, chosen, change, as_json, _resumed_said)
+
+
+def _resumed_said(flow: Flow, changed: ChangedSettings) -> str:
+    """What `resume` has done: of topics that are no longer in the flow file nothing goes on."""
+    from replicator.config.routing import taken_out
+
+    let_go = changed.before.paused.keys() - changed.after.paused.keys()
+    return "no longer paused" if let_go <= set(taken_out(flow, changed.before.topics)) else "resumed"
 
 
 @click.command(
@@ -167,7 +177,7 @@ def rate(
     return _change(path, name, chosen, lambda it: it.limit(chosen, limit), as_json, "set")
 
 
-def _reset_said(changed: ChangedSettings) -> str:
+def _reset_said(flow: Flow, changed: ChangedSettings) -> str:
     """What `--reset` has done: an operator's "no limit" may have been all that there was to take away."""
     before, after = changed.before.rates, changed.after.rates
     gone = any(limit.limits for at, limit in before.items() if at not in after)
@@ -199,7 +209,7 @@ def _change(
     topics: frozenset[str],
     change: Change,
     as_json: bool,
-    done: str | Callable[[ChangedSettings], str],
+    done: str | Said,
 ) -> int:
     """Change the settings, and show them. `done`: what is said of a change, by what has changed or whatever has."""
     from replicator import config
@@ -211,11 +221,12 @@ def _change(
     if as_json:
         print_json(_as_json(flow, changed))
     else:
-        _show(flow, changed, done)
+        _show(flow, topics, changed, done)
     return 0
 
 
 def _as_json(flow: Flow, changed: ChangedSettings) -> Mapping[str, object]:
+    from replicator.config.routing import taken_out
     from replicator.state.run_settings import rate_of
 
     after = changed.after
@@ -224,23 +235,27 @@ def _as_json(flow: Flow, changed: ChangedSettings) -> Mapping[str, object]:
         "changed": not after.same(changed.before),
         "paused": {at: asdict(it) for at, it in after.paused.items()},
         "rates": {at: asdict(it) for at, it in after.told(rate_of(flow)).items()},
+        "taken_out": taken_out(flow, after.topics),
     }
 
 
-def _show(flow: Flow, changed: ChangedSettings, done: str | Callable[[ChangedSettings], str]) -> None:
-    from cli.commands.status import said_of
+def _show(flow: Flow, topics: frozenset[str], changed: ChangedSettings, done: str | Said) -> None:
+    from cli.commands.status import TAKEN_OUT, said_of
+    from replicator.config.routing import taken_out
     from replicator.state.run_settings import FLOW, rate_of
 
     after = changed.after
     rates = after.told(rate_of(flow))
     said = "nothing is changed"
     if not after.same(changed.before):
-        said = done if isinstance(done, str) else done(changed)
+        said = done if isinstance(done, str) else done(flow, changed)
     say(f"{flow.name}: {said}")
-    lines = said_of(after.paused, rates)
+    lines = said_of(after.paused, rates, taken_out(flow, after.topics))
     if not rates:
         lines.append("nothing is limited" if lines else "nothing is paused, and nothing is limited")
     elif FLOW not in rates:
         lines.append("the flow as a whole has no limit")
+    let_go = (topics | changed.before.topics) - after.topics
+    lines += [f"{topic} is {TAKEN_OUT}: nothing of it is copied" for topic in taken_out(flow, let_go)]
     for line in lines:
         say(f"  {line}")

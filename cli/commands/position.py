@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.commands.position_set import set_
-from cli.commands.status import iso
+from cli.commands.status import TAKEN_OUT, iso
 from cli.options import (
     ask_each,
     asked_flows,
@@ -159,7 +159,8 @@ def _show(found: FlowPositions) -> None:
 
 
 def _show_row(row: HeldPosition) -> None:
-    say(f"  {row.topic}[{row.partition}] → {row.target_topic}")
+    taken_out = f" ({TAKEN_OUT})" if row.taken_out else ""
+    say(f"  {row.topic}[{row.partition}] → {row.target_topic}{taken_out}")
     if row.position is None and row.lag_records is not None:
         say(f"    position    none, {row.lag_records} not copied", indent=16)
     if row.position is not None:

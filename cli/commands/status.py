@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import groupby
@@ -64,6 +64,7 @@ Exit codes:
 """
 
 GAPS_SHOWN = 5
+TAKEN_OUT = "no longer in the flow file"
 COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds": 8, "last commit": 11, "state": 16}
 """Columns of the table with their least widths."""
 _COLOURS = {
@@ -250,7 +251,7 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
     if item.heartbeat_ms is not None:
         age_s = max(0.0, (now_ms - item.heartbeat_ms) / 1000)
         console.print(f"  the newest heartbeat that was copied is {age_s:.1f} s old")
-    for line in said_of(item.paused, item.rates):
+    for line in said_of(item.paused, item.rates, item.taken_out):
         print_wrapped(console, f"  {line}")
     for note in (*item.notes, item.other_settings):
         if note:
@@ -267,10 +268,14 @@ def _decided(decisions: Sequence[SignedGap | Adoption]) -> list[tuple[str, int]]
     return [(f"{topic}{named(them)}: {said}", len(them)) for (topic, said), them in partitions.items()]
 
 
-def said_of(paused: Mapping[str, Paused], rates: Mapping[str, RateLimit]) -> list[str]:
-    """What operators have paused and limited, a line each."""
-    lines = [f"{at or 'the flow'} is {it.said}, since {iso(it.at_ms)}" for at, it in sorted(paused.items())]
-    return lines + [f"{at or 'the flow'} is copied with {it.bound_said}" for at, it in sorted(rates.items())]
+def said_of(paused: Mapping[str, Paused], rates: Mapping[str, RateLimit], taken_out: Collection[str] = ()) -> list[str]:
+    """What is paused and limited, a line each. `taken_out`: topics of those that are no longer in the flow file."""
+
+    def place(at: str) -> str:
+        return f"{at} ({TAKEN_OUT})" if at in taken_out else at or "the flow"
+
+    lines = [f"{place(at)} is {it.said}, since {iso(it.at_ms)}" for at, it in sorted(paused.items())]
+    return lines + [f"{place(at)} is copied with {it.bound_said}" for at, it in sorted(rates.items())]
 
 
 def _runs(item: FlowStatus) -> list[str]:

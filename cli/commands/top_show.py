@@ -102,7 +102,7 @@ def _settings(flow: Mapping[str, Any], rows: int, *, whole: bool) -> Iterator[Te
     it."""
     paused = {at: Paused(**it) for at, it in flow.get("paused", {}).items()}
     rates = {at: RateLimit(**it) for at, it in flow.get("rates", {}).items()}
-    lines = said_of(paused, rates)[:rows]
+    lines = said_of(paused, rates, flow.get("taken_out", ()))[:rows]
     for line in lines:
         yield _line(f"  {printable(line)}", "cyan", whole=whole)
     if (more := flow.get("paused_count", 0) + flow.get("rate_count", 0) - len(lines)) > 0:

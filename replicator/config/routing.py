@@ -48,6 +48,11 @@ def selects(flow: Flow, topic: str) -> bool:
     return matches(flow.topics, topic) and not matches(flow.exclude, topic)
 
 
+def taken_out(flow: Flow, topics: Iterable[str]) -> tuple[str, ...]:
+    """Those of these source topics that the flow file doesn't have the flow copy, sorted."""
+    return tuple(sorted(topic for topic in topics if not selects(flow, topic)))
+
+
 def target_topic(flow: Flow, topic: str) -> str:
     """Name at the target of a source topic."""
     if topic == heartbeats_topic(flow.name):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from replicator.config import Flow
+from replicator.config import Flow, routing
 from replicator.flow.deciding import pause_before
 from replicator.flow.frozen import failed_over
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
@@ -103,11 +103,12 @@ class FlowStatus:
     `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
     position from one. `map_incidents`: what is wrong with the offset map, which stops nothing. `config_fault`: the
     process that runs it could not read the flow file again, and goes on with the settings that it has. `paused`,
-    `rates`: what operators have set, and the limit of the flow file where none of them has replaced it (`by` is empty
-    then), by source topic; empty for the whole flow. `failed_over`: the whole flow was, as
-    one of `notes` says; `kept_by`: who has committed its positions again since. `other_settings`: why workers run other
-    settings than the file's. `heartbeat_ms`: when the newest heartbeat was written that the target has; None of a flow
-    without. `source_error`: why the source doesn't answer, and nothing is known but what the target has."""
+    `rates`: what operators have set, and the limit of the flow file where none of them has replaced it (`by` is
+    empty then), by source topic; empty for the whole flow. `taken_out`: topics of those that are no longer in the
+    flow file. `failed_over`: the whole flow was, as one of `notes` says; `kept_by`: who has committed its positions
+    again since. `other_settings`: why workers run other settings than the file's. `heartbeat_ms`: when the newest
+    heartbeat was written that the target has; None of a flow without. `source_error`: why the source doesn't answer,
+    and nothing is known but what the target has."""
 
     flow: str
     source: str
@@ -122,6 +123,7 @@ class FlowStatus:
     config_fault: ConfigFault | None = None
     paused: Mapping[str, Paused] = field(default_factory=dict)
     rates: Mapping[str, RateLimit] = field(default_factory=dict)
+    taken_out: tuple[str, ...] = ()
     failed_over: bool = False
     kept_by: KeptPositions | None = None
     other_settings: str = ""
@@ -205,6 +207,7 @@ def assembled(
         config_fault=config_fault(claims.config_fault, evidence),
         paused=settings.paused,
         rates={} if control is None else settings.told(rate_of(flow)),
+        taken_out=routing.taken_out(flow, settings.topics),
         failed_over=bool(failed_over(control)),
         kept_by=kept_now(control, claims.kept),
         other_settings="" if control is None else other_settings(flow, control),

@@ -7,10 +7,10 @@ all but the lag is known without the source.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from replicator.config import Flow
+from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
 from replicator.model.checkpoint import Position, Stored
@@ -33,9 +33,10 @@ from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPosition:
     """One source partition. `position` None: it was claimed, and has none any more (`wrong` says why), or none that can
-    be read (`wrong` says what stands there). What only a position says is empty or None then; `source_end` and
-    `lag_records` are None where the source didn't say. Without a position, and of a topic that was created again on
-    either side, the lag is all that the source's log has. `owner` None: released."""
+    be read (`wrong` says what stands there). `taken_out`: its topic is no longer in the flow file. What only a position
+    says is empty or None then; `source_end` and `lag_records` are None where the source didn't say. Without a position,
+    and of a topic that was created again on either side, the lag is all that the source's log has. `owner` None:
+    released."""
 
     topic: str
     partition: int
@@ -53,6 +54,7 @@ class HeldPosition:
     source_end: int | None = None
     lag_records: int | None = None
     wrong: str = ""
+    taken_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,10 @@ def read(flow: Flow, only: Collection[Partition], *, connect_timeout_ms: int) ->
             runs="" if opened is None else opened.kind.value,
             target_cluster=cluster,
             partitions=tuple(
-                held(claims.claims[to], stored[to], logs.get(at), target_logs.get(to), source_cluster)
+                replace(
+                    held(claims.claims[to], stored[to], logs.get(at), target_logs.get(to), source_cluster),
+                    taken_out=not routing.selects(flow, at.topic),
+                )
                 for at, to in wanted.items()
             ),
             signed_gaps=tuple(it for it in signed_gaps(claims.occurrences) if (it.topic, it.partition) in wanted),

@@ -122,7 +122,9 @@ def look(
     """
     for at in wanted:
         if not selects(flow, at.topic):
-            raise NotDecided(Objection.NO_POSITION, f"flow {flow.name} doesn't copy topic {at.topic}")
+            was = any(claim.source.topic == at.topic for claim in claims.claims.values())
+            why = ": it is no longer in the flow file" if was else ""
+            raise NotDecided(Objection.NO_POSITION, f"flow {flow.name} doesn't copy topic {at.topic}{why}")
     there = {at: Partition(target_topic(flow, at.topic), at.partition) for at in wanted}
     stored = reader.positions(list(there.values()))
     logs, copies = source.log_ends(list(there)), target.log_ends(list(there.values()))

@@ -120,6 +120,7 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
         "paused_count": len(view.paused),
         "rates": _settings(view.rates),
         "rate_count": len(view.rates),
+        "taken_out": [at for at in view.taken_out if at in {**_settings(view.paused), **_settings(view.rates)}],
         "partitions": _counts(view.counts),
         "lag_records": view.lag_records,
         "lag_seconds": view.lag_seconds,

@@ -63,7 +63,8 @@ class PartitionView:
 @dataclass(frozen=True, slots=True)
 class FlowView:
     """One flow. `partitions` are sorted. `heartbeat`, `worker`, `groups`, `schemas`, `conditions`, `paused` and
-    `rates` as of `FlowFigures`; nothing is paused or limited of a flow that doesn't run. `cause`: why it has ended,
+    `rates` as of `FlowFigures`; nothing is paused or limited of a flow that doesn't run. `taken_out`: topics of
+    those that are no longer in the flow file. `cause`: why it has ended,
     until it runs again."""
 
     name: str
@@ -80,6 +81,7 @@ class FlowView:
     cause: str = ""
     paused: Mapping[str, Paused] = field(default_factory=dict)
     rates: Mapping[str, RateLimit] = field(default_factory=dict)
+    taken_out: tuple[str, ...] = ()
 
     @property
     def workers(self) -> FlowWorkers | None:
@@ -204,6 +206,9 @@ class Views:
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
+        acts = stage is Stage.RUNNING and not conditions.failed_over
+        settings = (found.paused, found.rates) if acts else ({}, {})
+        named = {at for it in settings for at in it if at}
         return FlowView(
             name,
             *clusters,
@@ -216,7 +221,8 @@ class Views:
             found.schemas,
             conditions,
             cause,
-            *((found.paused, found.rates) if stage is Stage.RUNNING and not conditions.failed_over else ()),
+            *settings,
+            tuple(sorted(at for at in named if not self._selects(name, at))),
         )
 
 

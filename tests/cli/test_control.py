@@ -113,3 +113,43 @@ def test_the_limit_of_the_flow_file_is_said_unless_an_operator_has_replaced_it(
 )
 def test_a_reset_says_that_no_limit_is_left(before: RunSettings, lines: list[str], typed: Typed) -> None:
     assert typed(["rate", "--reset"], before) == ["orders: the limit was taken away", *lines]
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "lines"),
+    [
+        (
+            ["rate"],
+            RunSettings(paused={"bills": ANN}, rates={"bills": FIVE}),
+            [
+                "orders: nothing is changed",
+                "  bills (no longer in the flow file) is paused by ann, since 1970-01-01T00:00:00Z",
+                "  bills (no longer in the flow file) is copied with at most 5 records/s, set by ann",
+                "  the flow as a whole has no limit",
+            ],
+        ),
+        (
+            ["resume", "--topics", "bills"],
+            RunSettings(paused={"bills": ANN}),
+            [
+                "orders: no longer paused",
+                "  nothing is paused, and nothing is limited",
+                "  bills is no longer in the flow file: nothing of it is copied",
+            ],
+        ),
+        (
+            ["resume"],
+            RunSettings(paused={"bills": ANN, "payments": ANN}),
+            [
+                "orders: resumed",
+                "  nothing is paused, and nothing is limited",
+                "  bills is no longer in the flow file: nothing of it is copied",
+            ],
+        ),
+    ],
+)
+def test_a_topic_that_is_no_longer_in_the_flow_file_is_said_to_be_so(
+    words: list[str], before: RunSettings, lines: list[str], typed: Typed
+) -> None:
+    assert typed(words, before) == lines
+    assert json.loads("\n".join(typed(["rate", "--json"], before)))["taken_out"] == ["bills"]

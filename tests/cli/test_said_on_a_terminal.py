@@ -61,7 +61,7 @@ def of_settings() -> None:
     paused = Paused(by="ann@" + "h" * 20, at_ms=NOW_MS, why=SENTENCE)
     limit = RateLimit(records_per_s=5_000_000, bytes_per_s=1_000_000_000, by="ann@" + "h" * 20, at_ms=NOW_MS)
     after = RunSettings(paused={"payments": paused}, rates={"payments": limit})
-    control._show(fakes.flow(), ChangedSettings(RunSettings(), after), "set")
+    control._show(fakes.flow(), frozenset(), ChangedSettings(RunSettings(), after), "set")
 
 
 def of_positions() -> None:

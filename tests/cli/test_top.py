@@ -146,13 +146,16 @@ def test_what_is_paused_and_limited_stands_above_the_topics_and_a_small_terminal
         "by": "ann",
         "at_ms": 1,
     }
+    left = drawn(answer(replace(EVERY_STATE, paused=PAUSED, rates=RATES, taken_out=("events", "payments"))), 160)
+    assert left[4].startswith("  events (no longer in the flow file) is paused by ann")
+    assert left[6].startswith("  payments (no longer in the flow file) is copied with at most")
     many = answer(replace(EVERY_STATE, rates={f"t{n}{'x' * 90}": RateLimit(records_per_s=n + 1) for n in range(900)}))
     for height in (24, 50):
         lines = drawn(many, 80, height)
         assert len(lines) <= height
         assert max(map(len, lines)) <= 80
         assert any("more that are paused or limited" in line for line in lines)
-    for key in ("paused", "paused_count", "rates", "rate_count"):
+    for key in ("paused", "paused_count", "rates", "rate_count", "taken_out"):
         del found["flows"][0][key]  # of an older version
     assert drawn(found, 160)[4].split()[0] == "topic"
 

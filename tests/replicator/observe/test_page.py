@@ -129,6 +129,9 @@ def test_what_is_paused_and_limited_is_shown_with_who_has_set_it() -> None:
     assert "The flow is copied with at most 500 records/s, as the flow file says." in said
     assert "payments is copied with at most 2,048 bytes/s, set by ann." in said
     assert "<script" not in page
+    left = words(rendered(replace(EVERY_STATE, paused=PAUSED, rates=RATES, taken_out=("events", "payments"))))
+    assert "events (no longer in the flow file) is paused by ann" in left
+    assert "payments (no longer in the flow file) is copied with at most 2,048 bytes/s" in left
     many = words(rendered(replace(EVERY_STATE, rates={f"t{n}": RateLimit(records_per_s=n + 1) for n in range(900)})))
     assert many.count("is copied with at most") == SETTINGS_SHOWN
     assert "eos-replicate rate --flow orders -c FILE" in many

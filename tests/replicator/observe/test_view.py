@@ -227,3 +227,14 @@ def test_what_is_left_of_a_stopped_partition_without_a_position_counts_for_its_f
     gone = Stopped(Incident("target_topic_recreated", "it is so", topic="t", partition=1))
     assert lag_of({A: Copying(), B: gone}, {A: Lag(7, 2.0, 0), B: Lag(100, 9.0, 0)}) == (107, 9.0)
     assert lag_of({A: Copying(), B: gone}, {A: Lag(7, 2.0, 0)}) == (7, 2.0), "nobody can be asked for it"
+
+
+def test_settings_of_a_topic_that_is_no_longer_in_the_flow_file_are_shown_as_such(flow: OneFlow) -> None:
+    throttle = FlowThrottle()
+    flow.figures.throttled(throttle)
+    throttle.take(
+        NO_SETTINGS.limit(["t"], RateLimit(records_per_s=1, by="ann")).pause(["u"], Paused(by="ann", at_ms=1))
+    )
+    assert flow.now().taken_out == ()
+    flow.exclude("u")
+    assert flow.now().taken_out == ("u",)
