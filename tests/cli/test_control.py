@@ -15,6 +15,8 @@ from replicator.flow import controlling
 from replicator.flow.controlling import ChangedSettings
 from replicator.state.run_settings import Paused, RateLimit, RunSettings
 
+pytestmark = pytest.mark.tier("default")
+
 FLOW = """
 clusters:
   a: { properties: { bootstrap.servers: "127.0.0.1:1" } }
