@@ -53,12 +53,13 @@ class NumberedFetch(NamedTuple):
 
 @dataclass(slots=True)
 class FetchedNews:
-    """What is new: batches by partition, in order; else as of `contract.PollResult`."""
+    """What is new: batches by partition, in order, of `bytes` in all; else as of `contract.PollResult`."""
 
     selected: dict[Partition, list[SelectedBatch]] = field(default_factory=dict)
     ends: dict[Partition, Seek] = field(default_factory=dict)
     failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
     heard: set[Partition] = field(default_factory=set)
+    bytes: int = 0
 
 
 class _Flight(NamedTuple):
@@ -120,6 +121,11 @@ class BatchFetcher:
         """Return what is new since the last call."""
         news, self._news = self._news, FetchedNews()
         return news
+
+    @property
+    def news_bytes(self) -> int:
+        """How many bytes wait to be taken."""
+        return self._news.bytes
 
     def topics(self, now_s: float) -> set[str]:
         """Return the topics whose partitions' leaders are to be looked up now."""
@@ -304,6 +310,7 @@ class BatchFetcher:
         found = select(read.asked, part.records, (AbortedRange(*each) for each in part.aborted), part.last_stable)
         if found.batches:
             news.selected.setdefault(at, []).extend(found.batches)
+            news.bytes += sum(len(each.batch.data) for each in found.batches)
         moved, read.offset = found.next_offset > read.offset, found.next_offset
         read.epoch = found.leader_epoch if found.leader_epoch >= 0 else read.epoch
         if found.refused is not None:

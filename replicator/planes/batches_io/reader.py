@@ -47,13 +47,14 @@ class SourceReader:
         self._settings, self._brokers, self._budget, self._fetches = settings, brokers, budget, fetches
         self._fetcher = BatchFetcher(settings.fetcher)
         self._looking: set[str] = set()
-        self._held = 0
+        self._taken_bytes = 0  # by `take`, less those of `took`
         self._unsupported: Unsupported | None = None
 
     def seek(self, plans: Mapping[Partition, ReadPlan]) -> None:
         """Read exactly these partitions; what was fetched is forgotten."""
         self._fetcher.seek(plans)
-        self.took(self._held)
+        self._taken_bytes = 0
+        self._hold()
 
     def check(self) -> None:
         """Raise Unsupported: a broker is too old to be read from, which no other answer changes."""
@@ -67,14 +68,19 @@ class SourceReader:
     def take(self) -> FetchedNews:
         """Return what is new; `took` says when bytes of it are held no more."""
         news = self._fetcher.take()
-        self._held += sum(len(each.batch.data) for batches in news.selected.values() for each in batches)
-        self._budget.hold(self, self._held)
+        self._taken_bytes += news.bytes
         return news
 
     def took(self, size: int) -> None:
         """Note that so many fetched bytes are held no more."""
-        self._held -= size
-        self._budget.hold(self, self._held)
+        self._taken_bytes -= size
+        self._hold()
+
+    def _hold(self) -> int:
+        """Note what is held, also of what wait for `take`: nobody calls that while acknowledgements are waited for."""
+        held = self._taken_bytes + self._fetcher.news_bytes
+        self._budget.hold(self, held)
+        return held
 
     @property
     def under_way(self) -> bool:
@@ -91,7 +97,7 @@ class SourceReader:
         topics = self._fetcher.topics(now_s) - self._looking
         if topics:
             self._look_up(topics)
-        full = self._held >= self._settings.held_bytes_max or not self._budget.allows(self)
+        full = self._hold() >= self._settings.held_bytes_max or not self._budget.allows(self)
         for broker in self._fetcher.brokers(now_s):
             link = self._brokers.link(broker, DATA)
             if link is None:
