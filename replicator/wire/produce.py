@@ -50,29 +50,31 @@ class Produced(NamedTuple):
 
 def request(
     number: int, client_id: str, version: int, transactional_id: str, timeout_ms: int,
-    batches: Iterable[tuple[Partition, bytes | bytearray]],
-) -> list[bytes | bytearray]:  # fmt: skip
-    """A request, its size first, as pieces to send one behind the other: each batch is a piece of its own, not copied.
+    batches: Iterable[tuple[Partition, tuple[bytes, memoryview]]],
+) -> list[bytes | memoryview]:  # fmt: skip
+    """A request, its size first, as pieces to send one behind the other: the records of each batch are a piece of their
+    own, not copied.
 
     Args:
         number: its correlation id.
         client_id, transactional_id: as they are called.
         version: one of `VERSIONS`.
         timeout_ms: how long the leader may wait for other replicas; it answers REQUEST_TIMED_OUT then.
-        batches: one of each partition, with its CRC.
+        batches: one of each partition: its header, with the CRC, and its records.
     """
     client, transactional = client_id.encode(), transactional_id.encode()
     head = _HEADER.pack(_KEY, version, number, len(client)) + client + b"\0"
     head += uvarint(len(transactional) + 1) + transactional + _HEAD.pack(_ALL_REPLICAS, timeout_ms)
-    topics: dict[str, list[tuple[int, bytes | bytearray]]] = {}
+    topics: dict[str, list[tuple[int, tuple[bytes, memoryview]]]] = {}
     for at, batch in batches:
         topics.setdefault(at.topic, []).append((at.partition, batch))
-    between, pieces = head + uvarint(len(topics) + 1), list[bytes | bytearray]()
+    between, pieces = head + uvarint(len(topics) + 1), list[bytes | memoryview]()
     for topic, of_topic in topics.items():
         name = topic.encode()
         between += uvarint(len(name) + 1) + name + uvarint(len(of_topic) + 1)
-        for index, batch in of_topic:
-            pieces += (between + _INT32.pack(index) + uvarint(len(batch) + 1), batch)
+        for index, (header, records) in of_topic:
+            size = len(header) + len(records)
+            pieces += (between + _INT32.pack(index) + uvarint(size + 1) + header, records)
             between = b"\0"
         between += b"\0"
     pieces.append(between + b"\0")

@@ -23,7 +23,7 @@ from replicator.model.partition import Partition, Span
 from replicator.offset_map.runs import add_runs
 from replicator.planes.batches.answer_classes import AnswerClass, TxnApi, classify_answer
 from replicator.planes.batches.decoding import WritableBatch
-from replicator.planes.batches.rewrite import ProducerIdentity, rewritten
+from replicator.planes.batches.rewrite import ProducerIdentity, RewrittenBatch, rewritten
 
 IN_FLIGHT_MAX = 5
 _NOT_WRITTEN = frozenset(
@@ -43,7 +43,7 @@ class ProduceRequest(NamedTuple):
 
     number: int
     broker: int
-    batches: tuple[tuple[Partition, bytearray], ...]
+    batches: tuple[tuple[Partition, RewrittenBatch], ...]
 
 
 class ProduceAnswer(NamedTuple):
@@ -98,22 +98,31 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Lane:
-    """One target partition. `order` has what isn't acknowledged, and what is behind that."""
+    """One target partition. `order` has what isn't acknowledged, and what is behind that: `bytes` in all, and `sent`
+    of them are under way."""
 
     next_sequence: int = 0
     order: deque[_Entry] = field(default_factory=deque)
+    bytes: int = 0
+    sent: int = 0
     broker: int = -1
     shared: bool = False
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
 
     def sendable(self, broker: int) -> _Entry | None:
         """Return the next one for this broker, unless something under way must be waited for."""
-        found: _Entry | None = None
+        left, found = self.sent, None
+        if left and self.broker != broker:
+            return None
         for entry in self.order:
-            if entry.stage is _Stage.SENT and (found is not None or self.broker != broker):
-                return None
-            if entry.stage is _Stage.WAITING and found is None:
+            if entry.stage is _Stage.SENT:
+                if found is not None:
+                    return None
+                left -= 1
+            elif entry.stage is _Stage.WAITING and found is None:
                 found = entry
+            if found is not None and not left:
+                break
         return found
 
 
@@ -132,6 +141,7 @@ class ProduceQueue:
         lane = self._lanes.setdefault(at, _Lane())
         lane.shared = lane.shared or shared
         lane.order.append(_Entry(batch, lane.next_sequence))
+        lane.bytes += len(batch.data)
         lane.next_sequence = (lane.next_sequence + batch.records) % SEQUENCES
 
     def next_request(
@@ -161,7 +171,8 @@ class ProduceQueue:
         batches = []
         for at, entry in chosen:
             entry.stage, entry.request = _Stage.SENT, self._number
-            self._lanes[at].broker = broker
+            lane = self._lanes[at]
+            lane.broker, lane.sent = broker, lane.sent + 1
             batches.append((at, rewritten(entry.batch.header, entry.batch.data, self._producer, entry.sequence)))
         request = ProduceRequest(self._number, broker, tuple(batches))
         self._in_flight[request.number] = request
@@ -195,6 +206,7 @@ class ProduceQueue:
             return None
         entry = lane.order[place]
         entry.stage, first = _Stage.WAITING, entry.batch.runs[0][0]
+        lane.sent -= 1
         if answer is None:
             entry.uncertain = True
             return ProduceVerdict(at, AnswerClass.LOOK_UP, ErrorCode.network_exception, first, "no answer")
@@ -224,6 +236,7 @@ class ProduceQueue:
                 detail = f"acknowledged at offset {answer.base_offset}, and {found.next_target} comes next"
                 return ProduceVerdict(at, AnswerClass.REWIND, answer.code, batch.runs[0][0], detail)
             lane.order.popleft()
+            lane.bytes -= len(batch.data)
             found.first_target = answer.base_offset if found.first_target < 0 else found.first_target
             found.next_target = answer.base_offset + batch.records
             found.records += batch.records
@@ -239,9 +252,7 @@ class ProduceQueue:
     @property
     def unacknowledged(self) -> dict[Partition, int]:
         """Bytes that aren't acknowledged, by partition."""
-        return {
-            at: sum(len(entry.batch.data) for entry in lane.order) for at, lane in self._lanes.items() if lane.order
-        }
+        return {at: lane.bytes for at, lane in self._lanes.items() if lane.order}
 
     def in_flight(self, broker: int) -> int:
         """Count the requests to a broker that aren't answered."""

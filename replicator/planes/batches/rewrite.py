@@ -18,7 +18,16 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafka_records.batch import COMPRESSION_MASK, CRC_START, HEADER, MAGIC, TRANSACTIONAL, BatchHeader, Buffer
+from kafka_records.batch import (
+    COMPRESSION_MASK,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+)
 from kafka_records.rebuild import DELETE_HORIZON
 
 _CRC_AT = 17
@@ -57,8 +66,15 @@ def why_decoded(header: BatchHeader, batch_bytes_max: int) -> WhyDecoded | None:
     return WhyDecoded.TOO_LARGE if header.size_bytes > batch_bytes_max else None
 
 
-def rewritten(header: BatchHeader, batch: Buffer, producer: ProducerIdentity, base_sequence: int) -> bytearray:
-    """Return a copy of the batch as one of `producer`, in its open transaction.
+class RewrittenBatch(NamedTuple):
+    """A batch as it is sent: its new header, and its records where they are, which are not copied."""
+
+    head: bytes
+    records: memoryview
+
+
+def rewritten(header: BatchHeader, batch: Buffer, producer: ProducerIdentity, base_sequence: int) -> RewrittenBatch:
+    """Return the batch as one of `producer`, in its open transaction. Its memory is used as long as that is kept.
 
     Args:
         header: that of the batch.
@@ -66,11 +82,12 @@ def rewritten(header: BatchHeader, batch: Buffer, producer: ProducerIdentity, ba
         producer: who writes it.
         base_sequence: the sequence of its first record.
     """
-    out = bytearray(batch)
+    records = memoryview(batch)[HEADER_BYTES:]
+    head = bytearray(HEADER_BYTES)
     HEADER.pack_into(
-        out, 0, 0, header.batch_length, -1, MAGIC, 0, header.attributes & COMPRESSION_MASK | TRANSACTIONAL,
+        head, 0, 0, header.batch_length, -1, MAGIC, 0, header.attributes & COMPRESSION_MASK | TRANSACTIONAL,
         header.last_offset_delta, header.base_timestamp, header.max_timestamp,
         producer.producer_id, producer.epoch, base_sequence, header.record_count,
     )  # fmt: skip
-    _CRC.pack_into(out, _CRC_AT, crc32c(memoryview(out)[CRC_START:]))
-    return out
+    _CRC.pack_into(head, _CRC_AT, crc32c(records, crc32c(memoryview(head)[CRC_START:])))
+    return RewrittenBatch(bytes(head), records)

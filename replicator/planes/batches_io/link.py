@@ -22,7 +22,7 @@ from replicator.wire import protocol
 from replicator.wire.connection import Address, ConnectionLost, HandedOver
 from replicator.wire.response_limits import BadResponse
 
-Pieces = Sequence[bytes | bytearray]
+Pieces = Sequence[bytes | bytearray | memoryview]
 Write = Callable[["BrokerLink", int], Pieces]
 """Writes a request, its size first, for a connection that is ready, whose versions it asks for, with this number."""
 Answered = Callable[["BrokerLink", bytes | bytearray], None]
@@ -78,6 +78,7 @@ class BrokerLink:
         self._have = 0
         self._body: bytearray | None = None
         self._body_have = self._body_size = self._body_number = 0
+        self._longest_bytes = 0  # of the answers so far
         self.ended_requests = 0  # answered ones
 
     @property
@@ -199,11 +200,14 @@ class BrokerLink:
         return got
 
     def _receive_body(self) -> None:
-        """Go on with a long response. Its memory grows with what has come, not with what it claims."""
+        """Go on with a long response. Its memory grows with what has come, now or before, not with what it claims."""
         body = self._body
         assert body is not None
         if self._body_have == len(body):
-            body.extend(bytes(min(max(len(body), _GROWN_BYTES), self._body_size - len(body))))
+            wanted = max(len(body) + max(len(body), _GROWN_BYTES), self._longest_bytes)
+            grown = bytearray(min(wanted, self._body_size))
+            grown[: len(body)] = body
+            self._body = body = grown
         view = memoryview(body)[self._body_have :]
         try:
             self._body_have += self._receive_into(view)
@@ -211,6 +215,7 @@ class BrokerLink:
             view.release()
         if self._body_have == self._body_size:
             number, self._body = self._body_number, None
+            self._longest_bytes = max(self._longest_bytes, self._body_size)
             self._answer(number, body)
 
     def _cut(self) -> None:

@@ -43,6 +43,7 @@ from replicator.wire.fetch import FetchLimits
 FETCH_WAIT_MS = 500
 BEHIND_S = 0.05
 """How long a poll waits for records that are there, although it was asked to wait for none."""
+SEND_BYTES = 1 << 20
 RESPONSE_OVERHEAD_BYTES = 1 << 20
 _ZSTD = 4
 _MAGIC = 2
@@ -125,6 +126,7 @@ class BatchesPlane:
         self._sent: dict[Partition, _Sent] = {}
         self._own: dict[Partition, int] = {}  # records of the flow's own topics in the open transaction
         self._first_s = 0.0  # when the first record of the transaction was handed over, monotonic
+        self._unsent = 0  # bytes that were handed over since the last turn
         self._queued = 0  # bytes that wait for acknowledgements, as was seen last
 
     def connections(self) -> Iterator[Callable[[], None]]:
@@ -219,6 +221,10 @@ class BatchesPlane:
         sent.bytes += len(batch.data)
         self._queued += len(batch.data)
         self._writer.write(self._routes[at], batch)
+        self._unsent += len(batch.data)
+        if self._unsent >= SEND_BYTES:  # the target begins with the first while the next ones are digested
+            self._unsent = 0
+            self._turn(0.0)
 
     def written(self) -> Written:
         """Say what was written since the last commit, abort or seek."""

@@ -14,7 +14,7 @@ from replicator.model.errors import ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Committed, Partition
 from replicator.planes.batches.answer_classes import AnswerClass, TxnApi, classify_answer
 from replicator.planes.batches_io.coordinators import Coordinators
-from replicator.planes.batches_io.link import BrokerLink, framed
+from replicator.planes.batches_io.link import BrokerLink, Pieces, framed
 from replicator.wire import offset_fetch
 from replicator.wire.offset_fetch import FetchedOffsets
 
@@ -98,7 +98,7 @@ class PositionReader:
             self._coordinators.look_up(TxnApi.TXN_OFFSET_COMMIT)
             found.append(None)
 
-        def write(link: BrokerLink, number: int) -> Sequence[bytes | bytearray]:
+        def write(link: BrokerLink, number: int) -> Pieces:
             link.version(offset_fetch.API)
             return framed(offset_fetch.request(self._client_id, self._group, partitions), number)
 

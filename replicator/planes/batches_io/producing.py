@@ -140,7 +140,7 @@ class Producing:
             self._send(session, link, request, until_s)
 
     def _send(self, session: TransactionalSession, link: BrokerLink, request: ProduceRequest, until_s: float) -> None:
-        def write(link: BrokerLink, number: int) -> list[bytes | bytearray]:
+        def write(link: BrokerLink, number: int) -> list[bytes | memoryview]:
             offered = (SPOKEN[produce.API][1], link.version(produce.API))
             version = version_of(self.protocol, TxnApi.PRODUCE, offered)
             if version is None:

@@ -26,9 +26,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_are_read_by_kio_as_they_were_meant(version: int) -> None:
     batches = [
-        (Partition("a", 3), bytearray(b"x" * 300)),
-        (Partition("topic" * 40, 0), bytearray(b"y")),
-        (Partition("a", 200), bytearray(b"z" * 20_000)),
+        (Partition("a", 3), (b"head", memoryview(b"x" * 300))),
+        (Partition("topic" * 40, 0), (b"", memoryview(b"y"))),
+        (Partition("a", 200), (b"another", memoryview(b"z" * 20_000))),
     ]
     pieces = produce.request(77, "me", version, "flow.1.0", 5_000, batches)
     data = b"".join(pieces)
@@ -41,18 +41,18 @@ def test_requests_are_read_by_kio_as_they_were_meant(version: int) -> None:
         for topic in found.topic_data
         for each in topic.partition_data
     }
-    assert rows == {at: bytes(batch) for at, batch in batches}
+    assert rows == {at: head + bytes(records) for at, (head, records) in batches}
 
 
 def test_batches_are_not_copied() -> None:
-    batches = [(Partition("a", number), bytearray(1 << 20)) for number in range(5)]
+    batches = [(Partition("a", number), (b"h" * 61, memoryview(bytearray(1 << 20)))) for number in range(5)]
     tracemalloc.start()
     try:
         pieces = produce.request(1, "me", 11, "flow.1.0", 5_000, batches)
         taken_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert [id(piece) for piece in pieces if isinstance(piece, bytearray)] == [id(batch) for _, batch in batches]
+    assert [id(each) for each in pieces if isinstance(each, memoryview)] == [id(records) for _, (_, records) in batches]
     assert taken_bytes < 100_000
 
 

@@ -17,7 +17,7 @@ from kafka_records.control import marker
 from kafka_records.records import decode
 from replicator.model.partition import Partition
 from replicator.planes.batches.produce import ProduceAnswer
-from replicator.planes.batches.rewrite import ProducerIdentity
+from replicator.planes.batches.rewrite import ProducerIdentity, RewrittenBatch
 from replicator.planes.batches.txn_protocol import TxnProtocol
 
 OFFSETS = Partition("__consumer_offsets", 0)
@@ -105,11 +105,11 @@ class ModelCluster:
             return self.add(producer, [at])
         return transactions.verify(self.transaction, *producer, (at.topic, at.partition))
 
-    def produce(self, batches: Sequence[tuple[Partition, bytearray]]) -> dict[Partition, ProduceAnswer]:
+    def produce(self, batches: Sequence[tuple[Partition, RewrittenBatch]]) -> dict[Partition, ProduceAnswer]:
         """Produce: verified by its coordinator unless the transaction is open there already (KIP-890)."""
-        return {at: self._append(self.partitions[at], at, data) for at, data in batches}
+        return {at: self._append(self.partitions[at], at, b"".join(batch)) for at, batch in batches}
 
-    def _append(self, partition: ModelPartition, at: Partition, data: bytearray) -> ProduceAnswer:
+    def _append(self, partition: ModelPartition, at: Partition, data: bytes) -> ProduceAnswer:
         check_crc(data)
         header = read_header(data)
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)

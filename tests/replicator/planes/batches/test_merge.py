@@ -50,7 +50,7 @@ def written(batches: Sequence[WritableBatch]) -> list[Record]:
     """What the target's log has, with source offsets; each batch is one that a broker takes."""
     records, sequence = list[Record](), 0
     for batch in batches:
-        made = rewritten(batch.header, batch.data, ProducerIdentity(4, 2), sequence)
+        made = b"".join(rewritten(batch.header, batch.data, ProducerIdentity(4, 2), sequence))
         check_crc(made)
         header = read_header(made)
         assert header.last_offset_delta + 1 == header.record_count == batch.records > 0
@@ -292,7 +292,7 @@ def test_any_bytes_are_written_as_sound_batches_or_refused(
     for stop in (found.refused, refused):
         assert stop is None or (stop.name in ("source_corrupt", "record_too_large") and stop.offset >= start)
     for batch in batches:
-        check_crc(rewritten(batch.header, batch.data, ProducerIdentity(4, 2), 0))
+        check_crc(b"".join(rewritten(batch.header, batch.data, ProducerIdentity(4, 2), 0)))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 * 1024
 
 

@@ -61,7 +61,7 @@ def produce(session: TransactionalSession | ProduceQueue, *leads: Partition, bro
 
 
 def sequences(request: ProduceRequest) -> list[int]:
-    return [read_header(data).base_sequence for _, data in request.batches]
+    return [read_header(batch.head).base_sequence for _, batch in request.batches]
 
 
 def stored(session: TransactionalSession) -> None:
@@ -97,7 +97,7 @@ def test_two_transactions(protocol: TxnProtocol, second: ProducerIdentity, seque
         session.answered(7, 0, {A: 0})
     request = produce(session)
     assert sequences(request) == [sequence]
-    assert read_header(request.batches[0][1]).producer_epoch == second.epoch
+    assert read_header(request.batches[0][1].head).producer_epoch == second.epoch
 
 
 def over(effects: list[TxnEffect]) -> AnswerClass:
