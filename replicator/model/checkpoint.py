@@ -17,15 +17,19 @@ from typing import Any
 
 from replicator.model.partition import Committed
 
-FORMAT_VERSION, WITHOUT_MAP = 2, 1
-"""Of a position that names its transaction's block of the offset map, which older versions must not move; of others."""
+FORMAT_VERSION, WITH_MAP, WITHOUT_MAP = 3, 2, 1
+"""Of a position whose digest is of a kind that versions before 3 don't know; of one that names its transaction's block
+of the offset map, which older versions must not move; of others."""
 KIND = "position"
 METADATA_BYTES_MAX = 4095  # offset.metadata.max.bytes is 4,096, and Kafka 4.3 refuses exactly that many
-DIGEST_KIND, PAYLOAD_DIGEST_KIND = "blake2b-128/records-v1", "blake2b-128/payloads-v1"
+DIGEST_KIND, PAYLOAD_DIGEST_KIND = "blake2b-128/records-v1", "blake3-128/payloads-v1"
 """Of what a position's digest is: of canonical bytes of records (`planes.records.digest`), or of batches as they stand
 (`planes.batches_io.digest`). It is that of the last block; one of either kind may follow one of the other."""
+OLD_PAYLOAD_DIGEST_KIND = "blake2b-128/payloads-v1"
+"""Of batches, as versions before format 3 made it: read, and not written any more."""
 DIGEST_UNTOLD = "-"
-DIGEST_KINDS = frozenset({DIGEST_KIND, PAYLOAD_DIGEST_KIND})
+_DIGESTS_BEFORE_3 = frozenset({DIGEST_KIND, OLD_PAYLOAD_DIGEST_KIND})
+DIGEST_KINDS = _DIGESTS_BEFORE_3 | {PAYLOAD_DIGEST_KIND}
 
 NOBODY = ""
 """Owner of a position that its worker has released at a clean stop, or of a partition without one."""
@@ -52,7 +56,7 @@ class Evidence:
     """What is written beside the offset. Offsets are -1 and ids empty where nothing is known.
 
     `count` and `digest` run over all records of the partition since the flow began; `digest` chains blocks:
-    blake2b-128(previous digest + bytes of the block, by its `digest_kind`), one block a transaction, and
+    the hash, 128 bits, of previous digest + bytes of the block, by its `digest_kind`, one block a transaction, and
     `block_first`/`block_count` say where on the target the last block stands, so a reader can check it: it begins with
     `digest_before` (DIGEST_UNTOLD where a version before that was known wrote it). `block_codecs`: which compression
     types the block's batches had when they were sent, 1 << type of each; 0: not known. What a repair copies again is a
@@ -133,7 +137,8 @@ def encode(evidence: Evidence) -> str:
     """Metadata text for `evidence`; raises ValueError above the broker's limit (names are bounded: a bug)."""
     mapped = bool(evidence.map_topic_id)
     packed = {short: getattr(evidence, name) for name, short in _SHORT.items() if mapped or name not in _OF_MAP}
-    version = FORMAT_VERSION if mapped else WITHOUT_MAP
+    version = WITH_MAP if mapped else WITHOUT_MAP
+    version = version if evidence.digest_kind in _DIGESTS_BEFORE_3 else FORMAT_VERSION
     head = {"v": version, "kind": KIND, "must_understand": True, "dk": evidence.digest_kind}
     text = _JSON.encode({**head, **packed})
     if len(text.encode()) > METADATA_BYTES_MAX:

@@ -116,7 +116,7 @@ def _of_records(block: DigestBlock, batches: Iterable[FetchedBatch]) -> tuple[in
 
 def _of_batches(block: DigestBlock, batches: Iterable[FetchedBatch]) -> tuple[int, str, int]:
     """How many records of the block there are; the digest of the batches, and their compression types."""
-    chain, count = PayloadChain(block.before), 0
+    chain, count = PayloadChain(block.before, block.kind), 0
     for batch in batches:
         header = batch.header
         inside = block.first <= batch.first_offset and batch.last_offset < block.end

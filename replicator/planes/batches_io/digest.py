@@ -1,6 +1,7 @@
 """Digests of the batches plane, chained by transaction: of batches as they are, where the target keeps them so.
 
-The payload digest is blake2b-128 over what a batch holds.
+The payload digest is BLAKE3, cut to 128 bits, over what a batch holds: with blake2b, which positions before format 3
+have, it was a third of what a copy costs.
 
 Of each batch, in the order of the target: compression type u8 · last offset delta i32 · base and highest timestamp i64
 (ms; a highest one below -1 counts as -1, as which brokers keep it) · record count i32, all big-endian · its records as
@@ -17,25 +18,29 @@ import hashlib
 from collections.abc import Mapping
 from struct import Struct
 
+from blake3 import blake3
+
 from kafka_records.batch import HEADER_BYTES, BatchHeader, Buffer, CorruptBatch
 from kafka_records.compression import COMPRESSION_TYPES
 from kafka_records.records import Record, decode
-from replicator.model.checkpoint import DIGEST_KIND, PAYLOAD_DIGEST_KIND
+from replicator.model.checkpoint import DIGEST_KIND, OLD_PAYLOAD_DIGEST_KIND, PAYLOAD_DIGEST_KIND
 from replicator.model.partition import Partition
 from replicator.planes.records.digest import Chain, Fields
 
+DIGEST_BYTES = 16
 _FIXED = Struct(">Biqqi")
 
 
 class PayloadChain:
     """A running digest of one partition's batches: starts from the previous transaction's, ends as the next one's."""
 
-    __slots__ = ("_hash", "codecs")
-    kind = PAYLOAD_DIGEST_KIND
+    __slots__ = ("_hash", "codecs", "kind")
 
-    def __init__(self, previous: str) -> None:
-        self._hash = hashlib.blake2b(bytes.fromhex(previous), digest_size=16)
-        self.codecs = 0
+    def __init__(self, previous: str, kind: str = PAYLOAD_DIGEST_KIND) -> None:
+        """`kind`: PAYLOAD_DIGEST_KIND, or OLD_PAYLOAD_DIGEST_KIND to compare a block that has it."""
+        old, before = kind == OLD_PAYLOAD_DIGEST_KIND, bytes.fromhex(previous)
+        self._hash = hashlib.blake2b(before, digest_size=DIGEST_BYTES) if old else blake3(before)
+        self.kind, self.codecs = kind, 0
         """Compression types so far, see `Evidence`."""
 
     def update(self, header: BatchHeader, data: Buffer) -> None:
@@ -54,7 +59,7 @@ class PayloadChain:
 
     def hexdigest(self) -> str:
         """Return the chained digest so far."""
-        return self._hash.hexdigest()
+        return self._hash.digest()[:DIGEST_BYTES].hex()
 
 
 class DecodedChain:

@@ -52,6 +52,16 @@ def test_only_a_position_with_a_block_of_the_offset_map_has_the_format_that_olde
     assert json.loads(checkpoint.encode(without.evidence))["v"] == 1
 
 
+@pytest.mark.parametrize("topic_id", ["", "AAAAAAAAAAAAAAAAAAAAAA"])
+def test_a_digest_that_older_versions_do_not_know_has_a_format_that_they_refuse(topic_id: str) -> None:
+    digested = replace(EVIDENCE, digest_kind=checkpoint.PAYLOAD_DIGEST_KIND, map_topic_id=topic_id)
+    assert json.loads(checkpoint.encode(digested))["v"] == 3
+    assert checkpoint.decode(checkpoint.encode(digested)) == digested
+    before = replace(digested, digest_kind=checkpoint.OLD_PAYLOAD_DIGEST_KIND)
+    assert json.loads(checkpoint.encode(before))["v"] == (2 if topic_id else 1)
+    assert checkpoint.decode(checkpoint.encode(before)) == before
+
+
 def test_metadata_stays_below_the_brokers_limit_with_the_longest_names() -> None:
     longest = replace(EVIDENCE, source_topic="x" * 249, owner="h" * 253 + ":12345:" + "a" * 12)
     assert len(checkpoint.encode(longest)) < checkpoint.METADATA_BYTES_MAX
@@ -73,7 +83,7 @@ def metadata(**fields: object) -> str:
     return json.dumps(json.loads(checkpoint.encode(EVIDENCE)) | fields)
 
 
-@pytest.mark.parametrize("newer", [{"v": 3}, {"kind": "other"}])
+@pytest.mark.parametrize("newer", [{"v": checkpoint.FORMAT_VERSION + 1}, {"kind": "other"}])
 def test_metadata_of_a_newer_program_that_must_be_understood_stops_the_partition(newer: dict[str, object]) -> None:
     with pytest.raises(NewerMetadata) as caught:
         checkpoint.decode(metadata(**newer))
@@ -82,4 +92,4 @@ def test_metadata_of_a_newer_program_that_must_be_understood_stops_the_partition
 
 
 def test_metadata_of_a_newer_program_is_read_where_that_is_said_to_be_right() -> None:
-    assert checkpoint.decode(metadata(v=3, must_understand=False, more=1)) == EVIDENCE
+    assert checkpoint.decode(metadata(v=checkpoint.FORMAT_VERSION + 1, must_understand=False, more=1)) == EVIDENCE

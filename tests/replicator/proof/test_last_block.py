@@ -10,7 +10,7 @@ from kafka_records.batch import read_header, stamp
 from kafka_records.fetched import FetchedBatch
 from kafka_records.rebuild import recompressed
 from kafka_records.records import Record, body_of
-from replicator.model.checkpoint import DIGEST_KIND, DIGEST_UNTOLD, PAYLOAD_DIGEST_KIND
+from replicator.model.checkpoint import DIGEST_KIND, DIGEST_UNTOLD, OLD_PAYLOAD_DIGEST_KIND, PAYLOAD_DIGEST_KIND
 from replicator.planes.batches_io.digest import PayloadChain
 from replicator.planes.records.digest import Chain
 from replicator.proof.last_block import BlockCheck, check_block
@@ -46,7 +46,7 @@ def block(kind: str, before: str = BEFORE) -> DigestBlock:
             for one in RECORDS
         )
         return DigestBlock(40, 46, kind, chain.hexdigest(), before, 0)
-    payload = PayloadChain(BEFORE)
+    payload = PayloadChain(BEFORE, kind)
     for batch in WRITTEN:
         payload.update(batch.header, batch.data)
     return DigestBlock(40, 46, kind, payload.hexdigest(), before, payload.codecs)
@@ -85,6 +85,7 @@ def checked(kind: str, case: Case, before: str = BEFORE) -> BlockCheck:
 def test_what_is_said_of_a_block(case: Case) -> None:
     assert checked(DIGEST_KIND, case).verdict == case.records
     assert checked(PAYLOAD_DIGEST_KIND, case).verdict == case.batches
+    assert checked(OLD_PAYLOAD_DIGEST_KIND, case).verdict == case.batches
 
 
 @pytest.mark.parametrize("kind", [DIGEST_KIND, PAYLOAD_DIGEST_KIND])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from collections.abc import Sequence
 
 import pytest
+from blake3 import blake3
 
 from kafka_records.batch import HEADER_BYTES, read_header
 from kafka_records.fetched import FetchedBatch
 from kafka_records.rebuild import recompressed
 from kafka_records.records import Record, body_of
-from replicator.model.checkpoint import DIGEST_KIND, PAYLOAD_DIGEST_KIND
+from replicator.model.checkpoint import DIGEST_KIND, OLD_PAYLOAD_DIGEST_KIND, PAYLOAD_DIGEST_KIND
 from replicator.model.partition import Partition
 from replicator.planes.batches_io.digest import Chains, DecodedChain, PayloadChain, fields_of
 from replicator.planes.records.digest import canonical
@@ -50,6 +53,21 @@ def test_a_target_that_keeps_batches_has_a_digest_of_them(target: str | None) ->
     assert chain.kind == PAYLOAD_DIGEST_KIND
     assert checked(chain, batches).verdict == "equal"
     assert checked(chain, anew(batches, GZIP)).verdict == "unverifiable"  # it was told to only now
+
+
+def test_the_digest_is_what_the_formats_say() -> None:
+    """Computed again by hand, with other libraries' words: whoever reads the target must be able to."""
+    (batch,) = fetched(RECORDS)
+    header = batch.header
+    fixed = struct.pack(
+        ">Biqqi", LZ4, header.last_offset_delta, header.base_timestamp, header.max_timestamp, header.record_count
+    )
+    data = bytes.fromhex(BEFORE) + fixed + bytes(batch.data)[HEADER_BYTES:]
+    new, old = PayloadChain(BEFORE), PayloadChain(BEFORE, OLD_PAYLOAD_DIGEST_KIND)
+    for chain in (new, old):
+        chain.update(header, batch.data)
+    assert new.hexdigest() == blake3(data).hexdigest(length=16)
+    assert old.hexdigest() == hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def test_a_target_that_compresses_anew_has_a_digest_of_records() -> None:
