@@ -63,6 +63,16 @@ class Session:
         self.bench, self._console, self.runs = bench, console, Runs()
         self.stuck: list[str] = []
 
+    def warm_up(self, case: str, system: str, call: Callable[[], Figures]) -> None:
+        """Run one measurement whose figures aren't kept; they are told."""
+        try:
+            figures = call()
+        except Stuck as stuck:
+            self._console.print(case, "stuck in the warm-up:", str(stuck), highlight=False)
+            return
+        shown = {key: round(value, 1) for key, value in figures.items()}
+        self._console.print(case, system, "warm-up", shown, highlight=False)
+
     def measure(self, case: str, system: str, call: Callable[[], Figures]) -> None:
         """Run one measurement and keep its figures; one that got stuck is told, counted, and has none."""
         try:

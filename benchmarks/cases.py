@@ -127,11 +127,14 @@ def latency(
     return {f"p{share}_ms": values[int(len(values) * share / 100)] * 1000 for share in (50, 99)}
 
 
-def stalled(bench: Bench, topic: str, stall_s: float, engine: str = "records") -> Figures:
-    """Peak memory of a worker with a backlog behind it and a target that has stopped answering; it goes on after."""
+def stalled(bench: Bench, topic: str, stall_s: float, engine: str = "records", copied: int = 0) -> Figures:
+    """Peak memory of a worker with a backlog behind it and a target that has stopped answering; it goes on after.
+
+    `copied`: it stops once more records than these are committed, when transactions have their full size.
+    """
     system = Eos(bench.source, bench.target, topic, bench.directory, engine=engine)
     with _copying(bench, system) as copy:
-        _, before = copy.wait(0, START_S_MAX)
+        _, before = copy.wait(copied, START_S_MAX)
         bench.target.pause()
         try:
             time.sleep(stall_s)  # the stall itself

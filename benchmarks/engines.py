@@ -1,7 +1,9 @@
 """`python -m benchmarks.engines`: both engines of `run` beside MirrorMaker 2 and a raw pipe, on several shapes.
 
-Systems take turns. Rate and CPU of a backlog count from a fifth of it on, see `cases.throughput`. The raw pipe
-(`benchmarks.pipe`) says what Fetch and Produce alone take on this machine: two brokers and what copies share its cores.
+Systems take turns, after a round that isn't counted: brokers and MirrorMaker 2 compile what they do often, and the
+first of them would be measured beside that. Rate and CPU of a backlog count from a fifth of it on, see
+`cases.throughput`. The raw pipe (`benchmarks.pipe`) says what Fetch and Produce alone take on this machine: two brokers
+and what copies share its cores.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from benchmarks.systems import Eos, MirrorMaker, Pipe, System
 
 UNCOUNTED_SHARE = 0.2
 FAR_S = 0.05
+STALLED_FROM = 300_000  # committed records, when transactions have their full size
 ROWS = (*SHAPES, "latency", "memory", "partitions", "backfill")
 Maker = Callable[[str], System]
 
@@ -57,8 +60,11 @@ class Engines:
         else:
             getattr(self, f"_{name}")()
 
-    def _turns(self, row: str, calls: dict[str, Callable[[], Figures]]) -> None:
+    def _turns(self, row: str, calls: dict[str, Callable[[], Figures]], *, warmed: bool = False) -> None:
+        """`warmed`: there is a round before the first one that isn't counted."""
         chosen = [(name, call) for name, call in calls.items() if not self._only or name in self._only]
+        for name, call in chosen if warmed else ():
+            self._session.warm_up(row, name, call)
         for number in range(self._runs):
             for name, call in chosen if number % 2 == 0 else chosen[::-1]:
                 self._session.measure(row, name, call)
@@ -73,7 +79,7 @@ class Engines:
             found = cases.throughput(bench, make(topic), records, uncounted, shape.last_keys(records))
             return found | {"mb_per_s": found["records_per_s"] * shape.record_bytes / 1e6}
 
-        self._turns(row, {name: partial(one, make) for name, make in makers.items()})
+        self._turns(row, {name: partial(one, make) for name, make in makers.items()}, warmed=True)
         load.delete(bench.source.bootstrap, topic)
 
     def _far(self) -> None:
@@ -105,7 +111,9 @@ class Engines:
         bench, shape, topic = self._session.bench, SHAPES["plain"], cases.topic_name("memory")
         shape.write(bench.source.bootstrap, topic, max(1_000_000, int(shape.records * self._share)))
         engines = ("records", "batches")
-        self._turns("memory", {name: partial(cases.stalled, bench, topic, STALL_S, name) for name in engines})
+        self._turns(
+            "memory", {name: partial(cases.stalled, bench, topic, STALL_S, name, STALLED_FROM) for name in engines}
+        )
         load.delete(bench.source.bootstrap, topic)
 
     def _partitions(self) -> None:
