@@ -8,6 +8,7 @@ and what copies share its cores.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -140,7 +141,12 @@ class Engines:
 @click.option("--share", default=1.0, show_default=True, help="Of the records and seconds of each row: 0.1 for a try.")
 @click.option("--row", "rows", multiple=True, type=click.Choice(ROWS), default=ROWS, help="Only these.")
 @click.option("--only", multiple=True, help="Only these systems; may be given again.")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="JSON file. Default: by date in results/.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="JSON file. Default: by date in results/. Other rows of one that is there stay.",
+)
 def main(runs: int, share: float, rows: tuple[str, ...], only: tuple[str, ...], out: Path | None) -> None:
     """Measure both engines beside MirrorMaker 2 (exactly-once, tuned) and a raw pipe on two real Kafka brokers."""
     console, started, load_average = Console(width=200), datetime.now(UTC), os.getloadavg()[0]
@@ -151,6 +157,9 @@ def main(runs: int, share: float, rows: tuple[str, ...], only: tuple[str, ...], 
         Kafka.running("target") as target,
     ):
         session = Session(Bench(source, target, Path(directory)), console)
+        if path.exists():
+            before = json.loads(path.read_text())["runs"]
+            session.runs |= {row: figures for row, figures in before.items() if row not in rows}
         engines = Engines(session, runs, share, only)
         for row in rows:
             engines.row(row)
