@@ -33,13 +33,16 @@ class MergeLimits:
     `batch_bytes_max` is max.message.bytes of the target topic, or of another one with a lower limit, and a record alone
     may have `record_bytes_max` (0: no more than that); whether its topic takes it is seen then. A batch is small, and
     waits for others, while it has fewer than `enough_bytes` and at most `small_records` records: each record of it
-    costs more time than a larger batch that is passed on. `decoded_bytes_max` bounds what is decoded at a time.
+    costs more time than a larger batch that is passed on. A compressed one is small below `compressed_bytes` only:
+    merging it costs its decompression and compression, 75 µs for 10 KiB of text with zstd where passing it on costs 4.
+    `decoded_bytes_max` bounds what is decoded at a time.
     `codec`: that of what is decoded (None: the source's).
     """
 
     batch_bytes_max: int
     enough_bytes: int = 256 * 1024
     small_records: int = 64
+    compressed_bytes: int = 32 * 1024
     decoded_bytes_max: int = 64 * 1024 * 1024
     codec: int | None = None
     record_bytes_max: int = 0
@@ -100,8 +103,12 @@ class BatchMerger:
 
     def _is_small(self, selected: SelectedBatch) -> bool:
         batch, limits = selected.batch, self._limits
-        few = isinstance(batch, OldMessage) or batch.header.record_count <= limits.small_records
-        return few and len(batch.data) < min(limits.enough_bytes, limits.batch_bytes_max)
+        if isinstance(batch, OldMessage):
+            return len(batch.data) < min(limits.enough_bytes, limits.batch_bytes_max)
+        enough = min(limits.enough_bytes, limits.compressed_bytes) if batch.header.compression else limits.enough_bytes
+        return batch.header.record_count <= limits.small_records and len(batch.data) < min(
+            enough, limits.batch_bytes_max
+        )
 
     def _empty_into(self, merged: Merged) -> None:
         waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0

@@ -22,14 +22,14 @@ from replicator.planes.batches.decoding import WritableBatch
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
 from replicator.planes.batches.rewrite import ProducerIdentity, rewritten, why_decoded
 from tests.budget import budget
-from tests.kafka_records.batches import by_aiokafka, with_right_crcs
+from tests.kafka_records.batches import CODECS, by_aiokafka, with_right_crcs
 from tests.replicator.planes.batches.logs import EPOCH, STEPS, Step, built, old_message
 
 pytestmark = pytest.mark.tier("default")
 
 AT = Partition("orders", 3)
 MIB = 2**20
-INCOMPRESSIBLE = random.Random(1).randbytes(5_000)
+INCOMPRESSIBLE = random.Random(1).randbytes(40_000)
 
 
 def merged(
@@ -128,6 +128,19 @@ def test_batches_of_other_kinds_are_not_merged(first: bytes, second: bytes) -> N
     assert [batch.runs for batch in batches] == [((0, 2),), ((2, 4),)]
     assert batches[0].header.compression == read_header(first).compression
     assert batches[1].header.compression == read_header(second).compression
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS.values()))
+def test_what_costs_more_to_merge_than_to_pass_on_is_passed_on(codec: int) -> None:
+    """Plain batches are joined without touching records; compressed ones are decompressed and compressed again."""
+    small, large = INCOMPRESSIBLE[:5_000], INCOMPRESSIBLE
+    for value, together in ((small, True), (large, codec == 0)):
+        pair = at(0, codec=codec, value=value), at(2, codec=codec, value=value[::-1])
+        batches, _ = merged(selected(*pair), LIMITS)
+        if together:
+            assert [batch.runs for batch in batches] == [((0, 4),)]
+        else:
+            assert [bytes(batch.data) for batch in batches] == [*pair]
 
 
 def test_a_large_batch_is_split_and_a_single_record_over_the_limit_is_named() -> None:
