@@ -13,7 +13,7 @@ import click
 
 from cli import __version__, streams
 from cli.leaving import Leaving
-from replicator.flow import early_hangup
+from replicator.flow import early_signals
 
 LAZY: dict[str, tuple[str, str]] = {
     "run": ("cli.commands.run:run", "Copy topics until stopped."),
@@ -154,7 +154,7 @@ def invoke(arguments: Sequence[str]) -> int:
 def entry() -> None:
     """The console script. A crash within a library written in C shows where each thread was."""
     if sys.argv[1:2] == ["run"]:
-        early_hangup.listen()
+        early_signals.listen()
     streams.prepare()
     leaving = Leaving()
     faulthandler.enable()

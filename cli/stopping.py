@@ -17,6 +17,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from replicator.flow.daemon import SAME_SIGNAL_S
+from replicator.flow.early_signals import stop_asked
 from replicator.flow.signals import heard
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,6 +39,9 @@ class Stopping:
         self._before = {number: signal.getsignal(number) for number in SIGNALS}
         self._hearing.enter_context(heard(self._heard))
         self._install()
+        if stop_asked():  # while the process started
+            self.__exit__(None, None, None)
+            raise KeyboardInterrupt
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

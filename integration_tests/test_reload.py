@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -225,19 +226,8 @@ def test_under_nohup_it_outlives_its_terminal_and_reloads(make_copying: MakeCopy
 def test_a_reload_that_is_asked_for_while_it_starts_is_done_once_it_runs(make_copying: MakeCopying) -> None:
     """As soon as the process has any handler; before it has one, the system ends it."""
     copying = make_copying()
-    log = copying.file.path.with_suffix(".log")
-    command = [sys.executable, "-m", "cli.main", "run", "-c", str(copying.file.path), "--log-format", "json"]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=file, start_new_session=True)
-    status = Path(f"/proc/{process.pid}/status")
-
-    def hears() -> bool:
-        caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt:"))
-        return bool(int(caught.split()[1], 16) >> (signal.SIGHUP - 1) & 1)
-
+    log, process = _starting(copying)
     try:
-        wait_until(hears, "it hears SIGHUP", log.read_text)
-        assert "connecting" not in log.read_text()
         process.send_signal(signal.SIGHUP)
         wait_until(lambda: log.read_text().count("config_reloaded") == 1, "it is reloaded", log.read_text)
         copying.load.mixed(50)
@@ -247,3 +237,37 @@ def test_a_reload_that_is_asked_for_while_it_starts_is_done_once_it_runs(make_co
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.tier("long")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_that_is_asked_for_while_it_starts_is_a_clean_one(
+    make_copying: MakeCopying, number: signal.Signals
+) -> None:
+    copying = make_copying()
+    log, process = _starting(copying)
+    try:
+        process.send_signal(number)
+        assert process.wait(clients.TIMEOUT_S) == 0, log.read_text()
+        said = [json.loads(line) for line in log.read_text().splitlines()]
+        assert (said[-1]["event"], said[-1]["exit_code"]) == ("stopped", 0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _starting(copying: Copying) -> tuple[Path, subprocess.Popen[bytes]]:
+    """Its log, and a process of `run` as soon as it has any handler, before it does anything else."""
+    log = copying.file.path.with_suffix(".log")
+    command = [sys.executable, "-m", "cli.main", "run", "-c", str(copying.file.path), "--log-format", "json"]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=file, start_new_session=True)
+    status = Path(f"/proc/{process.pid}/status")
+
+    def hears() -> bool:
+        caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+    wait_until(hears, "it hears signals", log.read_text)
+    assert "connecting" not in log.read_text()
+    return log, process

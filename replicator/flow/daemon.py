@@ -28,7 +28,7 @@ from typing import NoReturn
 import structlog
 
 from replicator.config import Config, Flow
-from replicator.flow import early_hangup
+from replicator.flow import early_signals
 from replicator.flow.config_watch import ConfigReader, ReadConfig, UnreadConfig
 from replicator.flow.parts import Parts
 from replicator.flow.reload import compare, needs_restart
@@ -142,8 +142,8 @@ class Daemon:
                 signal.signal(number, _nothing)
             if self._reader is not None:
                 self._reader.start(self._events.put)
-                if early_hangup.taken():
-                    self._reader.ask()
+            for number in early_signals.taken():
+                self._on_signal(number)
             code = self._run_flows()
             for number in SIGNALS:  # Python's own end would restore the default, which kills instead of this exit code
                 signal.signal(number, signal.SIG_IGN)
