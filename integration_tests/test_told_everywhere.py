@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import re
+import signal
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,9 +15,9 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.failing_over import command, failover
-from integration_tests.harness.observed import Observed
+from integration_tests.harness.observed import TIMEOUT_S, Observed
 from integration_tests.harness.processes import wait_until
-from integration_tests.harness.replicator import Replicator
+from integration_tests.harness.replicator import DEFAULT, Replicator
 from integration_tests.harness.two_topics import INCIDENT
 from integration_tests.test_incidents_played import LARGE, open_id, resolved
 from integration_tests.test_incidents_played import asked as command_asked
@@ -134,9 +138,9 @@ def status(flow: Flow) -> dict[Partition, tuple[str, Told]]:
 
 def page(asked: Observed) -> dict[str, list[str]]:
     """State, cause and position of each partition that the page shows as not copied, without its markup."""
-    _, html = asked.get("/")
-    html = re.sub(r'<span class="narrow">.*?</span>', "", html)  # the heading's word, on narrow screens
-    table = html[html.index("<caption>", html.index("Partitions that are not copied")) :]
+    _, text = asked.get("/")
+    text = re.sub(r'<span class="narrow">.*?</span>', "", text)  # the heading's word, on narrow screens
+    table = text[text.index("<caption>", text.index("Partitions that are not copied")) :]
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table[: table.index("</table>")], re.DOTALL)
     cells = {name: re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL) for name, row in rows}
     return {
@@ -262,3 +266,38 @@ def test_they_tell_the_same_of_topics_that_were_created_again_while_the_flow_run
         assert (row["position"], row["lag_records"], row["wrong"].split(":")[0]) == (None, lag, kind)
     assert "both topics were created again" in shown[names["both"]]["wrong"]
     assert worker.stop() == INCIDENT, worker.tail()
+
+
+def test_they_tell_that_the_settings_of_another_file_hold(make_copying: MakeCopying) -> None:
+    """The flow file is put back to what it was, and the flow has had that one before: until it is applied."""
+    copying = make_copying(partitions=1)
+    asked = observed(copying)
+    worker = copying.running("", "--shared")
+    worker.wait_event("lane_started", generation=1)
+    copying.file.write(commit={"linger_ms": 7})
+    worker.signal(signal.SIGHUP)
+    worker.wait_event("lane_started", generation=2)
+    assert asked.value("eos_flow_other_settings", flow=copying.name) == 0
+    copying.file.write(commit={"linger_ms": DEFAULT})
+    worker.signal(signal.SIGHUP)
+    worker.wait_event("file_is_older", generation=2)
+    asked.wait("it goes on", lambda it: it.ready()[0])
+    said = copying.asked("status")[1]["other_settings"]
+    assert "eos-replicate apply" in said
+    assert asked.value("eos_flow_other_settings", flow=copying.name) == 1
+    assert asked.ready()[1][copying.name]["other_settings"] == said
+    assert copying.asked("top")[1]["other_settings"] == said
+    assert said in html.unescape(asked.get("/")[1])
+    shown = subprocess.run(
+        [sys.executable, "-m", "cli.main", "top", "--once", "-c", str(copying.file.path)],
+        capture_output=True, text=True, check=True, timeout=TIMEOUT_S,
+    ).stdout  # fmt: skip
+    assert said in " ".join(shown.split())
+    copying.load.mixed(50)
+    copying.wait_copied()
+    assert copying.said("apply")[0] == 0
+    worker.wait_event("lane_started", generation=3)
+    asked.wait("its own settings", lambda it: it.value("eos_flow_other_settings", flow=copying.name) == 0)
+    assert "other_settings" not in asked.ready()[1][copying.name]
+    assert copying.asked("top")[1]["other_settings"] == ""
+    copying.finish(worker)

@@ -87,7 +87,7 @@ def _headline(flow: Mapping[str, Any]) -> Text:
 
 
 def _conditions(flow: Mapping[str, Any], *, whole: bool) -> Iterator[Text]:
-    """What keeps the whole flow from copying. A process of an older version says nothing of it."""
+    """What keeps the whole flow from copying as its file says. A process of an older version says nothing of it."""
     if flow.get("cause"):
         yield _line(f"  it has ended by: {printable(flow['cause'])}", "red", whole=whole)
     for cluster, since_ms in sorted(flow.get("unreachable_since_ms", {}).items()):
@@ -95,6 +95,8 @@ def _conditions(flow: Mapping[str, Any], *, whole: bool) -> Iterator[Text]:
         yield _line(f"  no broker of {printable(cluster)} has answered since {since}", "red", whole=whole)
     if flow.get("failed_over"):
         yield _line(f"  {printable(flow['failed_over'])}", "cyan", whole=whole)
+    if flow.get("other_settings"):
+        yield _line(f"  other settings: {printable(flow['other_settings'])}", "yellow", whole=whole)
 
 
 def _settings(flow: Mapping[str, Any], rows: int, *, whole: bool) -> Iterator[Text]:

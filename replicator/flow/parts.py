@@ -92,7 +92,7 @@ class Group(Protocol):
 
 
 class ConditionObserver(Protocol):
-    """Is told what keeps a whole flow from copying, from any thread; must not block and not raise."""
+    """Is told what keeps a whole flow from copying as its file says, from any thread; must not block and not raise."""
 
     def connecting(self, clusters: Collection[str]) -> None:
         """These are asked from now on, and no other; none: nobody asks."""
@@ -105,6 +105,9 @@ class ConditionObserver(Protocol):
 
     def failed_over(self, said: str) -> None:
         """The whole flow was failed over, by whom; empty: it isn't any more, or nobody looks."""
+
+    def other_settings(self, said: str) -> None:
+        """It runs other settings than its file has, and why; empty: it runs those of its file."""
 
 
 class NoConditions:
@@ -120,6 +123,9 @@ class NoConditions:
         """See `ConditionObserver`."""
 
     def failed_over(self, said: str) -> None:
+        """See `ConditionObserver`."""
+
+    def other_settings(self, said: str) -> None:
         """See `ConditionObserver`."""
 
 

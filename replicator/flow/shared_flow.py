@@ -62,10 +62,11 @@ class SharedFlow:
         self._runs = flow  # with the settings that hold
         self._exit_on_incident = exit_on_incident
         self._asked = threading.Event()  # to stop
-        self._connecting = Connecting(self._asked, log, parts.conditions(flow), told_before=told_before, told=told)
+        conditions = parts.conditions(flow)
+        self._connecting = Connecting(self._asked, log, conditions, told_before=told_before, told=told)
         self._alive: Callable[[], None] = lambda: None
         self._finder = SharedGeneration(
-            flow, parts.observe(flow), log, self._asked, lambda: self._alive(), take_over=take_over
+            flow, parts.observe(flow), conditions, log, self._asked, lambda: self._alive(), take_over=take_over
         )
         self._notes = FlowNotes(log)
         self._setup: Setup | None = None

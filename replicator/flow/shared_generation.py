@@ -20,14 +20,14 @@ from replicator.config import Flow
 from replicator.config.models import LANES_AUTO
 from replicator.flow.listing import Listing
 from replicator.flow.occupied import check_free, check_frozen, occupied, other_cluster
-from replicator.flow.parts import WorkerObserver
+from replicator.flow.parts import ConditionObserver, WorkerObserver
 from replicator.flow.setup import Setup
 from replicator.model.errors import Fenced, TakenOver
 from replicator.state.control import Proposal
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind, LaneAssignment
 from replicator.state.own_file import followed, lanes_wanted, open_settings, own_file
-from replicator.workers.settings import NOTHING_SEEN, FileDecision, decide, differences
+from replicator.workers.settings import NOTHING_SEEN, FileDecision, decide, differences, followed_said
 
 LOOK_S = 0.2
 
@@ -39,6 +39,7 @@ class SharedGeneration:
         self,
         flow: Flow,
         observer: WorkerObserver,
+        conditions: ConditionObserver,
         log: structlog.stdlib.BoundLogger,
         asked: threading.Event,
         waits: Callable[[], None],
@@ -48,11 +49,12 @@ class SharedGeneration:
         """
         Args:
             flow: as this worker's file has it.
+            observer, conditions: are told that it stands by, and that another file's settings hold.
             asked: is set when the flow shall stop.
             waits: is called when this worker stands by, again and again.
             take_over: also from a job that has the flow.
         """
-        self._observer, self._own = observer, own_file(flow)
+        self._observer, self._conditions, self._own = observer, conditions, own_file(flow)
         self._flow, self._log, self._asked, self._take_over = flow, log, asked, take_over
         self._waits = waits
         self._proposes, self._standing_by, self._ran, self._warned = True, "", False, 0
@@ -153,11 +155,14 @@ class SharedGeneration:
         return generation
 
     def _tell_other(self, generation: Generation) -> None:
-        """Warn, once for a generation, where it isn't this worker's file that holds."""
+        """Tell, in the log once for a generation, where it isn't this worker's file that holds."""
+        other = generation.settings_hash not in ("", self._own.hash)
+        said = (self._flow.name, generation.number, self._own.settings, generation.settings)
+        self._conditions.other_settings(followed_said(*said) if other else "")
         if self._warned == generation.number:
             return
         self._warned = generation.number
-        if generation.settings_hash not in ("", self._own.hash):
+        if other:
             differs = list(differences(self._own.settings, generation.settings))
             self._log.warning("file_is_older", generation=generation.number, by=generation.by, differs=differs)
         elif self._flow.lanes not in (LANES_AUTO, generation.lanes):

@@ -11,7 +11,7 @@ from replicator.flow.occupied import occupied, other_cluster
 from replicator.inspect.flow_plan import STANDS_BY, PlanFinding
 from replicator.state.control_topic import Control
 from replicator.state.own_file import open_settings, own_file
-from replicator.workers.settings import FileDecision, decide, differences
+from replicator.workers.settings import FileDecision, decide, differences, followed_said
 
 
 def new_settings(flow: Flow, control: Control) -> Mapping[str, tuple[str, str]]:
@@ -52,11 +52,7 @@ def other_settings(flow: Flow, control: Control) -> str:
     found = control.open
     if found is None or not found.settings or _decided(flow, control) is not FileDecision.FOLLOW_OTHER:
         return ""
-    differs = ", ".join(differences(own_file(flow).settings, found.settings))
-    return (
-        f"the flow has had this file before: workers run the settings of generation {found.number}, which differ in "
-        f"{differs}. To go back to this file: eos-replicate apply --flow {flow.name} -c FILE"
-    )
+    return followed_said(flow.name, found.number, own_file(flow).settings, found.settings)
 
 
 def _decided(flow: Flow, control: Control) -> FileDecision:

@@ -1,4 +1,5 @@
-"""What keeps a whole flow from copying, whatever its partitions do: a cluster that doesn't answer, a failover."""
+"""What keeps a whole flow from copying as its file says, whatever its partitions do: a cluster that doesn't answer, a
+failover, settings of another file."""
 
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class FlowConditions:
     """Of one flow at one moment. `unreachable_ms`: by cluster that doesn't answer, when it last did (wall clock).
-    `failed_over`: by whom, if the whole flow was; else empty."""
+    `failed_over`: by whom, if the whole flow was; else empty. `other_settings`: why it runs other settings than its
+    file has; empty where it doesn't. It is copied all the same."""
 
     unreachable_ms: Mapping[str, int] = field(default_factory=dict)
     failed_over: str = ""
+    other_settings: str = ""
 
     def __bool__(self) -> bool:
+        """Whether anything keeps it from being copied."""
         return bool(self.unreachable_ms or self.failed_over)
 
 
@@ -29,7 +33,7 @@ class ObservedConditions:
         """`now_ms`: the wall clock."""
         self._now_ms, self._lock = now_ms, threading.Lock()
         self._unreachable_ms: dict[str, int] = {}
-        self._failed_over = ""
+        self._failed_over = self._other_settings = ""
 
     def connecting(self, clusters: Collection[str]) -> None:
         """See `ConditionObserver`."""
@@ -52,7 +56,12 @@ class ObservedConditions:
         with self._lock:
             self._failed_over = said
 
+    def other_settings(self, said: str) -> None:
+        """See `ConditionObserver`."""
+        with self._lock:
+            self._other_settings = said
+
     def now(self) -> FlowConditions:
         """Return them as they are now."""
         with self._lock:
-            return FlowConditions(dict(self._unreachable_ms), self._failed_over)
+            return FlowConditions(dict(self._unreachable_ms), self._failed_over, self._other_settings)

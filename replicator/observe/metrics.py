@@ -59,6 +59,9 @@ METRICS: Mapping[str, Described] = {
         "until the next one, else 0.",
     ),
     "eos_flow_failed_over": Described("gauge", FLOW, "1 while the whole flow is failed over, else 0."),
+    "eos_flow_other_settings": Described(
+        "gauge", FLOW, "1 while the flow runs with other settings than this process's flow file has, else 0."
+    ),
     "eos_flow_rate_limit_records_per_second": Described(
         "gauge", FLOW, "How many records of the flow this process copies at most; absent without such a limit."
     ),
@@ -200,6 +203,7 @@ class Metrics:
             away = cluster in flow.conditions.unreachable_ms
             yield "eos_flow_cluster_unreachable", f"{labels},{_labels(cluster=cluster)}", away
         yield "eos_flow_failed_over", labels, bool(flow.conditions.failed_over)
+        yield "eos_flow_other_settings", labels, bool(flow.conditions.other_settings)
         yield from _of_rates(labels, flow.rates)
         counts = flow.counts
         for doing in Doing:

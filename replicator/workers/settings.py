@@ -151,6 +151,19 @@ def differences(before: str, after: str) -> dict[str, tuple[str, str]]:
     }
 
 
+def followed_said(flow: str, generation: int, own: str, followed: str) -> str:
+    """Say that workers run other settings than a file has that the flow has had before, and how to go back to it.
+
+    Args:
+        flow, generation: the flow, and the generation whose settings they run.
+        own, followed: the settings of the file and of that generation, canonical JSON.
+    """
+    return (
+        f"the flow has had this file before: workers run the settings of generation {generation}, which differ in "
+        f"{', '.join(differences(own, followed))}. To go back to this file: eos-replicate apply --flow {flow} -c FILE"
+    )
+
+
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in settings.items():

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from replicator.model.errors import TakenOver
+from replicator.observe.conditions import ObservedConditions
 from replicator.state.control import Changer, Proposal, Propose
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind, LaneAssignment
@@ -70,7 +71,8 @@ def test_a_file_that_is_new_to_the_flow_is_proposed_once(monkeypatch: pytest.Mon
 
 def test_a_file_that_the_flow_has_had_before_is_not_proposed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two supervisors with two files would otherwise replace each other's generation at each start."""
-    changes, run = Changes(monkeypatch), Run("lanes: 3")
+    told = ObservedConditions(lambda: 0)
+    changes, run = Changes(monkeypatch), Run("lanes: 3", conditions=lambda flow: told)
     changes.run = run
     had = opened(3, {"t1": 8}, own_file(run.flow))
     run.plane.state.control_topic = opened(2, {}, OTHER, had)
@@ -78,6 +80,10 @@ def test_a_file_that_the_flow_has_had_before_is_not_proposed_again(monkeypatch: 
     assert (plan := run.lane().plan).assignment == LaneAssignment(2, dealt={"t1": 8})
     assert plan.flow.commit.interval_ms == 500
     assert changes.proposed == []
+    said = told.now().other_settings
+    assert "generation 2, which differ in commit.interval_ms, lanes, rename." in said
+    assert said.endswith("eos-replicate apply --flow f -c FILE")
+    assert not told.now(), "it is copied all the same"
     assert run.stop() == 0
 
 
