@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -59,15 +60,18 @@ def test_plan_finds_every_missing_right_at_once_and_then_none(world: World) -> N
     plan = planning.plan(flow, config, connect_timeout_ms=10_000)
     missing = "\n".join(findings(plan, "right"))
     for resource in (f"a.{topic}", names.control_topic(flow.name), names.claims_topic(flow.name)):
-        assert f"Describe on topic '{resource}'" in missing
+        assert re.search(rf"Describe, DescribeConfigs, Read, Write(, Alter)? on topic '{resource}'", missing), missing
         assert f"Create on topic '{resource}'" in missing
-    assert f"Describe on group '{names.position_group(flow.name)}'" in missing
+    for group in (names.position_group(flow.name), names.workers_group(flow.name)):
+        assert f"Describe, Read on group '{group}'" in missing
+    assert f"Describe, Write on transactional ids eos.{flow.name}.*" in missing
     assert plan.exit_code() == 3
 
     for operation in ("DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE", "CREATE", "ALTER"):
         for prefix in ("a." + world.prefix, f"__eos.{world.prefix}"):
             world.kafka.allow(operation, "TOPIC", prefix)
     world.kafka.allow("READ", "GROUP", f"eos-replicate.{world.prefix}")
+    world.kafka.allow("WRITE", "TRANSACTIONAL_ID", f"eos.{world.prefix}.")
     plan = planning.plan(flow, config, connect_timeout_ms=10_000)
     assert [text for text in findings(plan) if text.startswith("error")] == []
     assert plan.exit_code() == 0

@@ -56,10 +56,11 @@ a target that stamps records stops its topic, and it is for its owner to say wha
 @dataclass(frozen=True, slots=True)
 class ListedTopic:
     """One topic as its cluster tells it. `denied`: why it, or its configs, could not be told; without `info` and
-    `denied` there is no such topic."""
+    `denied` there is no such topic. `configs_denied`: of a topic that may not be seen, its configs may not either."""
 
     info: TopicInfo | None = None
     denied: NotAllowed | None = None
+    configs_denied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -359,7 +359,7 @@ def _listed(
     info = answer if isinstance(answer, TopicInfo) else None
     refused = answer if isinstance(answer, ReplicatorError) else configs
     if isinstance(refused, NotAllowed):
-        return ListedTopic(info, refused)
+        return ListedTopic(info, refused, configs_denied=info is None and isinstance(configs, NotAllowed))
     if isinstance(refused, ReplicatorError):
         raise refused
     return ListedTopic() if info is None else ListedTopic(replace(info, configs=refused or {}))

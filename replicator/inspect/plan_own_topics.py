@@ -15,6 +15,7 @@ from replicator.flow.heartbeats import heartbeats_spec
 from replicator.flow.offsets_topic import check_index_topic, check_map_topic, index_topic_of, map_topic_of
 from replicator.flow.topics import ControlPlane, aside_topic, check_lanes_topic, lanes_topic, listed, notes_topic
 from replicator.inspect.flow_plan import FlowPlan, Kind, PlanFinding
+from replicator.inspect.plan_rights import lacks, missing_on_topic
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
@@ -67,16 +68,17 @@ def _look(flow: Flow, clusters: ControlPlane, topic: OwnTopic) -> bool:
     spec = topic.spec
     admin, cluster = (clusters.source, flow.source) if topic.at_source else (clusters.target, flow.target)
     found = listed(admin, (spec.name,), rights=True)[spec.name]
-    rights = found.info.rights if found.info else None
-    if missing := [right for right in topic.rights if rights is not None and right not in rights]:
-        raise NotAllowed(f"cluster {cluster.name!r}: the user needs {', '.join(missing)} on topic {spec.name!r}")
+    missing = missing_on_topic(found, topic.rights)
+    answer = True if found.info is not None else admin.create_topics([spec], dry=True)[spec.name]
+    if missing:
+        missing += ["Create"] if isinstance(answer, NotAllowed) else []
+        raise NotAllowed(lacks(cluster, missing, f"topic {spec.name!r}"))
     if found.denied is not None:
         raise found.denied
     if found.info is not None:
         if topic.check is not None:
             topic.check(found.info)
         return False
-    answer = admin.create_topics([spec], dry=True)[spec.name]
     if isinstance(answer, ReplicatorError):
         raise answer
     return True

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from replicator.config import Config, Flow, routing
+from replicator.config import Cluster, Config, Flow, routing
 from replicator.config.engine import chosen_engine
 from replicator.flow.acl_rules import lockouts, wanted_acls
 from replicator.flow.acl_sync import principal
@@ -28,6 +28,7 @@ from replicator.inspect.plan_file import file_findings, new_settings
 from replicator.inspect.plan_groups import plan_groups
 from replicator.inspect.plan_limits import limit_faults, size_warnings
 from replicator.inspect.plan_own_topics import TARGET_RIGHTS, plan_own_topics
+from replicator.inspect.plan_rights import lacks, missing_on_group, missing_on_topic, transaction_rights
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.cluster_info import ClusterInfo
@@ -41,7 +42,8 @@ from replicator.state.control_topic import Control
 from replicator.state.own_file import lanes_wanted
 
 SOURCE_RIGHTS = ("Describe", "DescribeConfigs", "Read")
-GROUP_RIGHTS = ("Describe", "Read")
+CLAIMS_RIGHTS = (*TARGET_RIGHTS, "Alter")
+"""It has a partition for each lane."""
 
 
 def plan(flow: Flow, config: Config, *, connect_timeout_ms: int) -> FlowPlan:
@@ -91,10 +93,11 @@ class _Planner:
         source, target = self._clusters.connect()
         self.attempt(lambda: self._limits(target), "cluster")
         # Without that right positions cannot be read, and waiting for them would be in vain.
-        readable = self.attempt(self._group, "right")
+        readable = self._group()
         listing = self._listing(source, target)
         if not listing.topics:
-            self._result.note(PlanFinding("warning", "topic", no_topic(self._flow)))
+            unseen = "; topics that the user may not Describe aren't shown" if not listing.denied else ""
+            self._result.note(PlanFinding("warning", "topic", f"{no_topic(self._flow)}{unseen}"))
         self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
         self._file(source)
         self._missing(listing)
@@ -111,10 +114,9 @@ class _Planner:
         if readable:
             self.attempt(lambda: self._positions(source, listing, targets), "position")
             self.attempt(lambda: self._timestamps(listing, _infos(targets)), "topic")
-        self._result.unchecked += [
-            f"Write and Describe on transactional ids eos.{self._flow.name}.*",
-            *(f"Write on topic {item.target!r}" for item in self._result.topics if item.action == "create"),
-        ]
+        self._transactions()
+        created = [item.target for item in self._result.topics if item.action == "create"]
+        self._result.unchecked += [f"Write on topic {name!r}" for name in created]
 
     def _groups(self) -> None:
         found = plan_groups(self._flow)
@@ -129,7 +131,7 @@ class _Planner:
         flow = self._flow
         ids = {flow.source.name: source.cluster_id, flow.target.name: target.cluster_id}
         there, listing, origins = list_topics(flow, self._config, self._clusters, ids)
-        self._rights(there.values(), SOURCE_RIGHTS, flow.source.name)
+        self._rights(there, SOURCE_RIGHTS, flow.source)
         for error in origins.unread.values():  # whoever may not read them isn't kept from copying
             kind: Kind = "right" if isinstance(error, NotAllowed) else "conflict"
             message = f"{error}; whether topics come back over flows of other files is not checked"
@@ -152,35 +154,46 @@ class _Planner:
                 self._found(missing, "topic")
 
     def _targets(self, listing: Listing) -> dict[str, ListedTopic]:
-        wanted = [routing.target_topic(self._flow, name) for name in listing.topics if name not in listing.conflicts]
+        named = listing.topics.keys() | listing.denied.keys()
+        wanted = [routing.target_topic(self._flow, name) for name in named if name not in listing.conflicts]
         found = self._clusters.listed_target(wanted, rights=True)
-        self._rights(found.values(), TARGET_RIGHTS, self._flow.target.name)
+        self._rights(found, TARGET_RIGHTS, self._flow.target)
         return found
 
-    def _rights(self, found: Iterable[ListedTopic], needed: Iterable[str], cluster: str) -> None:
-        for it in found:
-            rights = it.info.rights if it.info else None
-            missing = [right for right in needed if rights is not None and right not in rights]
-            if it.info and missing:
-                message = f"cluster {cluster!r}: the user needs {', '.join(missing)} on topic {it.info.name!r}"
-                self._result.note(PlanFinding("error", "right", message, NotAllowed.exit_code))
+    def _rights(self, found: Mapping[str, ListedTopic], needed: Sequence[str], cluster: Cluster) -> None:
+        for name, it in found.items():
+            if missing := missing_on_topic(it, needed):
+                self._lacks(cluster, missing, f"topic {name!r}")
             elif it.denied:
                 self._found(it.denied, "right")
 
-    def _group(self) -> None:
+    def _lacks(self, cluster: Cluster, missing: Iterable[str], resource: str) -> None:
+        self._result.note(PlanFinding("error", "right", lacks(cluster, missing, resource), NotAllowed.exit_code))
+
+    def _group(self) -> bool:
+        """The rights on the flow's groups; whether positions may be read."""
+        readable = True
         for group in (names.position_group(self._flow.name), names.workers_group(self._flow.name)):
-            rights = self._clusters.target.group_rights(group)
-            missing = [right for right in GROUP_RIGHTS if rights is not None and right not in rights]
-            if missing:
-                message = f"cluster {self._flow.target.name!r}: the user needs {', '.join(missing)} on group {group!r}"
-                self._result.note(PlanFinding("error", "right", message, NotAllowed.exit_code))
+            if missing := missing_on_group(self._clusters.target, group):
+                self._lacks(self._flow.target, missing, f"group {group!r}")
+                readable &= "Describe" not in missing or group != names.position_group(self._flow.name)
+        return readable
+
+    def _transactions(self) -> None:
+        finding, unchecked = transaction_rights(self._flow)
+        if finding is not None:
+            self._result.note(finding)
+        self._result.unchecked += [unchecked] if unchecked else []
 
     def _internal(self, listing: Listing, positions_readable: bool) -> None:
         """The flow's own topics: which are to be created, and whether they may be."""
         flow = self._flow
         control, claims = internal_topics(flow, lanes_wanted(flow, listing.partitions, self._control or Control()))
         found = listed(self._clusters.target, (control.name, claims.name), rights=True)
-        self._rights(found.values(), TARGET_RIGHTS, flow.target.name)
+        self._rights({control.name: found[control.name]}, TARGET_RIGHTS, flow.target)
+        there = found[claims.name].info
+        grows = there is None or there.partitions < claims.partitions
+        self._rights({claims.name: found[claims.name]}, CLAIMS_RIGHTS if grows else TARGET_RIGHTS, flow.target)
         absent = [spec for spec in (control, claims) if found[spec.name].info is None]
         info = found[control.name].info
         if info is not None and found[control.name].denied is None:
@@ -218,7 +231,8 @@ class _Planner:
         first = {} if self._control is None else self._control.first_listing()
         self._unclaimed = unclaimed(*known, first, self._clusters.target_logs)
         decisions = decide_topics(*known, self._unclaimed, self._failed_over)
-        hidden: list[TopicSpec] = []
+        unseen = [routing.target_topic(self._flow, name) for name in listing.denied.keys() - listing.topics.keys()]
+        hidden = [TopicSpec(name, 1, -1, {}) for name in unseen if name in targets and targets[name].info is None]
         for name, info in listing.topics.items():
             target = targets.get(routing.target_topic(self._flow, name), ListedTopic())
             unread = self._claims is None and name not in self._failed_over

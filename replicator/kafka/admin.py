@@ -134,12 +134,16 @@ class ClusterAdmin:
         self, names: Iterable[str], *, rights: bool = False
     ) -> tuple[dict[str, TopicInfo | ReplicatorError], dict[str, Mapping[str, str] | ReplicatorError]]:
         """Return what `describe` does and, asked for at the same time, the effective configs of those topics: what is
-        set on the topic, else the broker's default. A topic's own error is its value."""
+        set on the topic, else the broker's default. A topic's own error is its value. Of a topic that may not be
+        described there are no configs, but perhaps the error that they may not be seen either."""
         asked = list(names)
         configs = self._topics.configs(asked)
         described = self.describe(asked, rights=rights)
         answers = within(configs, self._request_s)
-        return described, {name: _own(answers[name]) for name, it in described.items() if isinstance(it, TopicInfo)}
+        told = {name: answers[name] for name, it in described.items() if isinstance(it, TopicInfo)}
+        denied = {name: answers[name] for name, it in described.items() if isinstance(it, NotAllowed)}
+        refused = {name: it for name, it in denied.items() if isinstance(it, NotAllowed)}
+        return described, {name: _own(it) for name, it in (told | refused).items()}
 
     def broker_configs(self) -> dict[str, str]:
         """Return configs of one of the brokers."""

@@ -17,10 +17,10 @@ from replicator.kafka import failures
 from replicator.model.errors import ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.transactions import IDLE
-from replicator.wire import describe_transactions, metadata_response
+from replicator.wire import describe_transactions, metadata_response, protocol
 from replicator.wire.any_broker import body_at
 from replicator.wire.broker_questions import AskedOnce, BrokerQuestions
-from replicator.wire.connection import Address, Fields
+from replicator.wire.connection import Address, Connection, Fields
 from replicator.wire.metadata_request import metadata_request
 from replicator.wire.protocol import Exchange, made
 from replicator.wire.response_limits import BadResponse
@@ -28,7 +28,7 @@ from replicator.wire.response_limits import BadResponse
 ASK_S = 5.0
 DESCRIBED_AT_ONCE = 100
 """Partitions, or transactional ids, in one request: a response must stay below `response_limits.ITEMS_MAX`."""
-_ID_NOT_FOUND = 105
+_ID_AUTHORIZATION_FAILED, _ID_NOT_FOUND = 53, 105
 
 
 class LedTopic(NamedTuple):
@@ -116,6 +116,22 @@ class ProducerQuestions(BrokerQuestions):
                 found.failed[at] = failures.classify_code(int(each.error_code), self._cluster, doing, right)
             else:
                 found.found[at] = [_active(producer) for producer in each.active_producers]
+
+    def may_describe(self, transactional_id: str) -> bool:
+        """Whether the user may describe a transactional id, in use or not. Any broker says so: it checks that before it
+        looks for the id, and makes no topic of transactions for it. Raises Unreachable, Unsupported."""
+
+        def request(connection: Connection) -> bytes:
+            exchange = protocol.exchange("describe_transactions", connection.version("describe_transactions"))
+            return exchange.write(0, self._client_id, {"transactional_ids": (transactional_id,)})
+
+        question = self._question(request, ASK_S)
+        assert question.answer is not None
+        try:
+            error, _ = describe_transactions.read(question.answer, body_at(question.answer, question.connection))
+        except BadResponse as bad:
+            raise Unreachable(f"cluster {self._cluster!r}: answers with {bad}") from bad
+        return error != _ID_AUTHORIZATION_FAILED
 
     def transactional_ids(self) -> TransactionalIds:
         """Ask all brokers for the transactional ids that they coordinate, and those for the transactions that they

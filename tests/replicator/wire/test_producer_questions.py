@@ -102,6 +102,19 @@ def producer(producer_id: int, coordinator_epoch: int = -1, start: int = -1) -> 
     }
 
 
+def transaction(transactional_id: str) -> dict[str, Any]:
+    return {
+        "error_code": 0,
+        "transactional_id": transactional_id,
+        "transaction_state": "Ongoing",
+        "transaction_timeout": timedelta(milliseconds=9),
+        "transaction_start_time": 77,
+        "producer_id": 1,
+        "producer_epoch": 3,
+        "topics": [],
+    }
+
+
 @contextmanager
 def asking() -> Iterator[tuple[ProducerQuestions, Broker, Broker]]:
     brokers: list[FakeBroker] = []
@@ -165,13 +178,7 @@ def test_a_frozen_broker_hides_its_own_partitions_and_ids_alone() -> None:
 
 
 def test_transactions_are_asked_of_the_broker_that_listed_them() -> None:
-    described: dict[str, Any] = {
-        "error_code": 0,
-        "transactional_id": "x",
-        "transaction_state": "Ongoing",
-        "transaction_timeout": timedelta(milliseconds=9),
-    }
-    described |= {"transaction_start_time": 77, "producer_id": 1, "producer_epoch": 3}
+    described = transaction("x")
     topics = [{"topic": "a", "partitions": [0, 1]}, {"topic": "__consumer_offsets", "partitions": [3]}]
     with asking() as (questions, one, other):
         one.ids = {"x": (1, "Ongoing"), "idle": (5, "CompleteCommit"), "gone": (8, "Ongoing")}
@@ -192,3 +199,13 @@ def test_where_no_broker_lists_transactions_that_is_raised() -> None:
         one.code = other.code = 31
         with pytest.raises(NotAllowed):
             questions.transactional_ids()
+
+
+@pytest.mark.parametrize(("error", "may"), [(0, True), (ID_NOT_FOUND, True), (16, True), (ID_NOT_ALLOWED, False)])
+def test_any_broker_says_whether_an_id_may_be_described(error: int, may: bool) -> None:
+    """Another error, such as that it isn't the coordinator, comes once that was checked."""
+    with asking() as (questions, *brokers):
+        for each in brokers:
+            each.ids["t"] = (7, "Empty")
+            each.described["t"] = transaction("t") | {"error_code": error}
+        assert questions.may_describe("t") is may
