@@ -108,6 +108,8 @@ MISSING = _codes(Meaning.MISSING)
 TRANSIENT = _codes(Meaning.TRANSIENT)
 REFUSED_RECORD = _codes(Meaning.REFUSED_RECORD)
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+OF_GROUP = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
+"""What a consumer that reads by assignment says of its group, which it has no use for: it reads all the same."""
 FOR_TIMESTAMP = frozenset({KafkaError.INVALID_TIMESTAMP})
 BROKEN_CONNECTION = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT})
 

@@ -85,7 +85,7 @@ class LogReader:
                     reached = record.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     reached = max(reached, message.offset() or 0)
-                elif error.code() not in failures.UNREACHABLE:
+                elif error.code() not in failures.UNREACHABLE | failures.OF_GROUP:
                     raise self._failed(error, at, reached)
             if reached > before:
                 moved_s = time.monotonic()

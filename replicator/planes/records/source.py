@@ -84,6 +84,8 @@ class Source:
 
     def _error(self, error: KafkaError) -> None:
         """Take an error of the client as a whole. It names partitions in its text at best."""
+        if error.code() in failures.OF_GROUP:
+            return
         text = failures.describe(error, self._flow.source.name, "read the source")
         self._on_client_error(text)
         if is_oversized(error):
