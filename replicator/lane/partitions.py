@@ -154,6 +154,11 @@ class Partitions(Mapping[Partition, LanePartition]):
             self.apply(at, event)
         self.publish()
 
+    @property
+    def lane_held_up(self) -> bool:
+        """Tell whether the lane as a whole gets no records committed."""
+        return self._held_up is not None
+
     def records_committed(self) -> None:
         """Note that the lane has committed a transaction with records."""
         if self._held_up is not None:

@@ -4,6 +4,8 @@
 Nothing else tells such a partition from one that has nothing new. So those from which nothing came are asked
 for. One whose leader refuses to tell its end waits, and `lane.start` judges it again, as all others that wait. One that
 has records, of which none comes although nothing else keeps the reader busy, is read on, and is said to wait.
+
+Invariant: a partition that is held up while the lane isn't is held up by this module alone, so its state says all.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replicator.lane.memory import Memory
-from replicator.lane.partition import HoldUp, LanePartition, Reason, RecordsCommitted, Wait
+from replicator.lane.partition import HeldUp, HoldUp, LanePartition, Reason, RecordsCommitted, Wait
 from replicator.lane.ports import Clock, ClusterQuestions
 from replicator.model.partition import Partition
 
@@ -27,7 +29,6 @@ class UnservedSources:
         self._partitions, self._throttle = memory.partitions, memory.throttle
         self._source, self._cluster, self._clock = source, cluster, clock
         self._began_s = self._looked_s = self._idle_s = clock.now_s()
-        self._held: set[Partition] = set()
 
     def idle(self) -> None:
         """Note that the reader has nothing left of what has come."""
@@ -40,17 +41,17 @@ class UnservedSources:
             return
         self._looked_s = now_s
         quiet_s = {at: now_s - self._came_s(it) for at, it in copied.items()}
-        for at in [at for at in self._held if quiet_s.get(at, 0.0) < QUIET_S]:
-            self._held.discard(at)
-            if at in copied:
-                self._partitions.apply(at, RecordsCommitted())
+        if not self._partitions.lane_held_up:  # otherwise nothing of what is held up is for this to release
+            for at, it in copied.items():
+                if isinstance(it.state, HeldUp) and quiet_s[at] < QUIET_S:
+                    self._partitions.apply(at, RecordsCommitted())
         quiet = [at for at, seconds in quiet_s.items() if seconds >= QUIET_S]
         refused = self._source.unserved(quiet)
         for at, why in refused.items():
             self._partitions.apply(at, Wait(Reason.NO_ANSWER, why))
         if now_s < self._idle_s + LOOK_S:
             for at in quiet:
-                if quiet_s[at] >= STUCK_S and at not in refused and at not in self._held:
+                if quiet_s[at] >= STUCK_S and at not in refused and not isinstance(copied[at].state, HeldUp):
                     self._hold(at, copied[at])
 
     def _hold(self, at: Partition, partition: LanePartition) -> None:
@@ -60,7 +61,6 @@ class UnservedSources:
         if self._throttle.limited(at.topic):
             return  # it may be a limit that keeps them unread
         why = f"cluster {self._cluster!r}: {at} ends at {end}, and nothing comes behind {position.offset}: its leader"
-        self._held.add(at)
         self._partitions.apply(at, HoldUp(Reason.NO_ANSWER, f"{why} answers, but doesn't serve it"))
 
     def _came_s(self, partition: LanePartition) -> float:

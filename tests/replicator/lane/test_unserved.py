@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.lane.partition import Copying
+from replicator.lane.partition import Copying, PartitionState, Reason, Waiting
 from replicator.model.partition import Partition
 from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, numbered
 from tests.replicator.lane.fakes.world import World
@@ -123,3 +123,49 @@ def test_one_of_the_target_that_acknowledges_nothing_is_said_to_wait() -> None:
     assert "t.copy[1]" in detail
     assert "may be down, or slow, or refuse them" in detail, "which of these it is nobody has said"
     assert len(world.told("copying")) == 3
+
+
+@pytest.mark.tier("unit")  # the only one that sees it
+def test_one_of_the_source_is_said_to_wait_again_once_a_hold_up_of_the_whole_lane_is_over() -> None:
+    """It isn't served all the while: that the lane commits records of others again says nothing of it."""
+    world = World(idle_s_max=60.0)
+    filled(world)
+    stuck, target = world.source.log(B), world.target.log(Partition("t.copy", 0))
+    held_up_s: list[float] = []
+    seen: list[PartitionState] = []
+
+    def stalled() -> None:
+        if ("u", 0, "target_not_ready") in told(world):
+            target.not_ready = ""
+        else:
+            world.on.append(("plane.stalled", stalled))
+
+    def hold_up() -> None:
+        """Let the marker of this transaction not be written, and the next one wait for it."""
+        target.not_ready = "no leader"
+        world.source.log(U).put(*numbered("behind", 5))
+        world.on.append(("plane.stalled", stalled))
+
+    def one_poll() -> bool:
+        if world.position(B) == 8 and not stuck.stuck:
+            stuck.stuck = True
+            world.source.log(B).put(*numbered("more", 5))
+        if ("t", 1, "no_answer") in told(world) and not held_up_s:
+            held_up_s.append(world.time_s)
+            world.source.log(A).put(*numbered("more", 5))
+            world.on.append(("step.before_end_txn", hold_up))
+        if not held_up_s or world.time_s < held_up_s[0] + 30.0:
+            return True
+        seen.append(world.states()[B])
+        stuck.stuck = False
+        return False
+
+    each_poll(world, one_poll)
+    assert world.run() is None
+    world.check_exact(held(world))
+    assert ("u", 0, "target_not_ready") in told(world), "the whole lane was held up"
+    (state,) = seen
+    assert isinstance(state, Waiting)
+    assert state.reason is Reason.NO_ANSWER
+    assert [world.position(at) for at in (A, B, U)] == [13, 13, 13]
+    assert {type(it) for it in world.states().values()} == {Copying}
