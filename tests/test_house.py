@@ -75,6 +75,28 @@ def test_no_test_under_tests_needs_docker() -> None:
         assert not [node for node in marked if ast.unparse(node.value).endswith("mark")], path
 
 
+def test_metadata_of_positions_is_decoded_in_one_place() -> None:
+    """Whoever decodes by himself has an idea of his own of what no position is, and of metadata that can't be read."""
+    module = "replicator.model.checkpoint"
+    users: dict[str, set[str]] = {}
+    for path in MODULES:
+        tree = ast.parse(path.read_text())
+        names = {name.removeprefix(f"{module}.") for name in imported(tree) if name.startswith(f"{module}.")}
+        if module in imported(tree):
+            attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+            names |= {node.attr for node in attributes if ast.unparse(node.value).split(".")[-1] == "checkpoint"}
+        for name in names & {"stored", "read", "decode"}:
+            users.setdefault(name, set()).add(str(path.relative_to(ROOT)))
+    assert users == {
+        "stored": {
+            "replicator/group_sync/transaction_looks.py",
+            "replicator/kafka/offset_reader.py",
+            "replicator/planes/batches_io/position_reader.py",
+            "replicator/wire/last_positions.py",
+        }
+    }
+
+
 def test_every_test_says_its_tier_in_one_way() -> None:
     """`@pytest.mark.tier("default")`: see tests/running/tiers.py. Other markers for it would be left out silently."""
     others = re.compile(r"\bmark\.(slow|unit|default|full|long)\b")

@@ -186,7 +186,7 @@ def _of_these(positions: Mapping[Partition, GroupOffset], seen: SourceTransactio
     ats = {at for it in seen.ended.values() for at in it.parts} & positions.keys()
     found = {}
     for at in ats:
-        stored = checkpoint.read(Committed(positions[at].offset, positions[at].metadata))
+        stored = checkpoint.stored(Committed(positions[at].offset, positions[at].metadata))
         if isinstance(stored, Position) and seen.ids.get(at.topic, "") in ("", stored.evidence.source_topic_id):
             found[at] = stored.offset
     return found

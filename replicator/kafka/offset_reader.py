@@ -73,8 +73,7 @@ class OffsetReader:
                 right = f"Describe on topic {at.topic!r}"
                 found[at] = self._offsets.error(answer.error, f"read the position of {at}", right)
             else:
-                raw = Committed(answer.offset, metadata_of(answer))
-                found[at] = checkpoint.read(raw) if answer.offset >= 0 else None
+                found[at] = checkpoint.stored(Committed(answer.offset, metadata_of(answer)))
         if found.keys() != set(partitions):
             raise Fatal(f"{self._doing}: asked for {len(partitions)} partitions, {len(found)} answered")
         return found

@@ -164,8 +164,17 @@ Stored = Position | Unreadable
 """What stands in a committed offset of the position group."""
 
 
+def stored(committed: Committed) -> Stored | None:
+    """Return what stands in a partition's committed offset, as a broker has answered it; None: it has none.
+
+    The one place where metadata is decoded. Called by all that read committed offsets, and by nobody else: `kafka` and
+    `planes.batches_io` for lanes, `wire` for owners, `group_sync` for the positions beside a group's offsets.
+    """
+    return read(committed) if committed.offset >= 0 else None
+
+
 def read(committed: Committed) -> Stored:
-    """Decode a committed offset. Called only where offsets of the position group are read (`kafka.offset_reader`)."""
+    """Decode a committed offset that is there."""
     try:
         return Position(committed.offset, decode(committed.metadata))
     except BadMetadata as error:

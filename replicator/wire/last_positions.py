@@ -32,4 +32,4 @@ class LastPositions:
             found = self._offsets.committed(partitions)
         except Unsupported:
             return offset_reader.positions(self._flow, partitions, stable=False)
-        return {at: checkpoint.read(it) if it.offset >= 0 else None for at, it in found.items()}
+        return {at: checkpoint.stored(it) for at, it in found.items()}

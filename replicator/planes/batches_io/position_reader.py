@@ -117,5 +117,5 @@ class PositionReader:
                 right = f"Describe on topic {at.topic!r}"
                 found[at] = failures.classify_code(code, self._cluster, f"read the position of {at}", right)
             else:
-                found[at] = checkpoint.read(committed) if committed.offset >= 0 else None
+                found[at] = checkpoint.stored(committed)
         return found

@@ -9,6 +9,7 @@ import pytest
 
 from replicator.model import checkpoint
 from replicator.model.checkpoint import DIGEST_UNTOLD, BadMetadata, Evidence, NewerMetadata
+from replicator.model.partition import Committed
 
 EVIDENCE = Evidence(
     generation=3,
@@ -93,3 +94,13 @@ def test_metadata_of_a_newer_program_that_must_be_understood_stops_the_partition
 
 def test_metadata_of_a_newer_program_is_read_where_that_is_said_to_be_right() -> None:
     assert checkpoint.decode(metadata(v=checkpoint.FORMAT_VERSION + 1, must_understand=False, more=1)) == EVIDENCE
+
+
+def test_a_committed_offset_is_no_position_one_that_can_be_read_or_what_stands_in_place_of_one() -> None:
+    text = checkpoint.encode(EVIDENCE)
+    assert checkpoint.stored(Committed(-1, "")) is None
+    assert checkpoint.stored(Committed(-1, text)) is None
+    assert checkpoint.stored(Committed(0, text)) == checkpoint.Position(0, EVIDENCE)
+    theirs = checkpoint.stored(Committed(7, "theirs"))
+    assert isinstance(theirs, checkpoint.Unreadable)
+    assert (theirs.committed, theirs.incident) == (Committed(7, "theirs"), "position_unreadable")
