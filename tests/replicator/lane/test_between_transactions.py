@@ -57,7 +57,7 @@ def test_records_of_somebody_else_between_two_transactions_stop_their_partition(
 
     world.on.append(("step.after_end_txn", meddle))
     assert world.run() is None
-    assert world.incidents()[U] == "target_has_later_records"
+    assert world.incidents() == {U: "target_has_later_records"}
     (stopped,) = [state for state in world.states().values() if isinstance(state, Stopped)]
     assert stopped.incident.advice == KINDS["target_has_later_records"].advice, "the log says what the page says"
     assert world.copied(U)[-1] == "somebody's"

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from replicator.model.errors import Abortable, NotAllowed, UnknownOutcome
-from tests.replicator.lane.fakes.loads import A, B, U, filled
+from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held
 from tests.replicator.lane.fakes.world import World
 
 READS_OR_SEEKS = ("plane.poll", "plane.seek")
@@ -81,10 +81,32 @@ def test_an_unknown_outcome_ends_the_session_and_nothing_is_sent_by_its_producer
 
     world.on.append(("step.before_end_txn", lambda: world.on.append(("plane.end_answered", lose))))
     assert world.run() is None
+    assert len(world.planes) == 2
     first, second = world.planes
     assert first.trace[first.trace.index("end", first.trace.index("poll")) :] == ["end", "end_answered", "close"]
     assert second.trace[:2] == ["fence", "positions"]
     world.check_exact(records)
+
+
+def test_partitions_that_fail_wait_at_once_however_much_there_is_to_copy_of_others() -> None:
+    """Otherwise nobody would hear of them for as long as the others have records."""
+    world = World()
+    filled(world, 3)
+    polls: list[int] = []
+
+    def one_poll() -> bool:
+        if world.position(U) >= 3:
+            world.source.denied["t"] = {"Read"}
+            world.source.log(U).put("more")
+            polls.append(len(world.told("waiting")))
+        return len(polls) < 30
+
+    each_poll(world, one_poll)
+    assert world.run() is None
+    assert polls[:2] == [0, 2]
+    assert {(e["topic"], e["reason"]) for e in world.told("waiting")} == {("t", "not_allowed")}
+    world.check_exact(held(world))
+    assert world.position(U) == 33
 
 
 def test_a_right_that_names_no_partition_makes_all_wait_and_they_go_on_together() -> None:
