@@ -16,8 +16,6 @@ from tests.budget import budget
 from tests.replicator.lane.fakes.loads import each_poll, filled, held, more
 from tests.replicator.lane.fakes.world import World
 
-pytestmark = pytest.mark.tier("default")
-
 A, B, U = ALL = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 
 
@@ -85,6 +83,7 @@ def test_whatever_becomes_of_either_side_no_incident_stops_it() -> None:
     assert world.position(A) == 3
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("seed", range(budget(20, 500)))
 def test_any_series_of_failing_over_and_giving_back_copies_each_record_once(seed: int) -> None:
     draw, world = Random(seed), World()

@@ -16,7 +16,6 @@ from tests.replicator.lane.fakes.loads import A, filled, numbered
 from tests.replicator.lane.fakes.world import World
 from tests.replicator.lane.test_decisions import ASIDE, lose
 
-pytestmark = pytest.mark.tier("default")
 DAY_S = 86_400.0
 REFUSED = ("t[0]-1", "t[0]-3", "t[0]-4")
 
@@ -85,6 +84,7 @@ def test_what_is_beyond_the_bound_waits_for_an_operator_over_restarts_until_a_da
     assert world.copied(A) == without(*REFUSED)
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("decide", ["skip", "set_aside"])
 def test_killed_at_any_call_it_leaves_out_each_once_and_no_more_than_its_bound(decide: str) -> None:
     for world in killed_at_each_call(lambda: refusing(2, decide)):
