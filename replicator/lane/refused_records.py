@@ -4,7 +4,8 @@ has what concerns the lane as a whole. Pure; used by `lane.session`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from replicator.lane.partition import LanePartition
 from replicator.lane.refusal_search import NOT_REFUSED
@@ -12,6 +13,15 @@ from replicator.model.counting import named
 from replicator.model.errors import Incident, Retriable
 from replicator.model.partition import Partition
 from replicator.planes.contract import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class AfterCommit:
+    """What follows a commit: partitions that stand before a refused record now, each with the incident that stops it,
+    and whether the source has to be read anew."""
+
+    stopped: Mapping[Partition, Incident] = field(default_factory=dict)
+    read_anew: bool = False
 
 
 class RefusedRecords:
@@ -50,6 +60,22 @@ class RefusedRecords:
         if not self._searching:
             return {}
         return {at: it for at, it in self._partitions.items() if it.refusal.until is not None}
+
+    def committed(
+        self, with_records: Iterable[Partition] | None, reached: Callable[[], Mapping[Partition, int]]
+    ) -> AfterCommit:
+        """Note a commit, and find what follows from it.
+
+        Args:
+            with_records: the partitions whose positions moved in a transaction with records; None: it had none.
+            reached: says up to which offset each partition was read and committed. Called only if any has a bound.
+        """
+        if not self._searching:
+            return AfterCommit()
+        single = with_records is not None and self.passed(with_records)  # before bounds go that were reached now
+        found = self.reached(reached()) if self.bounded() else {}
+        stopped = {at: incident for at, incident in found.items() if incident is not None}
+        return AfterCommit(stopped, single or bool(found))
 
     def reached(self, positions: Mapping[Partition, int]) -> dict[Partition, Incident | None]:
         """Find partitions whose position has reached their bound: the incident that stops each, or None where the bound

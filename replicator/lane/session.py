@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from replicator.backoff import Backoff
 from replicator.lane.commit_checks import IdMismatch, TimestampsReplaced
@@ -228,23 +229,20 @@ class ProducerSession:
         for at, part in done.copied.items():
             if part.blocked is not None:
                 self._start.stop(at, part.blocked)
-        anew = [
-            self._policy.committed(done.copied, collected.ends),
-            bool(done.copied) and self._refusals.passed(done.positions),  # before bounds go that were reached now
-            self._reach_bounds(),
-        ]
-        if any(anew):
+        if self._ends_range(done, collected.ends):
             self._partitions.read_anew = True
 
-    def _reach_bounds(self) -> bool:
-        """Stop partitions that stand before a refused record; return whether the source must be read anew."""
-        if not self._refusals.bounded():
-            return False
-        reached = self._refusals.reached(self._policy.reached(self.positions))
-        for at, incident in reached.items():
-            if incident is not None:
-                self._start.stop(at, incident, lasting=not self._timestamps.note(at, incident))
-        return bool(reached)
+    def _ends_range(self, done: Done, ends: Mapping[Partition, Seek]) -> bool:
+        """Tell whether a commit was the end of what the source was asked to read, so that it must be read anew.
+
+        Partitions that stand before a refused record are stopped.
+        """
+        of_policy = self._policy.committed(done.copied, ends)
+        with_records = done.positions if done.copied else None
+        after = self._refusals.committed(with_records, partial(self._policy.reached, self.positions))
+        for at, incident in after.stopped.items():
+            self._start.stop(at, incident, lasting=not self._timestamps.note(at, incident))
+        return of_policy or after.read_anew
 
     def _report_commit(self, done: Done, since_s: float) -> None:
         self._aborts.reset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replicator.lane.partition import LanePartition
-from replicator.lane.refused_records import RefusedRecords
+from replicator.lane.refused_records import AfterCommit, RefusedRecords
 from replicator.model.errors import Retriable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -46,6 +46,26 @@ def test_a_named_record_bounds_its_partition_and_stops_it_there() -> None:
     assert incident is not None
     assert (incident.name, incident.offset, incident.detail) == ("record_refused", 7, "why")
     assert lane.until(A) is None
+
+
+def test_after_a_commit_it_is_told_at_once_who_stops_and_whether_the_source_is_read_anew() -> None:
+    lane, asked = Lane(), []
+
+    def reached() -> dict[Partition, int]:
+        asked.append(True)
+        return {A: 7, B: 9}
+
+    assert lane.refused.committed([A], reached) == AfterCommit()
+    lane.refused.note({})
+    assert lane.refused.committed(None, reached) == AfterCommit(), "positions alone: the records are still to come"
+    assert lane.refused.committed([A], reached) == AfterCommit(read_anew=True)
+    assert not asked, "none has a bound"
+    lane.refused.note({A: Refusal((7,), "why")})
+    after = lane.refused.committed([A, B], reached)
+    assert after.read_anew
+    assert {at: (incident.name, incident.offset) for at, incident in after.stopped.items()} == {
+        A: ("record_refused", 7)
+    }
 
 
 def test_a_timestamp_that_is_refused_is_named_as_one_that_is_found_before_it_is_written() -> None:
