@@ -287,10 +287,7 @@ class Schedule:
                 assert copied == [], f"{at}: written to a topic that is another one"
                 continue
             assert stored is not None
-            topic_id, first = self.first[at]
-            starts, records = self.log_starts[(at, was.source_topic_id)], self.records[(at, was.source_topic_id)]
-            if first is not None and topic_id == was.source_topic_id:
-                starts = {first}
+            starts, records = self.begins(at, was.source_topic_id), self.records[(at, was.source_topic_id)]
             begins = claims[target].offset
             assert begins in starts, f"{at}: begins elsewhere than when the flow was opened: {begins}, not {starts}"
             expected = [records[offset] for offset in sorted(records) if begins <= offset < stored.offset]
@@ -299,6 +296,11 @@ class Schedule:
                 assert all(value in readable for value in copied), f"{at}: {copied} of {expected}"
                 continue
             assert copied == expected, f"{at}: position {stored.offset}"
+
+    def begins(self, at: Partition, topic_id: str) -> set[int]:
+        """Where a partition may begin in the source topic of this id, as the simulated clusters have it."""
+        opened_with, first = self.first[at]
+        return self.log_starts[(at, topic_id)] if first is None or opened_with != topic_id else {first}
 
     def is_left_so(self, at: Partition) -> bool:
         """Whether a marker was lost that nobody may write: the next one of the producer has ended its transaction the
@@ -311,12 +313,17 @@ class Schedule:
         return (name == "target_records_hidden" and aborted) or (name == OPEN and "the last block" in detail)
 
     def check_begun(self, at: Partition, copied: list[str], claim: Claim | None) -> None:
-        """Of a partition whose position was overwritten: what was copied is the beginning of one topic's records."""
-        first = claim.offset if claim is not None else 0
+        """Of a partition whose position was overwritten: what was copied is the beginning of one topic's records, from
+        where the clusters say that it begins. A claim, where there is one, says the same."""
+        begins = {topic_id: self.begins(at, topic_id) for of, topic_id in self.records if of == at}
+        if claim is not None:
+            starts = begins[claim.source_topic_id]
+            assert claim.offset in starts, f"{at}: begins elsewhere than when the flow was opened: {claim.offset}"
         all_ = [
             [records[offset] for offset in sorted(records) if offset >= first]
-            for (of, _), records in self.records.items()
+            for (of, topic_id), records in self.records.items()
             if of == at
+            for first in begins[topic_id]
         ]
         if at in self.markers_lost:
             assert any(all(value in readable for value in copied) for readable in map(iter, all_)), f"{at}: {copied}"
@@ -353,6 +360,20 @@ def test_a_copy_that_begins_behind_the_first_record_is_found(monkeypatch: pytest
 
     with pytest.raises(AssertionError, match="begins elsewhere"):
         explore()
+
+
+def test_so_is_one_of_a_partition_whose_position_was_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "first_offsets", lambda flow, source, logs, control: dict.fromkeys(logs, 1))
+    schedule = next(it for it in map(Schedule, range(50)) if it.start == "earliest" and it.world.source.log(A).end > 2)
+    schedule.world.actions.clear()
+    schedule.world.faults.clear()
+    schedule.world.run()
+    copied, claim = schedule.world.copied(A), read_claims(schedule.world.target.claims).claims[Partition("t.copy", 0)]
+    assert copied
+    with pytest.raises(AssertionError, match="begins elsewhere"):
+        schedule.check_begun(A, copied, claim)
+    with pytest.raises(AssertionError, match="of "):
+        schedule.check_begun(A, copied, None)
 
 
 def test_resolved_at_admission_records_are_lost() -> None:
