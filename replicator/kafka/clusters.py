@@ -1,5 +1,5 @@
-"""What a lane asks of one cluster beside its plane: implements `planes.contract.Cluster`, with questions about topics
-and logs, and a topic reader. Made by the flow's wiring, one of each side for a lane.
+"""What a lane asks of one cluster beside its plane: implements `lane.ports.ClusterQuestions`, with questions about
+topics and logs, and a topic reader. Made by the flow's wiring, one of each side for a lane.
 
 All questions about many topics or partitions are asked at once: one request to each broker that leads some of them.
 """
@@ -37,7 +37,7 @@ Ends = dict[Partition, LogEnds | ReplicatorError]
 
 
 class TopicIds:
-    """Implements `planes.contract.IdAnswer`."""
+    """Implements `lane.ports.IdAnswer`."""
 
     def __init__(self, asked: TopicAnswers[TopicInfo], timeout_s: float, answers: AnswerWait) -> None:
         self._asked, self._answers = asked, answers
@@ -53,7 +53,7 @@ class TopicIds:
 
 
 class KafkaClusterQuestions:
-    """Implements `planes.contract.Cluster` for one side of a flow. Used by one thread."""
+    """Implements `lane.ports.ClusterQuestions` for one side of a flow. Used by one thread."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Reads what must be known of partitions before they are copied, in the one order that is safe. Decides nothing.
 
-After the fence: the control topic and claims, positions, the ends of both logs, the offset of a time. Called by
-`lane.start`, for all partitions of a lane at its start, and later for those that waited or failed.
+After the fence: the control topic and claims, positions, the ends of both logs, the offset of a time, as
+`start_decision.Facts` lists them. Called by `lane.start`, for all partitions of a lane at its start, and later for
+those that waited or failed.
 
 Invariants
 - Fence first, then positions, stable (invariant 1): `EndTxn` is answered before markers and offsets are applied, so an

@@ -26,7 +26,8 @@ from replicator.state.decisions import AdoptedSides
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one partition, read in this order: position, claim, log ends, offset of the flow's start.
+    """What is known of one partition. Read in this order, whose reasons `facts` gives: claim, position, log ends,
+    offset of the flow's start.
 
     An error in place of a value says why it is not known. `stored` None: the target says that there is no position.
     `start`: where the copy begins without one; None where that need not be known. `newest` is the newest generation of

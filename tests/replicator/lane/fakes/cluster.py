@@ -1,4 +1,5 @@
-"""A simulated cluster: topics, transactions with fencing, the position group, rights. Implements `contract.Cluster`."""
+"""A simulated cluster: topics, transactions with fencing, the position group, rights. Implements
+`lane.ports.ClusterQuestions`."""
 
 from __future__ import annotations
 
@@ -230,7 +231,7 @@ class FakeCluster:
         name = next(name for name, number in self.producer_ids.items() if number == marker.transaction.producer_id)
         self.log(marker.at).end_open(name, Fate.COMMITTED if marker.commit else Fate.ABORTED)
 
-    # contract.Cluster
+    # lane.ports.ClusterQuestions
 
     def _check(self, call: str) -> None:
         self.fault(f"{self.name}.{call}")

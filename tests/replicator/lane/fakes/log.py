@@ -112,6 +112,6 @@ class FakeTopic:
         return self.stamps or self.resent
 
     def ends(self, partition: int) -> LogEnds:
-        """As `contract.Cluster.log_ends` answers."""
+        """As `ClusterQuestions.log_ends` answers."""
         log = self.logs[partition]
         return LogEnds(self.topic_id, log.start, log.stable, log.end)
