@@ -30,6 +30,7 @@ class FlowTurns:
         self._came, self._offsets = came, offsets
         self.had_turn: frozenset[Partition] = frozenset()
         """Those that are left out until others had their turn."""
+        # Invariant: this and what stands below are of turns, which no partition's state has: all of them are copied.
         self._since_s: float | None = None  # when the turn began
         self._heard_s, self._polls = 0.0, 0  # when anything came last, and how many looks there were since
         self._began_at: dict[Partition, int] = {}

@@ -73,6 +73,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self._log, self._now_s, self._changed = log, now_s, changed
         self._cluster_away = cluster_away
         self._all: dict[Partition, LanePartition] = {}
+        # Invariant: what their states say, or None. Asked for several times in each transaction; `apply` makes it void.
         self._copied: dict[Partition, LanePartition] | None = None
         self.read_anew = True  # whether the source has to be sought: others are copied than it was asked to read
         self._held_up: HoldUp | None = None  # the lane as a whole, over its producer sessions

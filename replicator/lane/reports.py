@@ -20,7 +20,6 @@ from replicator.lane.incident_report import UNKNOWN, Topics
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
-from replicator.model.commands import READING_SHOWS
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.state.occurrences import Occurrence
@@ -34,21 +33,13 @@ class Reports:
     def __init__(self, partitions: Mapping[Partition, LanePartition]) -> None:
         self._partitions = partitions
         self._written: dict[Partition, Sequence[Occurrence]] = {}  # in the open transaction
-        self._by_reading: set[Partition] = set()  # partitions with an open occurrence that only reading shows
         self.pending = False  # whether there is something to write
 
     def begin(self, open_: Mapping[Partition, Sequence[Occurrence]]) -> None:
         """Take what a producer session has read in the claims topic, by target partition."""
-        self._written, self._by_reading = {}, set()
-        for at, partition in self._partitions.items():
+        self._written = {}
+        for partition in self._partitions.values():
             partition.report = partition.report.read(open_.get(partition.route.target, ()))
-            self._sort(at, partition)
-
-    def _sort(self, at: Partition, partition: LanePartition) -> None:
-        if partition.report.open.keys() & READING_SHOWS:
-            self._by_reading.add(at)
-        else:
-            self._by_reading.discard(at)
 
     def note(self, partition: LanePartition, incident: Incident, topics: Topics = UNKNOWN) -> None:
         """Have the incident written that stops a partition. `topics`: what it was found of, where that is known."""
@@ -79,8 +70,9 @@ class Reports:
     def passed(self, plan: LanePlan, positions: Mapping[Partition, Position], now_ms: int) -> Entries:
         """Make the ends of what single records have caused that these positions pass."""
         self._written = {}
-        for at in self._by_reading & positions.keys():
-            self._write(at, self._partitions[at].report.passed(plan, positions[at].offset, now_ms))
+        for at, position in positions.items():
+            if (report := self._partitions[at].report).open:
+                self._write(at, report.passed(plan, position.offset, now_ms))
         return self._encoded()
 
     def _write(self, at: Partition, occurrences: Sequence[Occurrence]) -> None:
@@ -96,4 +88,3 @@ class Reports:
         for at, occurrences in written.items():
             partition = self._partitions[at]
             partition.report = partition.report.committed(occurrences)
-            self._sort(at, partition)

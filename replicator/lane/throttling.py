@@ -42,6 +42,7 @@ class LaneThrottling:
         self._judged_s = clock.now_s()  # all of them, at the session's start
         self._held: frozenset[str] = frozenset()
         self._began_s: dict[str, float] = {}  # since when a topic is read that was held back
+        # Invariant: turns are of records, not of states: a partition is copied whether or not it has had its turn.
         self._served: dict[str, frozenset[Partition]] = {}  # of such a topic: those that had their turn
         self._turns = FlowTurns(self._heard, self._offsets)
         self._bound: set[str] = set()  # by what limit anything was held back since partitions were judged last

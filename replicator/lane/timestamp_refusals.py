@@ -25,6 +25,8 @@ class TimestampRefusals:
     def __init__(self, partitions: Partitions, target: ClusterQuestions, clock: Clock, interval_s: float) -> None:
         """`interval_s`: of discovery, which these questions are as frequent as."""
         self._partitions, self._target, self._clock, self._interval_s = partitions, target, clock, interval_s
+        # Invariant: stopped because the target has refused a record. A stop by the bounds that are known is the same
+        # incident in the same state, and nothing to ask about again.
         self._refused: set[Partition] = set()
         self._looked_s = 0.0
 
