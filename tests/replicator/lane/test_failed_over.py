@@ -10,7 +10,7 @@ import pytest
 
 from replicator.lane.partition import Reason, Waiting
 from replicator.model import checkpoint
-from replicator.model.partition import Partition
+from replicator.model.partition import Committed, Partition
 from replicator.state.claims import read_claims
 from tests.budget import budget
 from tests.replicator.lane.fakes.loads import each_poll, filled, held, more
@@ -81,6 +81,24 @@ def test_whatever_becomes_of_either_side_no_incident_stops_it() -> None:
     assert world.incidents() == {}
     assert reasons(world)[A] is Reason.FAILED_OVER
     assert world.position(A) == 3
+
+
+def test_one_whose_source_topic_was_deleted_before_the_start_is_said_to_be_failed_over_and_keeps_its_position() -> None:
+    """The source may be gone for good: that is no incident of the flow's then."""
+    world = World(recommit_ms=1_000)
+    filled(world, 3)
+    assert world.run() is None
+    world.source.delete("t")
+    target, began_ms = Partition("t.copy", 0), world.now_ms()
+    world.target.offsets[target] = Committed(3, "somebody else's")
+    fail_over(world, ["t"])
+    each_poll(world, lambda: world.now_ms() < began_ms + 10_000)
+    assert world.run("another") is None
+    assert world.incidents() == {}
+    assert reasons(world) == {A: Reason.FAILED_OVER, B: Reason.FAILED_OVER, U: None}
+    assert world.target.offsets[target] == Committed(3, "somebody else's"), "as it stands"
+    assert world.position(B) == 3
+    assert stored(world, B).committed_ms >= began_ms + 5_000, "it would expire"
 
 
 @pytest.mark.tier("default")
