@@ -142,8 +142,8 @@ class Daemon:
                 signal.signal(number, _nothing)
             if self._reader is not None:
                 self._reader.start(self._events.put)
-            for number in early_signals.taken():
-                self._on_signal(number)
+            for early in early_signals.taken():
+                self._on_signal(early)
             code = self._run_flows()
             for number in SIGNALS:  # Python's own end would restore the default, which kills instead of this exit code
                 signal.signal(number, signal.SIG_IGN)
