@@ -16,7 +16,7 @@ Aborted = tuple[int, int]
 """Producer id and first offset of an aborted transaction."""
 
 
-def committed(
+def committed_batches(
     batches: Iterable[FetchedBatch | OldMessage], aborted: Iterable[Aborted]
 ) -> Iterator[FetchedBatch | OldMessage]:
     """Yield the batches of one response without markers and without aborted transactions.

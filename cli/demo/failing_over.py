@@ -140,7 +140,7 @@ flows:
         self._worker.read_log()
         if not self._worker.copied or not self._processed():
             return False
-        return all(offset >= 0 for offset in topic_reader.committed(target, GROUP, COPIES).values())
+        return all(offset >= 0 for offset in topic_reader.read_committed_positions(target, GROUP, COPIES).values())
 
     def _failover(self) -> dict[str, Any]:
         command = ["cli.main", "failover", "-c", str(self._file), "--yes-i-mean", FLOW, "--json"]

@@ -58,7 +58,7 @@ def ends(reader: Consumer, topics: Topics, timeout_s: float = ANSWER_S_MAX) -> d
     }
 
 
-def committed(bootstrap: str, group: str, topics: Topics) -> dict[At, int]:
+def read_committed_positions(bootstrap: str, group: str, topics: Topics) -> dict[At, int]:
     """Offsets of a group; below 0 where it has none."""
     asked = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
     reader = consumer(bootstrap, group)

@@ -189,7 +189,7 @@ class ProducerEvidence:
         if it.partitions:
             self._logged.append((it, seen_in))
 
-    def committed(self, it: CommittedFor) -> None:
+    def committed_offset(self, it: CommittedFor) -> None:
         """An offset that was committed in a transaction."""
         self._transactional.add(it.producer_id)
         self._committed[it] = None

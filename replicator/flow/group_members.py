@@ -91,7 +91,7 @@ def _committed(flow: Flow, group: str, asked: Sequence[Partition]) -> list[tuple
     """What stands beside the offsets that a group has committed, by partition."""
     with closing(CommittedOffsets(flow, flow.target, group, threading.Event(), "members")) as offsets:
         try:
-            return [(at.partition, it.metadata) for at, it in offsets.committed(asked).items()]
+            return [(at.partition, it.metadata) for at, it in offsets.read_committed_positions(asked).items()]
         except Unsupported:
             pass
     with closing(GroupOffsets(flow, flow.target, group, f"read group {group!r}")) as answers:

@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 
 from kafka_records.batch import CorruptBatch
-from kafka_records.committed import committed
+from kafka_records.committed import committed_batches
 from kafka_records.fetched import FetchedBatch, read_batches
 from kafka_records.records import decode
 from replicator.backoff import Backoff
@@ -82,7 +82,7 @@ class KafkaBlocks:
         try:
             found = log.fetch_committed(first, FETCH_BYTES)
             batches = list(read_batches(found.records))
-            kept = [it for it in committed(batches, found.aborted) if isinstance(it, FetchedBatch)]
+            kept = [it for it in committed_batches(batches, found.aborted) if isinstance(it, FetchedBatch)]
             values = [
                 (record.offset, record.value or b"")
                 for batch in kept

@@ -340,7 +340,7 @@ def _answered(topic: _TopicInWork, codes: Mapping[int, int]) -> int:
         if code == 0:
             read, _, _, again, exact, translated, said = rows[at]
             rows[at] = PartitionSeen(read, GroupVerdict.IN_SYNC, offset, again, exact, translated, said)
-            notes[at] = notes[at].committed(value)
+            notes[at] = notes[at].with_committed(value)
             committed += 1
         elif code in NOT_DONE:
             rows[at] = _refused(rows[at], code)

@@ -97,7 +97,7 @@ class OwnershipNote(NamedTuple):
             value = noted(value)
         return OwnershipNote(self.last, (*self.unanswered, UnansweredCommit(value, until_ms)))
 
-    def committed(self, value: GroupOffset) -> OwnershipNote:
+    def with_committed(self, value: GroupOffset) -> OwnershipNote:
         """Return the note after the coordinator has said that `value` is committed."""
         if len(value[1]) > METADATA_MAX:
             value = noted(value)

@@ -173,7 +173,7 @@ class _Look:
             for record in decode(batch.data, BATCH_BYTES_MAX):
                 found = offset_of(record.key)
                 if found is not None:
-                    self._evidence.committed(CommittedFor(header.producer_id, *found, record.timestamp_ms))
+                    self._evidence.committed_offset(CommittedFor(header.producer_id, *found, record.timestamp_ms))
 
         if OFFSETS_TOPIC in topics:
             ats = _partitions(topics, OFFSETS_TOPIC)

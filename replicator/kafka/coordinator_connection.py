@@ -36,7 +36,7 @@ class CoordinatorConnection:
         self.lost = ""
         """How the connection was lost; empty while it wasn't."""
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """Note that the coordinator has taken positions."""
         self._committed_s = self._now_s()
 

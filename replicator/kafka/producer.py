@@ -299,7 +299,7 @@ class TransactionalProducer:
                 f"the transaction, has not answered for {limit_s:g} s"
             ) from error
         self._patience.answered()
-        self._coordinator.committed()
+        self._coordinator.on_committed()
 
     def end(self) -> None:
         """Send EndTxn(commit). Invariant 6: whatever is not certainly committed starts over, nothing is sent again."""

@@ -21,7 +21,7 @@ class Pace:
         self.pause_s = PAUSE_S
         self._due_s = 0.0
 
-    def committed(self, now_s: float, writing_s: float, drained: bool) -> None:
+    def on_committed(self, now_s: float, writing_s: float, drained: bool) -> None:
         """Note that a commit was answered at `now_s`; its records took `writing_s` from the first to the last ack.
 
         `drained`: the transaction ended because nothing more was there to copy.

@@ -139,7 +139,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         """Those whose positions go into the lane's next transaction."""
         return {at: partition for at, partition in self._all.items() if isinstance(partition.state, Admitted)}
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """Note that the positions and claims of all admitted partitions are certainly committed."""
         if self._held_up is not None and self._held_up.reason is Reason.TARGET_NOT_READY:
             self.records_committed()  # what kept one transaction from being committed keeps all

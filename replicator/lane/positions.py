@@ -154,7 +154,7 @@ class LanePositions:
         """Return what TxnOffsetCommit takes, by target partition."""
         return {self.entries[at].route.target: checkpoint.written(position) for at, position in positions.items()}
 
-    def committed(self, positions: Mapping[Partition, Position]) -> None:
+    def on_committed(self, positions: Mapping[Partition, Position]) -> None:
         """Note that the transaction with these positions is certainly committed."""
         for at, position in positions.items():
             self.entries[at].position = position

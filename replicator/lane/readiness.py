@@ -119,7 +119,7 @@ class TargetReadiness:
             if size.timeouts >= TOLD_AFTER:
                 self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, slowness(size.timeouts, written)))
 
-    def committed(self, written: Collection[Partition] = ()) -> None:
+    def on_committed(self, written: Collection[Partition] = ()) -> None:
         """Note that a transaction with records of these partitions was committed: so the one before it has ended."""
         if self._acknowledged is not None:
             self._longest_s = max(self._longest_s, self._clock.now_s() - self._moved_s)

@@ -46,7 +46,7 @@ class TransactionSize:
             left = min(left, max(0 if records else 1, int((self.bytes - size) / self._record_bytes)))
         return left
 
-    def committed(self, written: Written) -> None:
+    def on_committed(self, written: Written) -> None:
         """Note that a transaction is committed; `written` is as of its last acknowledgement."""
         self.timeouts = 0
         if not self._slow:

@@ -219,9 +219,9 @@ class LaneTransactions:
             self.check_ids(positions, asked)
         if held.offsets or held.entries:  # librdkafka would end a transaction without either and ask nobody
             self._end(held)
-            self._readiness.committed()
+            self._readiness.on_committed()
         if kind in (CommitKind.ADMITTED, CommitKind.START, CommitKind.KEEP_ALIVE):
-            self._partitions.committed()
+            self._partitions.on_committed()
         return self._committed(positions, held)
 
     def _end(self, held: _Contents, before_end: Callable[[], None] = lambda: None) -> None:
@@ -230,7 +230,7 @@ class LaneTransactions:
             self._plane.commit(held.offsets, held.entries, before_end, blocks)
 
     def _committed(self, positions: LanePositions, held: _Contents) -> Done:
-        positions.committed(held.done.positions)
+        positions.on_committed(held.done.positions)
         self._reports.committed()
         self._origins.claimed(held.claims)
         return held.done
@@ -246,7 +246,7 @@ class LaneTransactions:
         held = _Contents(positions.offsets(mapped.positions), entries, (), Done({}, mapped.positions), mapped.sections)
         self._end(held, partial(self._failpoint, "before_end_decision"))
         self._failpoint("after_decision")
-        self._readiness.committed()
+        self._readiness.on_committed()
         self._committed(positions, held)
 
     def _commit_records(self, positions: LanePositions, collected: Collected) -> Done:
@@ -265,9 +265,9 @@ class LaneTransactions:
         self._end(held, partial(self._failpoint, "before_end_txn"))
         self._failpoint("after_end_txn")
         _checked(entries.values())
-        self._readiness.committed(copied)
-        self._size.committed(written)
-        self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
+        self._readiness.on_committed(copied)
+        self._size.on_committed(written)
+        self._pace.on_committed(self._clock.now_s(), writing_s, collected.drained)
         self._committed(positions, held)
         if self._plan.flow.delivery is Delivery.AT_MOST_ONCE:  # may fail; the positions are committed all the same
             self._check_timestamps(positions, self._plane.deliver(), undone=False)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from kafka_records.batch import CorruptBatch
-from kafka_records.committed import committed
+from kafka_records.committed import committed_batches
 from kafka_records.fetched import FetchedBatch, OldMessage, read_batches
 from replicator.backoff import Backoff
 from replicator.model.errors import Incident, Retriable, Unsupported
@@ -90,7 +90,7 @@ class CommittedLog:
             batches = list(read_batches(found.records))
             if not batches or batches[-1].last_offset < offset:
                 raise CorruptBatch(f"none of {len(found.records)} bytes reaches offset {offset}")
-            kept = [batch for batch in committed(batches, found.aborted) if not isinstance(batch, OldMessage)]
+            kept = [batch for batch in committed_batches(batches, found.aborted) if not isinstance(batch, OldMessage)]
         except CorruptBatch as error:
             raise corrupt(self._at, offset, error) from error
         if any(isinstance(batch, OldMessage) for batch in batches):

@@ -46,7 +46,7 @@ class CommittedOffsets(LeaderQuestions):
             self._ready.close()
             self._ready = None
 
-    def committed(self, partitions: Collection[Partition]) -> dict[Partition, Committed]:
+    def read_committed_positions(self, partitions: Collection[Partition]) -> dict[Partition, Committed]:
         """Return what is committed of these partitions; offset -1: nothing.
 
         Raises Retriable, Unreachable, NotAllowed: of single partitions too; Unsupported.

@@ -29,7 +29,7 @@ class LastPositions:
         if not partitions:
             return {}
         try:
-            found = self._offsets.committed(partitions)
+            found = self._offsets.read_committed_positions(partitions)
         except Unsupported:
             return offset_reader.positions(self._flow, partitions, stable=False)
         return {at: checkpoint.stored(it) for at, it in found.items()}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from kafka_records.batch import CorruptBatch
-from kafka_records.committed import committed
+from kafka_records.committed import committed_batches
 from kafka_records.fetched import FetchedBatch, read_batches
 from kafka_records.records import decode
 from replicator.config import Flow
@@ -133,7 +133,7 @@ class MapIndexLog:
         at = Partition(self._topic, partition)
         try:
             found = self._log(partition).fetch_committed(offset, PAGE_FETCH_BYTES)
-            batches = list(committed(read_batches(found.records), found.aborted))
+            batches = list(committed_batches(read_batches(found.records), found.aborted))
         except OffsetOutOfRange:
             return
         except CorruptBatch as error:

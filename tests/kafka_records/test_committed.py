@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from integration_tests.harness import batches
-from kafka_records.committed import committed
+from kafka_records.committed import committed_batches
 from kafka_records.control import marker
 from kafka_records.fetched import FetchedBatch, read_batches
 
@@ -29,7 +29,7 @@ def control(offset: int, producer_id: int, kind: int) -> bytes:
 
 
 def kept(log: bytes, aborted: list[tuple[int, int]]) -> list[int]:
-    found = list(committed(read_batches(log), aborted))
+    found = list(committed_batches(read_batches(log), aborted))
     return [one.first_offset for one in found if isinstance(one, FetchedBatch)]
 
 

@@ -185,7 +185,7 @@ class GroupModel:
         worker = after.workers[commit.worker]
         if worker.at != w.SENT:
             return label, after
-        note = worker.note.refused(value) if refused else worker.note.committed(value)
+        note = worker.note.refused(value) if refused else worker.note.with_committed(value)
         return label, self._set(after, commit.worker, Worker(w.ANSWERED, note))
 
     def _written(self, world: World, value: GroupOffset) -> frozenset[GroupOffset]:

@@ -31,7 +31,9 @@ def seen(graph: Graph, random: Random) -> ProducerEvidence:
             evidence.named(it.transactional_id, producer_id)
         for group, topics in it.reads.items():
             for topic in topics:
-                evidence.committed(CommittedFor(random.choice(it.producer_ids), group, topic, random.randint(0, 9)))
+                evidence.committed_offset(
+                    CommittedFor(random.choice(it.producer_ids), group, topic, random.randint(0, 9))
+                )
     facts += [(it, it.producer_ids[0], topic) for it in graph.plain for topic in it.writes]
     random.shuffle(facts)
     for it, producer_id, topic in facts:
@@ -92,7 +94,7 @@ def test_lanes_of_the_replicator_couple_nothing(known_by: str) -> None:
     for topic in ("a", "b"):
         evidence.active(topic, 0, [ActiveProducer(1, 5, True)])
     if known_by == "group":
-        evidence.committed(CommittedFor(1, "eos-replicate.orders", "a", 5))
+        evidence.committed_offset(CommittedFor(1, "eos-replicate.orders", "a", 5))
     if known_by == "topic":
         evidence.active("__eos.orders.offsets", 0, [ActiveProducer(1, 5, True)])
     assert evidence.writers() == []

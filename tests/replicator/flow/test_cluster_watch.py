@@ -135,7 +135,7 @@ def test_partitions_that_wait_for_it_are_not_told_one_by_one() -> None:
         away.set("b", away=False)
         for route in routes[:2]:
             made.apply(route.source, Admit())
-        made.committed()
+        made.on_committed()
         assert logs == [], "none of them was said to wait"
         made.apply(routes[2].source, Wait(Reason.NO_ANSWER, "no leader"))
         made.apply(routes[2].source, Admit())

@@ -31,7 +31,7 @@ def connection(now: Now) -> CoordinatorConnection:
     made = CoordinatorConnection(now)
     made.statistics(brokers(one=broker(0), two=broker(0)))
     made.statistics(brokers(one=broker(3), two=broker(0)))
-    made.committed()
+    made.on_committed()
     return made
 
 

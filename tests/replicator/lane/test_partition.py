@@ -197,8 +197,8 @@ def test_a_state_is_logged_when_it_changes_and_not_when_it_is_found_again(two: P
         two.begin([ROUTE, OTHER_ROUTE])
         two.apply(AT, Stop(GONE))
         two.apply(AT, Admit())
-        two.committed()
-        two.committed()
+        two.on_committed()
+        two.on_committed()
     assert [line["event"] for line in lines] == ["waiting", "incident", "copying"]
 
 
@@ -207,7 +207,7 @@ def test_a_lane_that_commits_no_records_is_said_to_wait_until_it_does(two: Parti
     slow = HoldUp(Reason.TARGET_SLOW, "slow")
     with capture_logs() as lines:
         two.apply(AT, Admit())
-        two.committed()
+        two.on_committed()
         two.apply(OTHER, Stop(GONE))
         for _ in range(2):
             two.hold_up(slow)
@@ -216,7 +216,7 @@ def test_a_lane_that_commits_no_records_is_said_to_wait_until_it_does(two: Parti
             two.begin([ROUTE, OTHER_ROUTE])
             two.apply(AT, Admit())
             two.apply(OTHER, Stop(GONE))
-            two.committed()
+            two.on_committed()
         two.records_committed()
         two.records_committed()
     assert two.told() == {AT: Copying(), OTHER: Stopped(GONE)}
@@ -226,7 +226,7 @@ def test_a_lane_that_commits_no_records_is_said_to_wait_until_it_does(two: Parti
 def test_the_first_copying_is_no_news(two: Partitions) -> None:
     with capture_logs() as lines:
         two.apply(AT, Admit())
-        two.committed()
+        two.on_committed()
     assert lines == []
 
 
@@ -234,7 +234,7 @@ def test_copied_and_told_follow_each_event(two: Partitions) -> None:
     assert (two.copied, two.told()) == ({}, {})
     two.apply(AT, Admit())
     assert (set(two.copied), set(two.admitted), two.told()) == ({AT}, {AT}, {})
-    two.committed()
+    two.on_committed()
     two.apply(OTHER, Stop(GONE, lasting=True))
     assert (set(two.copied), set(two.admitted)) == ({AT}, set())
     assert two.told() == {AT: Copying(), OTHER: Stopped(GONE, True)}

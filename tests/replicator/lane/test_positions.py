@@ -151,7 +151,7 @@ def test_positions_count_only_once_they_are_committed() -> None:
     book = positions()
     moved = book.next_positions({}, {SOURCE: Seek(103, 2)}, 77)
     assert book.seeks()[SOURCE].offset == 100
-    book.committed(moved)
+    book.on_committed(moved)
     assert book.seeks()[SOURCE].offset == 103
 
 

@@ -25,7 +25,7 @@ def test_the_first_transactions_of_a_session_are_small() -> None:
         made.session_began()
         for _ in range(6):
             sizes.append(made.left(0, 0))
-            made.committed(quick())
+            made.on_committed(quick())
     assert sizes[0] == sizes[6] == FIRST_RECORDS < 200
     assert sizes[:6] == sorted(sizes[:6])
     assert sizes[5] == RECORDS_MAX
@@ -53,12 +53,12 @@ def test_records_and_bytes_halve_with_each_timeout_down_to_one_record() -> None:
 def test_after_a_timeout_it_grows_slowly_and_only_where_there_is_time() -> None:
     made = TransactionSize(RECORDS_MAX, BYTES_MAX, small=False)
     made.timed_out(late(64, 64_000))
-    made.committed(Written(32, 32_000, 32_000, TIMEOUT_S * GROWS_BELOW, TIMEOUT_S))
+    made.on_committed(Written(32, 32_000, 32_000, TIMEOUT_S * GROWS_BELOW, TIMEOUT_S))
     assert (made.records, made.bytes, made.timeouts) == (32, 32_000, 0)
-    made.committed(quick(32, 32_000))
+    made.on_committed(quick(32, 32_000))
     assert (made.records, made.bytes) == (40, 40_001)
     for _ in range(60):
-        made.committed(quick(made.records, 1_000 * made.records))
+        made.on_committed(quick(made.records, 1_000 * made.records))
     assert (made.records, made.bytes) == (RECORDS_MAX, BYTES_MAX), "the slow time is over"
 
 
@@ -85,7 +85,7 @@ def test_whatever_the_line_takes_a_size_is_found_that_goes_through() -> None:
                 made.timed_out(Written(records, size, 0, TIMEOUT_S, TIMEOUT_S))
                 late_ones += 1
             else:
-                made.committed(Written(records, size, size, took_s, TIMEOUT_S))
+                made.on_committed(Written(records, size, size, took_s, TIMEOUT_S))
                 through += 1
         assert (through > 0) == (record / rate < TIMEOUT_S), seed
         assert late_ones <= 20 or not through, f"seed {seed}: {late_ones} timeouts"

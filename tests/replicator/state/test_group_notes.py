@@ -74,7 +74,7 @@ def test_a_newer_format_is_refused() -> None:
 
 def many(metadata: str) -> dict[int, OwnershipNote]:
     """All partitions of a record, after as many commits as may have no answer."""
-    note = OwnershipNote().committed(GroupOffset(1, metadata))
+    note = OwnershipNote().with_committed(GroupOffset(1, metadata))
     for number in range(UNANSWERED_MAX):
         found = note.before_commit(GroupOffset(2**60 + number, metadata), 2**42)
         assert found is not None

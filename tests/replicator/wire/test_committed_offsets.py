@@ -51,7 +51,7 @@ def asking(request_timeout_ms: int = 5_000) -> Iterator[tuple[Coordinator, Commi
 
 def test_offsets_and_their_metadata() -> None:
     with asking() as (_, offsets):
-        assert offsets.committed(ASKED) == {ASKED[0]: Committed(7, "m"), ASKED[1]: Committed(-1, "")}
+        assert offsets.read_committed_positions(ASKED) == {ASKED[0]: Committed(7, "m"), ASKED[1]: Committed(-1, "")}
 
 
 def test_who_has_connected_beforehand_asks_one_question() -> None:
@@ -59,7 +59,7 @@ def test_who_has_connected_beforehand_asks_one_question() -> None:
         assert answers.broker is not None
         offsets.connect()
         before = len(answers.broker.asked)
-        offsets.committed(ASKED)
+        offsets.read_committed_positions(ASKED)
         assert [api for api, _, _ in answers.broker.asked[before:]] == ["offset_fetch"]
 
 
@@ -68,21 +68,21 @@ def test_a_coordinator_that_has_moved_is_looked_up_again(error: int) -> None:
     with asking() as (answers, offsets):
         offsets.connect()
         answers.errors = [error]
-        assert offsets.committed(ASKED)[ASKED[0]].offset == 7
+        assert offsets.read_committed_positions(ASKED)[ASKED[0]].offset == 7
 
 
 def test_a_refusal_is_told() -> None:
     with asking() as (answers, offsets):
         answers.errors = [GROUP_DENIED]
         with pytest.raises(NotAllowed, match="Read and Describe on group 'g'"):
-            offsets.committed(ASKED)
+            offsets.read_committed_positions(ASKED)
         answers.partition_error = TOPIC_DENIED
         with pytest.raises(NotAllowed, match="Describe on topic"):
-            offsets.committed(ASKED)
+            offsets.read_committed_positions(ASKED)
 
 
 def test_what_does_not_pass_in_time_is_retriable() -> None:
     with asking(request_timeout_ms=1_000) as (answers, offsets):
         answers.errors = [LOADING] * 100
         with pytest.raises(Retriable):
-            offsets.committed(ASKED)
+            offsets.read_committed_positions(ASKED)
