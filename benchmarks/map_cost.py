@@ -161,13 +161,13 @@ def main(pairs: int, records: int, gappy: int, seconds: float) -> None:
     }
     path = RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    judged = {
+    by_comparison = {
         "with_by_without": ratios(found, "with", "without"),
         "without_by_itself": ratios(found, "again", "without"),
     }
-    body = {"machine": machine(), "settings": settings, "ratios": judged, "pairs": found}
+    body = {"machine": machine(), "settings": settings, "ratios": by_comparison, "pairs": found}
     path.write_text(json.dumps(body, indent=1) + "\n")
-    console.print(judged, f"written to {path}")
+    console.print(by_comparison, f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -146,15 +146,15 @@ def described(
 def keep(
     path: Path,
     settings: Mapping[str, object],
-    judged: Mapping[str, object],
+    by_figure: Mapping[str, object],
     found: Mapping[str, list[Pair]],
     console: Console,
 ) -> None:
     """Write both series with their verdicts to `path`, and show the verdicts."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    body = {"machine": machine(), "settings": settings, "verdicts": judged, "series": found}
+    body = {"machine": machine(), "settings": settings, "verdicts": by_figure, "series": found}
     path.write_text(json.dumps(body, indent=1) + "\n")
-    for key, verdict in judged.items():
+    for key, verdict in by_figure.items():
         console.print(key, verdict, highlight=False)
     console.print(f"written to {path}")
 

@@ -45,13 +45,13 @@ def makers(bench: Bench, topic: str) -> dict[str, Callable[[], Eos]]:
 
 def verdicts(medians: dict[str, dict[str, Figures]]) -> list[dict[str, object]]:
     """How the medians stand to the bars."""
-    judged: list[dict[str, object]] = []
+    reached: list[dict[str, object]] = []
     for (data, other), bar in BARS.items():
         rates = medians.get(data, {})
         if Backfill.name in rates and other in rates:
             ratio = rates[Backfill.name]["records_per_s"] / rates[other]["records_per_s"]
-            judged.append({"data": data, "beside": other, "ratio": round(ratio, 3), "bar": bar, "met": ratio >= bar})
-    return judged
+            reached.append({"data": data, "beside": other, "ratio": round(ratio, 3), "bar": bar, "met": ratio >= bar})
+    return reached
 
 
 @click.command()
@@ -89,19 +89,19 @@ def main(runs: int, records: int, kinds: tuple[str, ...], out: Path | None) -> N
         "started": started.isoformat(timespec="seconds"),
         "load_average_before": round(load_began[0], 2),
     }
-    judged = verdicts(medians)
+    reached = verdicts(medians)
     path = out or DIRECTORY / f"{started:%Y-%m-%d-%H%M}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     body = {
         "machine": machine(),
         "settings": settings,
-        "verdicts": judged,
+        "verdicts": reached,
         "median": medians,
         "runs": session.runs,
         "stuck": session.stuck,
     }
     path.write_text(json.dumps(body, indent=1) + "\n")
-    for verdict in judged:
+    for verdict in reached:
         console.print(verdict, highlight=False)
     console.print(f"written to {path}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from integration_tests.harness.compare import ReadRecord, Verdict, judge
+from integration_tests.harness.compare import ReadRecord, Verdict, compare_records
 
 
 def record(number: int, value: bytes = b"v") -> ReadRecord:
@@ -28,7 +28,7 @@ FIVE = [record(number) for number in range(5)]
     ],
 )
 def test_each_kind_of_damage_is_counted(target: list[ReadRecord], verdict: Verdict) -> None:
-    assert judge(FIVE, target) == verdict
+    assert compare_records(FIVE, target) == verdict
     assert verdict.exact == (target == FIVE)
 
 
@@ -41,10 +41,10 @@ def test_each_kind_of_damage_is_counted(target: list[ReadRecord], verdict: Verdi
     ],
 )
 def test_value_headers_and_timestamp_count_as_content(changed: ReadRecord) -> None:
-    assert judge([record(1)], [changed]).altered == 1
+    assert compare_records([record(1)], [changed]).altered == 1
 
 
 def test_a_record_without_a_key_is_known_by_its_value() -> None:
     nameless = ReadRecord(None, b"record 00000001 padding", (), 1)
     assert nameless.name == record(1).name
-    assert judge([nameless], [record(1)]).altered == 1
+    assert compare_records([nameless], [record(1)]).altered == 1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replicator.proof.outcome import Mode, Outcome
     from replicator.proof.repair_report import RepairFacts
     from replicator.proof.snapshot import Snapshot
-    from replicator.spark.reconcile.by_map.judged_pairs import JudgedPair
+    from replicator.spark.reconcile.by_map.compared_pairs import ComparedPair
     from replicator.spark.reconcile.reconcile import Reconciled
     from replicator.state.claims import Repair as Repaired
 
@@ -35,7 +35,7 @@ class Repairing:
         self._loaded, self._flow, self._wanted, self._take_over = loaded, flow, wanted, take_over
         self._known: frozenset[Repaired] = frozenset()
         self._found: dict[Partition, tuple[Missing, ...]] = {}
-        self._judged: dict[Partition, JudgedPair] = {}
+        self._compared: dict[Partition, ComparedPair] = {}
         self.code = 0
 
     def begin(self) -> None:
@@ -53,7 +53,7 @@ class Repairing:
         """With Spark: what is missing. Raises Incident when there are too many spans of it."""
         from replicator.spark.reconcile import missing
 
-        self._judged = found.by_map.judged
+        self._compared = found.by_map.compared
         if found.by_map.by_content:
             self._found = missing.spans(found.findings)
 
@@ -64,8 +64,8 @@ class Repairing:
         from replicator.proof.repair_report import both, repair_report
 
         by_map = MapRepairing(self._loaded, self._flow, self._wanted, self._take_over)
-        spans = {at: one.missing for at, one in self._judged.items()}
-        plans = {at: one.planned for at, one in self._judged.items() if one.planned is not None}
+        spans = {at: one.missing for at, one in self._compared.items()}
+        plans = {at: one.planned for at, one in self._compared.items() if one.planned is not None}
         facts = by_map.facts(spans, plans, stopping, say)
         self.code = by_map.code
         if self.code != 130:

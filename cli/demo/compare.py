@@ -60,7 +60,7 @@ class Comparison:
         )
 
 
-def judge(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Comparison:
+def compare_records(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Comparison:
     """The verdict on one partition; both sides in the order of their offsets.
 
     A name that the source holds n times may be n times in the target. A target record without a known name (the name

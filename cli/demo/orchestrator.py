@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from cli.demo import schedule, topic_reader
-from cli.demo.compare import judge
+from cli.demo.compare import compare_records
 from cli.demo.crew import Crew, timeline
 from cli.demo.model import FLOW, RENAMED, TOPICS, DemoFailed, Outcome, Progress, Settings
 from cli.demo.processes import BrokerProcess, Child
@@ -189,7 +189,7 @@ flows:
         held = sum(map(len, here.values()))
         if held != written:
             raise DemoFailed(f"the load has written {written} records and the source holds {held}")
-        verdicts = {at: judge(records, there[RENAMED.format(at[0]), at[1]]) for at, records in here.items()}
+        verdicts = {at: compare_records(records, there[RENAMED.format(at[0]), at[1]]) for at, records in here.items()}
         proof = reconciliation.proof() if reconciliation is not None else None
         progress = self._progress
         self._held = sum(map(len, there.values()))

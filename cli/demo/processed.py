@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli.demo.compare import Comparison, Names, ReadRecord, judge
+from cli.demo.compare import Comparison, Names, ReadRecord, compare_records
 
 NOTHING = Comparison()
 
@@ -52,7 +52,7 @@ def processed(source: Sequence[ReadRecord], target: Sequence[ReadRecord], times:
     here, beyond = source[: len(target)], source[len(target) :]
     counts = [times.get(record.name, 0) for record in target]
     return Processed(
-        judge(here, target),
+        compare_records(here, target),
         once=counts.count(1),
         again=sum(count > 1 for count in counts),
         skipped=tuple(record.name for record, count in zip(target, counts, strict=True) if not count),

@@ -71,7 +71,7 @@ class ClassicMember(SimulatedMember):
                 owner = self._instance_id or self.member_id
                 await self.take(self.group_history.assigned(self.epoch, owner, self.member_id, partitions))
                 return
-            self._judge("sync", answer.error_code)
+            self._take_error("sync", answer.error_code)
 
     async def _join(self) -> Any:
         """The answer; None: ask again. Raises NoResponse, MemberStopped."""
@@ -92,11 +92,11 @@ class ClassicMember(SimulatedMember):
         if answer.error_code is ErrorCode.member_id_required:
             self.member_id = answer.member_id
         else:
-            self._judge("join", answer.error_code)
+            self._take_error("join", answer.error_code)
             await self.client.pause()
         return None
 
-    def _judge(self, what: str, error_code: ErrorCode) -> None:
+    def _take_error(self, what: str, error_code: ErrorCode) -> None:
         """Handle an error of JoinGroup, SyncGroup or Heartbeat. Raises MemberStopped."""
         if error_code in NOBODY:
             self.member_id = ""
@@ -133,7 +133,7 @@ class ClassicMember(SimulatedMember):
             await self.commit(list(self.held))
             raise MembershipLost
         if answer.error_code is not NONE:
-            self._judge("heartbeat", answer.error_code)
+            self._take_error("heartbeat", answer.error_code)
             raise MembershipLost
 
     async def leave(self) -> None:
@@ -148,5 +148,5 @@ class ClassicMember(SimulatedMember):
 
     def commit_refused(self, error_code: ErrorCode) -> None:
         """See Member."""
-        self._judge("a commit", error_code)
+        self._take_error("a commit", error_code)
         raise MembershipLost

@@ -37,7 +37,7 @@ class WithoutRecords:
     names: Mapping[int, str]
     """Of APIs, by their keys."""
 
-    def judge(self, key: int, size: int) -> None:
+    def check(self, key: int, size: int) -> None:
         """Of a frame of `size` bytes. Raises BadFrame."""
         if size > self.bytes_max and key != PRODUCE:
             name = self.names.get(key, f"API {key}")
@@ -112,7 +112,7 @@ class Framer:
                 begin = at + SIZE_BYTES
                 if len(source) < begin + KEY_BYTES:
                     return None
-                self.without_records.judge(int.from_bytes(source[begin : begin + KEY_BYTES], "big"), size)
+                self.without_records.check(int.from_bytes(source[begin : begin + KEY_BYTES], "big"), size)
             self._wanted = size
         end = at + SIZE_BYTES + self._wanted
         return end if end <= len(source) else None

@@ -25,7 +25,7 @@ from replicator.kafka.group_events import (
 )
 from replicator.model import names
 from replicator.model.errors import TopicMissing, Unreachable
-from replicator.workers.proofs import ProofResult, judge
+from replicator.workers.proofs import ProofResult, result_of
 from tests.running.users_packages import users_packages
 
 pytestmark = pytest.mark.tier("full")
@@ -98,8 +98,8 @@ def test_lanes_are_shared_and_come_back(join: Join) -> None:
     assert [event.lanes for event in first.events if isinstance(event, LanesRevoked)] == [{taken}]
     assert first.consumer.holds(kept)
     assert not first.consumer.holds(taken)
-    assert judge(first.proof(kept)) is judge(second.proof(taken)) is ProofResult.PROVED
-    assert judge(first.proof(taken)) is ProofResult.AGAIN
+    assert result_of(first.proof(kept)) is result_of(second.proof(taken)) is ProofResult.PROVED
+    assert result_of(first.proof(taken)) is ProofResult.AGAIN
     second.consumer.unsubscribe()
     assert first.wait_lanes(2) == {0, 1}
     assert not second.consumer.holds(taken)
@@ -136,10 +136,10 @@ def test_a_refused_proof_proves_nothing(join: Join, target: BrokerHandle, flow: 
     """Also while the member has its id and its lanes: what counts is the coordinator's answer."""
     member = join()
     member.wait_lanes(2)
-    assert judge(member.proof(0)) is ProofResult.PROVED
+    assert result_of(member.proof(0)) is ProofResult.PROVED
     clients.delete_topic(target.bootstrap, names.lanes_topic(flow, LANES))
     answer = member.proof(0)
-    assert (answer.error != "", judge(answer) is not ProofResult.PROVED) == (True, True), answer
+    assert (answer.error != "", result_of(answer) is not ProofResult.PROVED) == (True, True), answer
 
 
 def test_a_coordinator_that_is_away_holds_nothing_up(join: Join, target: BrokerHandle) -> None:
@@ -153,10 +153,10 @@ def test_a_coordinator_that_is_away_holds_nothing_up(join: Join, target: BrokerH
         waited_s = time.monotonic() - asked_s
     finally:
         target.resume()
-    assert (answer.error, judge(answer)) == ("REQUEST_TIMED_OUT", ProofResult.AGAIN)
+    assert (answer.error, result_of(answer)) == ("REQUEST_TIMED_OUT", ProofResult.AGAIN)
     assert PROOF_S_MAX <= waited_s < PROOF_S_MAX * 3
     deadline = time.monotonic() + 60
-    while judge(member.proof(0)) is not ProofResult.PROVED:
+    while result_of(member.proof(0)) is not ProofResult.PROVED:
         assert time.monotonic() < deadline
     numbers = [event.answer.number for event in member.events if isinstance(event, ProofAnswered)]
     assert len(numbers) == len(set(numbers)), "answered twice"
@@ -203,7 +203,7 @@ def test_a_target_that_is_away_is_told_once(join: Join, target: BrokerHandle) ->
     target.kill()
     member.wait(lambda events: any(isinstance(event, GroupTrouble) for event in events), "trouble")
     target.restart()
-    while judge(member.proof(0)) is not ProofResult.PROVED:
+    while result_of(member.proof(0)) is not ProofResult.PROVED:
         pass  # each takes until it is answered, or its deadline
     told = [event for event in member.events if isinstance(event, GroupTrouble)]
     assert [type(event.error) for event in told] == [Unreachable]

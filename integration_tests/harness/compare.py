@@ -45,7 +45,7 @@ class Verdict:
         return not (self.lost or self.doubled or self.reordered or self.altered) and self.source == self.target
 
 
-def judge(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Verdict:
+def compare_records(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Verdict:
     """Compare two lists of records.
 
     A name is lost if the target lacks it, doubled once for each copy too many; a record is altered if its name is
@@ -74,9 +74,9 @@ def judge(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Verdict
 def compare(
     source: str, topic: str, target: str, copy: str, partitions: int, starts: Sequence[int] = ()
 ) -> dict[int, Verdict]:
-    """Read both topics to their last stable offsets and judge each partition; `starts` are source offsets."""
+    """Read both topics to their last stable offsets and compare each partition; `starts` are source offsets."""
     here, there = asyncio.run(_both(source, topic, target, copy, partitions, starts))
-    return {number: judge(here[number], there[number]) for number in range(partitions)}
+    return {number: compare_records(here[number], there[number]) for number in range(partitions)}
 
 
 def assert_exact(source: str, topic: str, target: str, copy: str, partitions: int) -> int:

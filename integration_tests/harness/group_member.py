@@ -17,7 +17,7 @@ from replicator.config import Flow, load_text
 from replicator.kafka.group_consumer import GroupConsumer
 from replicator.kafka.group_events import GroupEvent, LanesAssigned, ProofAnswered
 from replicator.workers.early import WorkerClientId
-from replicator.workers.proofs import ProofAnswer, ProofMetadata, judge
+from replicator.workers.proofs import ProofAnswer, ProofMetadata, result_of
 
 TOLD_S_MAX = 90.0
 E = TypeVar("E")
@@ -89,7 +89,7 @@ def main(bootstrap: str, name: str, lanes: str) -> None:
     print("joined", flush=True)
     for line in sys.stdin:
         answer = member.proof(int(line))
-        print(judge(answer).name, flush=True)
+        print(result_of(answer).name, flush=True)
     member.close()
 
 

@@ -120,8 +120,8 @@ def test_write_on_a_target_topic(scene: Scene) -> None:
         assert error.partitions == partitions(scene.second)
         try:  # whether librdkafka may abort it depends on what the coordinator has seen of the transaction
             driven.plane.abort()
-        except UnknownOutcome as doubt:
-            assert "INVALID_TXN_STATE" in str(doubt)  # noqa: PT017
+        except UnknownOutcome as error_of_abort:
+            assert "INVALID_TXN_STATE" in str(error_of_abort)  # noqa: PT017
             return
         for at in partitions(scene.second):
             del driven.routes[at]  # type: ignore[attr-defined]

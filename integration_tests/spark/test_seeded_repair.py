@@ -73,7 +73,7 @@ def test_no_verdict_is_wrong_and_no_repair_does_harm(
         repaired = _by_source(report["repair"]["partitions"]) if repair else {}
         after = flow.read_target() if repair else {}
         for logs in flow.logs:
-            texts = _misjudged(logs, found[logs.at], named[logs.at])
+            texts = _wrong_verdicts(logs, found[logs.at], named[logs.at])
             if repair:
                 texts = chain(texts, _harmed(logs, found[logs.at], repaired.get(logs.at), after[logs.at]))
             wrong += [f"seed {logs.seeded.seed}, chunks of {mean}: {text}" for text in islice(texts, TOLD_MAX)]
@@ -92,7 +92,7 @@ def _named(out: Path) -> Mapping[Partition, Sequence[Mapping[str, Any]]]:
     return found
 
 
-def _misjudged(logs: Logs, row: Mapping[str, Any], named: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _wrong_verdicts(logs: Logs, row: Mapping[str, Any], named: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Which verdicts on one seed are wrong. What stands on the other side, however far away, is neither missing nor
     doubled, also where retention has cut a log.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from replicator.workers.proofs import ProofAnswer, ProofResult, judge
+from replicator.workers.proofs import ProofAnswer, ProofResult, result_of
 
 _FIRST = 1 << 40
 """Numbers of proofs that let no lane initialise its id: above all that `workers.membership` gives."""
@@ -29,7 +29,7 @@ class ShownLanes:
 
     def answered(self, answer: ProofAnswer) -> None:
         """Take the answer to any proof."""
-        if judge(answer) is ProofResult.PROVED:
+        if result_of(answer) is ProofResult.PROVED:
             self._seen.add(answer.lane)
 
     def try_again(self) -> None:

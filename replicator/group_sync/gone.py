@@ -121,7 +121,7 @@ class GoneGroups:
         shares = {due[to] for to in notes if to in listing.groups and listing.groups[to].kind == SHARE}
         gone = self._gone_at_source({to: due[to] for to in notes}, shares, unanswered)
         done, delete = list[GoneGroup](), dict[str, _Offsets]()
-        for to, said in self._judged({to: notes[to] for to in gone}, listing.groups, topics):
+        for to, said in self._decided({to: notes[to] for to in gone}, listing.groups, topics):
             if isinstance(said, str):
                 done.append(GoneGroup(gone[to], to, said))
             else:
@@ -144,7 +144,7 @@ class GoneGroups:
             if not isinstance(it := found[name], ReplicatorError) and not it.topics()
         }
 
-    def _judged(
+    def _decided(
         self, notes: Mapping[str, _Notes], there: Mapping[str, ListedGroup], topics: Collection[str]
     ) -> Iterator[tuple[str, str | _Offsets]]:
         """Yield groups, and why each is kept, or which of its offsets are to be deleted."""

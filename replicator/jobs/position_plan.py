@@ -159,10 +159,10 @@ def look(
     }
 
 
-def judge(
+def plan_position(
     flow: Flow, wanted: WantedPosition, facts: PositionFacts, source_cluster: str, newest: int
 ) -> PlannedPosition:
-    """Judge one partition. `source_cluster`: its id; `newest`: generation of the control topic.
+    """Plan the position of one partition. `source_cluster`: its id; `newest`: generation of the control topic.
 
     Raises NotDecided where the position can't be set there; what a cluster has answered in place of a fact.
     """

@@ -32,8 +32,8 @@ from replicator.jobs.position_plan import (
     PlannedPosition,
     PositionFacts,
     check_grown,
-    judge,
     look,
+    plan_position,
 )
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.lane.plan import LanePlan
@@ -101,7 +101,7 @@ class PositionSet:
         """As it stands now, while others may write."""
         with closing(OffsetReader(self._flow, stable=False)) as reader:
             facts = self._look(clients, reader, claims, fenced=False)
-        return self._judged(facts, source_cluster, newest)
+        return self._plan_each(facts, source_cluster, newest)
 
     def _check_free(self, clients: JobClients, found: Generation) -> None:
         check_topics(self._flow, found.failed_over, {at.topic for at in self._ids})
@@ -115,9 +115,9 @@ class PositionSet:
         moving = self._request.take_over and not fenced
         return look(self._flow, reader, clients.source, target, wanted, claims, fenced=fenced, moving=moving)
 
-    def _judged(self, facts: Mapping[Partition, PositionFacts], source_cluster: str, newest: int) -> Plan:
+    def _plan_each(self, facts: Mapping[Partition, PositionFacts], source_cluster: str, newest: int) -> Plan:
         wanted = self._request.wanted
-        return {it.source: judge(self._flow, it, facts[it.source], source_cluster, newest) for it in wanted}
+        return {it.source: plan_position(self._flow, it, facts[it.source], source_cluster, newest) for it in wanted}
 
     def apply(self, shown: Plan) -> int:
         """Do what `plan` has said, if all is as it was `shown`, or has only gone on as a moving flow does; return the
@@ -145,7 +145,7 @@ class PositionSet:
     def _attempt(self, fenced: FencedAttempt, shown: Plan) -> None:
         clients, claims = fenced.clients, fenced.claims
         facts = self._look(clients, fenced.reader, claims, fenced=True)
-        now = self._judged(facts, fenced.plan.source_cluster, fenced.newest)
+        now = self._plan_each(facts, fenced.plan.source_cluster, fenced.newest)
         _check_same(now, shown)
         check_grown(shown, now, clients.plane.target_logs)
         moved = [made for it in now.values() if (made := self._moved(fenced.plan, it, claims)) is not None]

@@ -148,7 +148,7 @@ class RangeJob(JobGeneration):
             try:
                 for ended in run.running.wait(POSITIONS_READ_S):
                     self._tell(ended)
-                    self._judge(run, ended)
+                    self._handle_answer(run, ended)
             except Cancelled:  # somebody cancelled the engine itself
                 return
             reader.tell(self._observer)
@@ -206,7 +206,7 @@ class RangeJob(JobGeneration):
         if ended.cut is not None:
             self._observer.answered(ended.cut, ended.done)
 
-    def _judge(self, run: _Run, ended: Ended) -> None:
+    def _handle_answer(self, run: _Run, ended: Ended) -> None:
         """What follows a task's answer: its partition's next range, the same one again, none of it, or the end."""
         done, schedule = ended.done, run.schedule
         error, at = done.error, done.at

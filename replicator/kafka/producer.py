@@ -194,7 +194,7 @@ class TransactionalProducer:
         """Raise what the open transaction failed of, as classified; return when it goes on."""
         found = self.failure() if self.open else None
         if found is not None:
-            raise self._judged(KafkaException(found), failures.classify_open, doing)
+            raise self._classified(KafkaException(found), failures.classify_open, doing)
 
     def flush(self, failed: Callable[[], bool] = lambda: False) -> None:
         """Wait until every record is acknowledged or `failed` says that one was not.
@@ -268,7 +268,7 @@ class TransactionalProducer:
         right = f"Write on topic {target.topic!r}"
         if found is None:
             return failures.classify_open(error, self._cluster, f"write to {target}", right)
-        return self._judged(KafkaException(found), failures.classify_open, f"write to {target}", right)
+        return self._classified(KafkaException(found), failures.classify_open, f"write to {target}", right)
 
     def send_positions(self, group: str, offsets: Mapping[Partition, Committed], member: object) -> None:
         """Send AddOffsetsToTxn and TxnOffsetCommit for the memberless `group`, in requests of at most
@@ -349,9 +349,9 @@ class TransactionalProducer:
         try:
             return call()
         except failures.SERVING as error:
-            raise self._judged(failures.served(error), classify, doing, right) from error
+            raise self._classified(failures.served(error), classify, doing, right) from error
 
-    def _judged(self, error: KafkaException, classify: Classify, doing: str, right: str = "") -> ReplicatorError:
+    def _classified(self, error: KafkaException, classify: Classify, doing: str, right: str = "") -> ReplicatorError:
         """Say what an error of this producer means. Callbacks say of a fatal error only that there is one: the state
         says which."""
         if failures.kafka_error(error).code() == KafkaError._FATAL:

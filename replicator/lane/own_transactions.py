@@ -42,7 +42,7 @@ class Left:
     abort_at: int | None = None
 
 
-def judge(
+def decide_marker(
     at: Partition, open_: Sequence[OpenTransaction], own: ProducerState, position: Evidence, end: int
 ) -> Marker | Retriable | Left:
     """Decide over one target partition: the marker to write, an error to wait for, or why nothing may be written.
@@ -95,7 +95,7 @@ def decide(
     log = target.log_ends([at])[at]
     if not isinstance(log, LogEnds):
         raise log
-    return judge(at, open_, own, position, log.end)
+    return decide_marker(at, open_, own, position, log.end)
 
 
 def left_open(incident: Incident, left: Left, flow: Flow, target: Partition) -> Incident:

@@ -27,7 +27,7 @@ from replicator.planes.contract import Copied
 Answer = TypeVar("Answer")
 
 
-def judge_end(next_target: int, log_start: int, end: int, last: EndRecords) -> tuple[str, str] | None:
+def compare_end(next_target: int, log_start: int, end: int, last: EndRecords) -> tuple[str, str] | None:
     """Find what is wrong with one partition: `next_target` is the position's, `end` the high watermark before the
     reading.
 
@@ -118,10 +118,10 @@ def check_between(
     found = target.end_records(starts, {there[at]: first for at, (_, first) in gaps.items()}) if starts else {}
     for at, (covered, first) in gaps.items():
         if there[at] in found:
-            _judge_between(at, entries[at], covered, first, _known(at, found[there[at]]))
+            _compare_between(at, entries[at], covered, first, _known(at, found[there[at]]))
 
 
-def _judge_between(at: Partition, entry: LanePartition, covered: int, first: int, read: EndRecords) -> None:
+def _compare_between(at: Partition, entry: LanePartition, covered: int, first: int, read: EndRecords) -> None:
     foreign = [offset for offset in read.records if offset < first]
     if foreign:
         name = "target_has_later_records"
@@ -171,7 +171,7 @@ def _wrong(
     at: Partition, entry: LanePartition, log: LogEnds, last: EndRecords, target: ClusterQuestions
 ) -> Incident | None:
     there, next_target = entry.route.target, _next_target(entry)
-    wrong = judge_end(next_target, log.start, log.end, last)
+    wrong = compare_end(next_target, log.start, log.end, last)
     if wrong is None:
         return None
     name, detail = wrong

@@ -39,7 +39,7 @@ class LaneThrottling:
     def __init__(self, plan: LanePlan, policy: Policy, memory: Memory, start: LaneStart, clock: Clock) -> None:
         self._policy, self._throttle, self._partitions, self._clock = policy, memory.throttle, memory.partitions, clock
         self._start, self._interval_s = start, plan.flow.limits.discovery_interval_ms / 1000
-        self._judged_s = clock.now_s()  # all of them, at the session's start
+        self._decided_s = clock.now_s()  # all of them, at the session's start
         self._held: frozenset[str] = frozenset()
         self._began_s: dict[str, float] = {}  # since when a topic is read that was held back
         # Invariant: turns are of records, not of states: a partition is copied whether or not it has had its turn.
@@ -113,9 +113,9 @@ class LaneThrottling:
 
     def _judge(self, now_s: float) -> None:
         """Judge those that are paused, and those that a limit holds back, if it is time."""
-        if now_s < self._judged_s + self._interval_s:
+        if now_s < self._decided_s + self._interval_s:
             return
-        since_s, self._judged_s = self._judged_s, now_s
+        since_s, self._decided_s = self._decided_s, now_s
         not_read = [at for at in self._partitions if self._stays_paused(at)]
         bound = [at for at in self._partitions.copied if FLOW in self._bound or at.topic in self._bound]
         heard, self._bound = self._heard(bound, since_s), set()

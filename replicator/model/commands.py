@@ -58,7 +58,7 @@ READING_SHOWS = ONE_RECORD | {TRUNCATED}
 """Kinds that a new producer session finds only by reading on: they are over once the position has passed them, and no
 earlier."""
 
-_JUDGED_BY_LANES = (
+_DECIDED_BY_LANES = (
     "source_corrupt",
     "target_lost_data",
     "target_has_later_records",
@@ -79,7 +79,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
     "source_records_gone": (Command.RETRY, Command.SKIP),
     TRUNCATED: (Command.RETRY, Command.SKIP),
     **dict.fromkeys(sorted(ONE_RECORD), (Command.RETRY, Command.SKIP, Command.SET_ASIDE)),
-    **dict.fromkeys(_JUDGED_BY_LANES, (Command.RETRY,)),
+    **dict.fromkeys(_DECIDED_BY_LANES, (Command.RETRY,)),
     **dict.fromkeys(_WITHOUT_POSITION, (Command.RETRY, Command.ADOPT)),
     **dict.fromkeys(RECREATED, (Command.RETRY, Command.RESTART_TOPIC)),
 }

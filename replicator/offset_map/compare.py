@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
 from replicator.offset_map.mapped import PartitionMap
-from replicator.offset_map.places import LeftOver, at_their_places, is_judged
+from replicator.offset_map.places import LeftOver, at_their_places, is_compared
 from replicator.offset_map.verdicts import (
     ComparedRecord,
     LastOfKey,
@@ -46,7 +46,7 @@ def compare(
 
     Args:
         evidence: asked for after all rows were read once.
-        for_repair: whether `unjudged` and `last_on_target` are wanted, for which the target is read again.
+        for_repair: whether `not_compared` and `last_on_target` are wanted, for which the target is read again.
         left_max: how many records may be kept in memory that don't stand where the map says. Raises TooManyLeft.
     """
     found = MapComparison()
@@ -62,7 +62,7 @@ def compare(
             again.source_of_last(row for row in source() if row.offset < mapped.passed)
     match_by_content(mapped, left, found, lambda row, place: is_explained(row, place, known, again))
     found.target_compacted = known.target_compacted
-    found.last_of_key, found.unjudged = again.last_of_key, again.unjudged
+    found.last_of_key, found.not_compared = again.last_of_key, again.not_compared
     found.last_on_target = again.last_on_target
     for row in left.source.values():
         found.records[row.offset] = row
@@ -127,7 +127,7 @@ class _ReadAgain:
         self.last_of_key: dict[bytes, int] = {}
         self.standing: set[bytes] = set()
         """Keys of tombstones of which the target has any record."""
-        self.unjudged: defaultdict[bytes, int] = defaultdict(int)
+        self.not_compared: defaultdict[bytes, int] = defaultdict(int)
         self.last_on_target: dict[bytes, LastOfKey] = {}
 
     @property
@@ -144,8 +144,8 @@ class _ReadAgain:
 
     def target(self, mapped: PartitionMap, rows: Iterable[ComparedRecord]) -> None:
         for row in rows:
-            if row.digest in self._lost and not is_judged(mapped, row.offset) and row.offset not in mapped.others:
-                self.unjudged[row.digest] += 1
+            if row.digest in self._lost and not is_compared(mapped, row.offset) and row.offset not in mapped.others:
+                self.not_compared[row.digest] += 1
             if row.key is not None and row.key in self._tombstones:
                 self.standing.add(row.key)
             if row.key is not None and row.key in self._keys:

@@ -49,7 +49,7 @@ class OffsetRanges:
 class PartitionMap:
     """Places of the records of one source partition, `by_source` and `by_target` (the same runs, turned).
 
-    Invariant M4: it is judged and translated only below `passed` (a source offset) and `next_target`: what the reader
+    Invariant M4: it is compared and translated only below `passed` (a source offset) and `next_target`: what the reader
     of the map has passed, and the target's last stable offset has reached.
 
     Attributes:

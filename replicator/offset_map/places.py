@@ -41,14 +41,14 @@ def at_their_places(
     target: Iterable[ComparedRecord],
     left_max: int | None = None,
 ) -> LeftOver:
-    """Compare each judged source record with the target's record at its place; return what is left over.
+    """Compare each source record that the map speaks of with the target's record at its place; return what is left over.
 
     Args:
         left_max: how many records may be kept at a time. Raises TooManyLeft.
     """
     left = LeftOver()
     waiting: dict[int, ComparedRecord] = {}
-    rows = (row for row in target if is_judged(mapped, row.offset))
+    rows = (row for row in target if is_compared(mapped, row.offset))
     there = next(rows, None)
     for row, place, behind in _with_places(mapped, source):
         if left_max is not None and len(left.source) + len(left.target) + len(waiting) > left_max:
@@ -79,8 +79,8 @@ def at_their_places(
     return left
 
 
-def is_judged(mapped: PartitionMap, target_offset: int) -> bool:
-    """Whether a target offset is judged: the map speaks of it, and of this source topic."""
+def is_compared(mapped: PartitionMap, target_offset: int) -> bool:
+    """Tell whether a target offset is compared: the map speaks of it, and of this source topic."""
     if not mapped.begin_target <= target_offset < mapped.next_target:
         return False
     return target_offset not in mapped.others and target_offset not in mapped.ahead

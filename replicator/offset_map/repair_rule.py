@@ -6,7 +6,7 @@ Invariants
 - What is missing is copied, whether the map names it or not: a record that was skipped has no place.
 - What was altered, or has changed on the source, is copied only if that was asked for.
 - No record is copied while one of the target equals it that isn't known to be another's copy: such a one stands for it,
-  one for one, as among those that are judged.
+  one for one, as among those that are compared.
 - In a compacted topic only the last record of a key below the position is copied. The source says which that is: keys
   of the target may have been deleted since. Nor is it copied where the target has a record of the key, behind its
   place, that isn't known to be an older one: whatever stands last is what the cleaner keeps.
@@ -45,7 +45,7 @@ def records_to_copy(
     """
     untold = unproven or {}
     choice = RepairChoice()
-    standing = dict(found.unjudged)
+    standing = dict(found.not_compared)
     for finding in found.findings:
         if finding.source is None or finding.verdict not in ON_REQUEST | {MapVerdict.MISSING}:
             continue

@@ -92,7 +92,7 @@ class MapComparison:
         left: the target's records of the findings without a source record, by target offset.
         last_of_key: of their keys, the last source offset below the bound.
         last_on_target: in a compacted topic, of their keys the last record of the target.
-        unjudged: how many records of the target with their digests stand where nothing is judged.
+        not_compared: how many records of the target with their digests stand where nothing is compared.
         doubts: what makes the map doubtful, by name, with how many records show it.
         target_compacted: whether the target's topic is compacted.
     """
@@ -105,7 +105,7 @@ class MapComparison:
     left: dict[int, ComparedRecord] = field(default_factory=dict)
     last_of_key: dict[bytes, int] = field(default_factory=dict)
     last_on_target: dict[bytes, LastOfKey] = field(default_factory=dict)
-    unjudged: dict[bytes, int] = field(default_factory=dict)
+    not_compared: dict[bytes, int] = field(default_factory=dict)
     doubts: Counter[str] = field(default_factory=Counter)
     target_compacted: bool = False
 

@@ -12,7 +12,7 @@ from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.places import TooManyLeft
 from replicator.offset_map.repair_rule import RepairChoice, records_to_copy
 from replicator.offset_map.verdicts import MapComparison, MapVerdict
-from replicator.proof.coverage import BROKEN, Coverage, judged_map
+from replicator.proof.coverage import BROKEN, Coverage, compared_map
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.pair_rows import PairRows
 from replicator.proof.pairs import Pair
@@ -62,7 +62,7 @@ def compare_pair(
     """
     mapped = taken.finished(stable)
     if mapped is not None:
-        mapped = judged_map(pair, mapped)
+        mapped = compared_map(pair, mapped)
     coverage = Coverage(pair, mapped)
     rows = PairRows(pair, *sides, coverage, tell)
     if mapped is None:
@@ -77,7 +77,7 @@ def compare_rows(
     """Compare what `rows` gives of both sides, and count it in `coverage` if `rows` does.
 
     Args:
-        mapped: see `judged_map`.
+        mapped: see `compared_map`.
 
     Raises as `compare_pair`.
     """

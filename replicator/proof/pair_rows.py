@@ -89,7 +89,7 @@ class PairRows:
     def unproven(self, found: MapComparison) -> dict[int, str]:
         """Why of some missing records it can't be told that they are lost, by source offset."""
         missing = [one.source for one in found.findings if one.verdict is MapVerdict.MISSING and one.source is not None]
-        why = {at: EQUAL_UNCOVERED for at in missing if found.records[at].digest in found.unjudged}
+        why = {at: EQUAL_UNCOVERED for at in missing if found.records[at].digest in found.not_compared}
         if not found.target_compacted:
             return why
         by_key: dict[bytes, list[int]] = {}

@@ -103,7 +103,7 @@ class SparkEngine:
             # In another thread, as all tasks: a signal that interrupted a call to the JVM would break its connection.
             answer = self._submitting.submit(self.each, look, range(self.slots), "looking at the executors")
             for found in map(ExecutorState._make, answer.result()):
-                executors.judge(found)
+                executors.check(found)
                 met.add((found.host, found.process))
             if self._local or len(met) >= self._watch.executors():
                 return

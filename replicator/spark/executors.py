@@ -79,7 +79,7 @@ def version() -> str:
         return f"not installed on Python {python}"
 
 
-def judge(found: ExecutorState) -> None:
+def check(found: ExecutorState) -> None:
     """Raises ConfigError when tasks can't run where this was found."""
     ours = version()
     if found.version != ours:

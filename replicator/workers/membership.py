@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from replicator.backoff import Backoff, Jitter
 from replicator.workers.lane_stages import TRANSITIONS, LaneEffect, LaneEvent, LaneStage
-from replicator.workers.proofs import ProofAnswer, ProofResult, judge
+from replicator.workers.proofs import ProofAnswer, ProofResult, result_of
 from replicator.workers.worker_stages import WORKER_TRANSITIONS, WorkerEffect, WorkerEvent, WorkerStage
 
 OUTGOING_S = 30.0
@@ -150,7 +150,7 @@ class Membership:
         """Take the answer to a proof. One to a proof that counts no more is none."""
         if answer.number != self._lanes[answer.lane].proof:
             return []
-        result = judge(answer)
+        result = result_of(answer)
         if result is ProofResult.NO_MEMBER:
             return self.lost(now_s)
         return self._lane(answer.lane, LaneEvent.PROVED if result is ProofResult.PROVED else LaneEvent.UNPROVED, now_s)

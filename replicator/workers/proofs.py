@@ -90,7 +90,7 @@ class ProofResult(Enum):
     """This worker is no member any more: what it had is lost."""
 
 
-def judge(answer: ProofAnswer) -> ProofResult:
+def result_of(answer: ProofAnswer) -> ProofResult:
     """Say what an answer proves. Whether it was begun after the last doubt is known by its number, not here."""
     if answer.error in GONE:
         return ProofResult.NO_MEMBER

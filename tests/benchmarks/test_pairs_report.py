@@ -30,9 +30,9 @@ def test_p99_is_reported_and_has_no_verdict() -> None:
 def test_the_lower_bound_is_compared_with_the_spread_of_the_older_one(worst: float, passes: bool) -> None:
     found = series()
     found["new"] = [{"before": FIGURES, "after": FIGURES | {"p50_ms": value}} for value in (10, 10, 10, worst, worst)]
-    judged = pairs_report.verdicts(found)["p50_ms"]
-    assert judged["ratio"] == 1
-    assert judged["passes"] is passes
+    verdict = pairs_report.verdicts(found)["p50_ms"]
+    assert verdict["ratio"] == 1
+    assert verdict["passes"] is passes
 
 
 def test_the_document_has_the_place_for_them() -> None:

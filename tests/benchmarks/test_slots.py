@@ -11,8 +11,8 @@ def rates(backfill: float, one: float, two: float) -> dict[str, dict[str, float]
 
 
 def test_the_backfill_is_compared_with_both_by_data() -> None:
-    judged = verdicts({"even": rates(240.0, 200.0, 300.0), "skewed": rates(199.0, 200.0, 190.0)})
-    assert [(found["data"], found["beside"], found["ratio"], found["met"]) for found in judged] == [
+    made = verdicts({"even": rates(240.0, 200.0, 300.0), "skewed": rates(199.0, 200.0, 190.0)})
+    assert [(found["data"], found["beside"], found["ratio"], found["met"]) for found in made] == [
         ("even", ONE, 1.2, False),
         ("even", TWO, 0.8, False),
         ("skewed", ONE, 0.995, False),

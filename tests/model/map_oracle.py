@@ -23,7 +23,7 @@ WITHOUT_COPY = {
 LEFT_ON_TARGET = {V.EXTRA, V.DOUBLED, V.SOURCE_GONE, V.ALTERED, V.SOURCE_CHANGED}
 
 
-def is_judged(mapped: PartitionMap, target: int) -> bool:
+def is_compared(mapped: PartitionMap, target: int) -> bool:
     """Whether the map speaks of this target offset, and of the source topic as it is now."""
     inside = mapped.begin_target <= target < mapped.next_target
     return inside and not any(first <= target < end for first, end in (*mapped.others.spans, *mapped.ahead.spans))
@@ -50,7 +50,7 @@ def check_counts(mapped: PartitionMap, source: Rows, target: Rows, found: MapCom
         for row in source()
         if row.offset < mapped.passed and (row.offset >= mapped.begin or mapped.by_source.place(row.offset) is not None)
     }
-    there = {row.offset: row.digest for row in target() if is_judged(mapped, row.offset)}
+    there = {row.offset: row.digest for row in target() if is_compared(mapped, row.offset)}
     counted_here, counted_there = Counter(here.values()), Counter(there.values())
     lost, left = Counter[bytes](), Counter[bytes]()
     for finding in found.findings:
@@ -75,7 +75,7 @@ def check_verdicts(world: MapWorld, mapped: PartitionMap, plain: PlainMap, found
     for offset, made in world.source.records(mapped.passed):
         if offset < mapped.begin and places.get(offset, -1) < mapped.pruned_to:
             continue  # before the map, or at a place that was forgotten
-        copies = [target for target, there in stands.items() if there is made and is_judged(mapped, target)]
+        copies = [target for target, there in stands.items() if there is made and is_compared(mapped, target)]
         if occurs[made.content] > 1 or others[made.content] > len(copies):
             continue  # which of equal records is meant can't be told
         said = by_source[offset].verdict if offset in by_source else V.SAME
@@ -105,7 +105,7 @@ def allowed_verdicts(
         expired = any(one.first <= offset < one.end for one in mapped.expired)  # retention has overtaken the loss
         return named or ({V.MISSING, V.EXPIRED} if expired else {V.MISSING})
     there = world.target.entries[place]
-    if there.kind == "record" and is_judged(mapped, place):
+    if there.kind == "record" and is_compared(mapped, place):
         # The record there is another one: altered, or what the source had before. Or it is somebody's copy elsewhere.
         return {V.ALTERED, V.SOURCE_CHANGED, V.MISSING}
     if there.kind == "empty":

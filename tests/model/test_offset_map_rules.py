@@ -75,7 +75,7 @@ def adopted_looks_truncated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MapSection, "count_before", OFFSET_MAX)
 
 
-def adopted_below_the_beginning_is_not_judged(patch: pytest.MonkeyPatch) -> None:
+def adopted_below_the_beginning_is_not_compared(patch: pytest.MonkeyPatch) -> None:
     finished = PartitionFold.finished
 
     def patched(folding: PartitionFold, stable: int = OFFSET_MAX) -> PartitionMap:
@@ -123,14 +123,14 @@ def other_sources_are_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionFold, "add", patched)
 
 
-def others_of_the_flow_are_judged(patch: pytest.MonkeyPatch) -> None:
-    judged = places.is_judged
+def others_of_the_flow_are_compared(patch: pytest.MonkeyPatch) -> None:
+    compared = places.is_compared
 
     def patched(mapped: PartitionMap, offset: int) -> bool:
-        return judged(mapped, offset) or offset in mapped.others
+        return compared(mapped, offset) or offset in mapped.others
 
-    patch.setattr(places, "is_judged", patched)
-    patch.setattr(compare, "is_judged", patched)
+    patch.setattr(places, "is_compared", patched)
+    patch.setattr(compare, "is_compared", patched)
 
 
 def stable_offset_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -171,11 +171,11 @@ def what_others_wrote_of_a_key_is_buried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(repair_rule, "is_superseded", lambda offset, digest, here, *_: asked(offset, digest, here, None, -1))
 
 
-def what_is_not_judged_is_ignored(patch: pytest.MonkeyPatch) -> None:
+def what_is_not_compared_is_ignored(patch: pytest.MonkeyPatch) -> None:
     chosen = repair_rule.records_to_copy
 
     def patched(found: MapComparison, also: Sequence[Any] = ()) -> RepairChoice:
-        return chosen(replace(found, unjudged={}), also)
+        return chosen(replace(found, not_compared={}), also)
 
     patch.setattr("tests.model.map_consequences.records_to_copy", patched)
 
@@ -209,13 +209,13 @@ RULES: Sequence[tuple[Patch, str]] = (
     (nothing_is_voided, "target truncated"),
     (truncated_claims_stay, "source truncated"),
     (adopted_looks_truncated, "adopted"),
-    (adopted_below_the_beginning_is_not_judged, "adopted"),
+    (adopted_below_the_beginning_is_not_compared, "adopted"),
     (begun_below_before_it_is_reached, "adopted"),
     (breaks_are_guessed_over, "map off"),
     (unmapped_is_no_bound, "map off"),
     (other_targets_claim, "target created again"),
     (other_sources_are_compared, "source created again"),
-    (others_of_the_flow_are_judged, "source created again"),
+    (others_of_the_flow_are_compared, "source created again"),
     (stable_offset_ignored, "plain"),
     (pruned_is_forgotten, "target retention"),
     (compaction_explains_everything, "others write, compacted"),
@@ -223,7 +223,7 @@ RULES: Sequence[tuple[Patch, str]] = (
     (compaction_explains_nothing, "target compacted"),
     (earlier_records_of_a_key_are_copied, "compacted and damaged"),
     (what_others_wrote_of_a_key_is_buried, "compacted and damaged"),
-    (what_is_not_judged_is_ignored, "all"),
+    (what_is_not_compared_is_ignored, "all"),
     (only_claimed_records_are_copied, "copier skips"),
 )
 

@@ -104,9 +104,9 @@ class PlainWriter:
         try:
             return call()
         except failures.SERVING as error:
-            raise self.judged(failures.served(error)) from error
+            raise self.classified(failures.served(error)) from error
 
-    def judged(self, error: KafkaException, doing: str = "write records") -> ReplicatorError:
+    def classified(self, error: KafkaException, doing: str = "write records") -> ReplicatorError:
         """Say what an exception of the producer means. No transactional id is fenced by what befalls this one."""
         return failures.classify_plain(error, self._cluster, doing)
 

@@ -148,7 +148,7 @@ class RecordsPlane:
                 if run.blocked is not None:
                     break
         if batch.groups:
-            with self._judged():
+            with self._raising_cause():
                 self._serve()
         else:
             self._serve()
@@ -193,10 +193,10 @@ class RecordsPlane:
             return before
         if self._plain is None:
             return self._transactions.produce_error(error, target)
-        return self._plain.judged(error, f"write to {target}")
+        return self._plain.classified(error, f"write to {target}")
 
     @contextmanager
-    def _judged(self) -> Iterator[None]:
+    def _raising_cause(self) -> Iterator[None]:
         """Raise the cause of an error of the open transaction, once all acks under way have come."""
         try:
             yield
@@ -260,7 +260,7 @@ class RecordsPlane:
 
     def _acknowledged(self) -> None:
         """Wait until all handed-over records are acknowledged; raises what failed of them."""
-        with self._judged():
+        with self._raising_cause():
             if self._plain is not None:
                 self._plain.flush(self._has_failed)
             if self._transactions.open:
@@ -324,7 +324,7 @@ class RecordsPlane:
         if not transactions.open:
             transactions.begin()
         topic, group = names.claims_topic(self._flow.name), names.position_group(self._flow.name)
-        with self._judged():
+        with self._raising_cause():
             if blocks is not None:
                 write_blocks(transactions, names.offsets_topic(self._flow.name), blocks)
             for key, value in entries:
@@ -340,7 +340,7 @@ class RecordsPlane:
         if not self._transactions.open:
             self._transactions.begin()
         topic = names.aside_topic(self._flow.name)
-        with self._judged():
+        with self._raising_cause():
             self._transactions.write(topic, record.value, record.key, 0, headers=record.headers)
 
     def deliver(self) -> Collection[Partition]:

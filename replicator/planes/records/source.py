@@ -98,7 +98,7 @@ class Source:
             words = set(re.split(r"[^\w.-]+", error.str()))
             named = {at for at in self._read_plans if at.topic in words}
         for at in named:
-            self._fail(at, source_errors.judge(error, self._flow.source.name, at, self._next.get(at, -1)))
+            self._fail(at, source_errors.classify(error, self._flow.source.name, at, self._next.get(at, -1)))
 
     def connect(self, topic: str) -> None:
         """Connect before the first record is read, see `metadata.connect`."""
@@ -269,7 +269,7 @@ class Source:
             return
         if partition is None or partition < 0:
             for at in [at for at in self._read_plans if at.topic == topic]:
-                self._fail(at, source_errors.judge(error, self._flow.source.name, at, self._next[at]))
+                self._fail(at, source_errors.classify(error, self._flow.source.name, at, self._next[at]))
             return
         at = Partition(topic, partition)
         if at not in self._read_plans or at in self._stopped:
@@ -278,12 +278,12 @@ class Source:
         before = groups.pop(at, None)
         if before is not None and at not in self._unchecked:
             self._take(at, before, found)
-        judged = source_errors.judge(error, self._flow.source.name, at, self._next[at])
-        if judged is None:
+        found_error = source_errors.classify(error, self._flow.source.name, at, self._next[at])
+        if found_error is None:
             self._on_client_error(failures.describe(error, self._flow.source.name, f"read {at}"))
             if before is not None:
                 groups[at] = before
-        self._fail(at, judged)
+        self._fail(at, found_error)
 
     def _epoch(self, at: Partition, end: int) -> int:
         """Return the leader epoch up to a partition's end: markers and aborted records have it, and come with no

@@ -15,7 +15,7 @@ WAITED_OUT = failures.UNREACHABLE | failures.TRANSIENT | failures.CREDENTIALS | 
 CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError.INVALID_MSG, KafkaError._BAD_COMPRESSION, KafkaError._UNDERFLOW})
 
 
-def judge(error: KafkaError, cluster: str, at: Partition, offset: int) -> ReplicatorError | None:
+def classify(error: KafkaError, cluster: str, at: Partition, offset: int) -> ReplicatorError | None:
     """Make the error of one partition, None where librdkafka waits it out.
 
     Args:

@@ -49,7 +49,7 @@ def altered(findings: Iterable[Finding]) -> list[Finding]:
     sides = _Sides(findings)
     made = [sides.pair(one) for one in _PASSES]
     for one, pairs in zip(_PASSES, made, strict=True):
-        sides.doubt(one, pairs)
+        sides.mark_guesses(one, pairs)
     return sides.found()
 
 
@@ -96,7 +96,7 @@ class _Sides:
             self._left[1].difference_update(now for _, now in pairs)
         return found
 
-    def doubt(self, one: _Pass, made: Pairs) -> None:
+    def mark_guesses(self, one: _Pass, made: Pairs) -> None:
         """After all passes: mark pairs with which other records have the same in common, wherever these stand, and what
         is left on both sides at one place and time."""
         left = [self._buckets(of, one.sign, anywhere=True) for of in (0, 1)]

@@ -30,8 +30,8 @@ from replicator.wire import log_evidence
 INTERVALS_AT_ONCE = 1_000
 """Read in one go: their empty offsets are held in memory."""
 _PLACE = (*PARTITION, "verdict", "other_after", "other_before")
-_JUDGED = "topic string, partition int, verdict string, other_after long, other_before long, judged string, why string"
-_JUDGED_TYPES = arrow.types(_JUDGED)
+_PROVEN = "topic string, partition int, verdict string, other_after long, other_before long, proven string, why string"
+_PROVEN_TYPES = arrow.types(_PROVEN)
 _FEWER = "compaction emptied {} offsets where {} records are missing, so that some of them may be lost"
 _ELSEWHERE = (
     "compaction emptied no offset between the records beside it, but others, and records stand in another order here"
@@ -65,30 +65,30 @@ def settled(
     """
     by_source, elsewhere = {pair.source: pair for pair in pairs}, frozenset(reordered)
 
-    def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+    def prove(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         topic, partition, verdict = (value.as_py() for value in key)
         pair = by_source[Partition(topic, partition)]
         columns = (table.column(name).to_pylist() for name in ("other_after", "other_before", "missing"))
         places = [Place(*row) for row in zip(*columns, strict=True)]
         read, whole = _reader(flow, pair, verdict), _range(pair, verdict)
-        judged = judged_places(read, places, whole, in_order=pair.source not in elsewhere)
+        proven = proven_places(read, places, whole, in_order=pair.source not in elsewhere)
         rows = [
             (topic, partition, verdict, place.after, place.before, *found)
-            for place, found in zip(places, judged, strict=True)
+            for place, found in zip(places, proven, strict=True)
         ]
-        return arrow.table(rows, _JUDGED_TYPES)
+        return arrow.table(rows, _PROVEN_TYPES)
 
     asked = findings.where(F.col("verdict").isin(verdicts.COMPACTED, verdicts.COMPACTED_SOURCE))
     places = asked.groupBy(*_PLACE).agg(F.count(F.lit(1)).alias("missing"))
     # Also where all findings are one partition, several tasks read the logs.
     apart = places.repartition(*PARTITION, "verdict")
-    judged = apart.groupBy(*PARTITION, "verdict").applyInArrow(judge, _JUDGED)
-    found = findings.join(F.broadcast(judged) if few else judged, list(_PLACE), "left")
-    lost, unproven = F.col("judged") == verdicts.MISSING, F.col("judged") == verdicts.UNPROVEN
-    candidate = F.isnotnull("judged")
+    proven = apart.groupBy(*PARTITION, "verdict").applyInArrow(prove, _PROVEN)
+    found = findings.join(F.broadcast(proven) if few else proven, list(_PLACE), "left")
+    lost, unproven = F.col("proven") == verdicts.MISSING, F.col("proven") == verdicts.UNPROVEN
+    candidate = F.isnotnull("proven")
     return found.withColumns(
         {
-            "verdict": F.when(lost, F.col("reason")).when(unproven, F.col("judged")).otherwise(F.col("verdict")),
+            "verdict": F.when(lost, F.col("reason")).when(unproven, F.col("proven")).otherwise(F.col("verdict")),
             "reason": F.when(candidate, F.col("why")).otherwise(F.col("reason")),
         }
     ).select(findings.columns)
@@ -114,7 +114,7 @@ def _range(pair: Pair, verdict: str) -> Span:
     return pair.target_range if verdict == verdicts.COMPACTED else pair.source_range
 
 
-def judged_places(read: Read, places: Sequence[Place], whole: Span, *, in_order: bool = True) -> list[IntervalVerdict]:
+def proven_places(read: Read, places: Sequence[Place], whole: Span, *, in_order: bool = True) -> list[IntervalVerdict]:
     """What the log says of each place. Pure but for `read`; an error of the cluster leaves them unproven.
 
     Args:
@@ -131,7 +131,7 @@ def judged_places(read: Read, places: Sequence[Place], whole: Span, *, in_order:
         return [IntervalVerdict(verdicts.UNPROVEN, f"the log's batches can't be read: {error}")] * len(places)
     holes = _Counted(found)
     return [
-        _judged(
+        _proven(
             place,
             holes.below(span[1]) - holes.below(span[0]),
             next((why for at, why in unknown if _touch(at, span)), ""),
@@ -141,7 +141,7 @@ def judged_places(read: Read, places: Sequence[Place], whole: Span, *, in_order:
     ]
 
 
-def _judged(place: Place, empty: int, unknown: str, *, elsewhere: bool) -> IntervalVerdict:
+def _proven(place: Place, empty: int, unknown: str, *, elsewhere: bool) -> IntervalVerdict:
     if empty >= place.records:
         return IntervalVerdict(verdicts.COMPACTED)
     if unknown:

@@ -60,8 +60,8 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
         .otherwise(F.col("verdict"))
     )
     reason = F.when(gone & ~proven, F.lit(BY_RETENTION)).otherwise(F.col("reason"))
-    judged = prefixes.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
-    return found.where(F.isnull("prefix")).select(findings.columns).unionByName(judged)
+    named = prefixes.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
+    return found.where(F.isnull("prefix")).select(findings.columns).unionByName(named)
 
 
 def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Sequence[CopiedRun], int]]) -> DataFrame:
@@ -74,7 +74,7 @@ def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Seque
     if not lost:
         return findings
 
-    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def name_expired(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             places = zip(*(batch.column(name).to_pylist() for name in (*PARTITION, "target_offset")), strict=True)
             gone = []
@@ -86,8 +86,8 @@ def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Seque
             yield batch.set_column(batch.schema.get_field_index("verdict"), "verdict", verdict)
 
     asked = _extra() | _doubled()
-    judged = findings.where(asked).mapInArrow(judge, findings.schema)
-    return findings.where(~asked).unionByName(judged)
+    named = findings.where(asked).mapInArrow(name_expired, findings.schema)
+    return findings.where(~asked).unionByName(named)
 
 
 def removed_meanwhile(findings: DataFrame, places: DataFrame) -> DataFrame:

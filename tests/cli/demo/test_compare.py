@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.demo.compare import Comparison, ReadRecord, judge, longest_rising
+from cli.demo.compare import Comparison, ReadRecord, compare_records, longest_rising
 from cli.demo.records import name_of
 
 
@@ -32,13 +32,13 @@ SOURCE = records(1, 2, 3, 4, 5)
 
 
 def test_an_exact_copy_has_no_fault() -> None:
-    verdict = judge(SOURCE, records(1, 2, 3, 4, 5))
+    verdict = compare_records(SOURCE, records(1, 2, 3, 4, 5))
     assert verdict == Comparison(5, 5)
     assert verdict.exact
 
 
 def test_nothing_copied_from_nothing_is_exact() -> None:
-    assert judge([], []) == Comparison()
+    assert compare_records([], []) == Comparison()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_nothing_copied_from_nothing_is_exact() -> None:
     ],
 )
 def test_lost_doubled_and_reordered_are_named(target: list[ReadRecord], verdict: Comparison) -> None:
-    assert judge(SOURCE, target) == verdict
+    assert compare_records(SOURCE, target) == verdict
     assert not verdict.exact
 
 
@@ -81,46 +81,48 @@ def test_lost_doubled_and_reordered_are_named(target: list[ReadRecord], verdict:
     ],
 )
 def test_any_change_of_content_is_an_alteration_and_nothing_else(changed: ReadRecord) -> None:
-    assert judge(SOURCE, [*records(1, 2), changed, *records(4, 5)]) == Comparison(5, 5, altered=names(3))
+    assert compare_records(SOURCE, [*records(1, 2), changed, *records(4, 5)]) == Comparison(5, 5, altered=names(3))
 
 
 def test_a_record_whose_name_was_destroyed_is_altered_and_not_lost() -> None:
-    assert judge(SOURCE, [*records(1, 2), nameless(), *records(4, 5)]) == Comparison(5, 5, altered=names(3))
-    assert judge(SOURCE, [nameless(), *records(2, 3, 4, 5)]) == Comparison(5, 5, altered=names(1))
-    assert judge(SOURCE, [*records(1, 2, 3, 4), nameless()]) == Comparison(5, 5, altered=names(5))
+    assert compare_records(SOURCE, [*records(1, 2), nameless(), *records(4, 5)]) == Comparison(5, 5, altered=names(3))
+    assert compare_records(SOURCE, [nameless(), *records(2, 3, 4, 5)]) == Comparison(5, 5, altered=names(1))
+    assert compare_records(SOURCE, [*records(1, 2, 3, 4), nameless()]) == Comparison(5, 5, altered=names(5))
 
 
 def test_a_record_that_the_source_never_held_explains_no_loss_elsewhere() -> None:
     stranger = nameless()
-    assert judge(SOURCE, [*SOURCE, stranger]) == Comparison(5, 6, altered=(stranger.name,))
-    assert judge(SOURCE, [stranger, *records(1, 2, 4, 5)]) == Comparison(5, 5, lost=names(3), altered=(stranger.name,))
+    assert compare_records(SOURCE, [*SOURCE, stranger]) == Comparison(5, 6, altered=(stranger.name,))
+    assert compare_records(SOURCE, [stranger, *records(1, 2, 4, 5)]) == Comparison(
+        5, 5, lost=names(3), altered=(stranger.name,)
+    )
 
 
 def test_more_strangers_than_losses_in_a_gap() -> None:
     first, second = nameless(b"?1"), nameless(b"?2")
-    verdict = judge(SOURCE, [*records(1, 2), first, second, *records(4, 5)])
+    verdict = compare_records(SOURCE, [*records(1, 2), first, second, *records(4, 5)])
     assert verdict == Comparison(5, 6, altered=(*names(3), second.name))
-    verdict = judge(SOURCE, [*records(1), first, *records(5)])
+    verdict = compare_records(SOURCE, [*records(1), first, *records(5)])
     assert verdict == Comparison(5, 3, lost=names(3, 4), altered=names(2))
 
 
 def test_a_second_copy_with_other_content_is_doubled_and_altered() -> None:
     changed = record(3)._replace(value=b"other")
-    verdict = judge(SOURCE, [*records(1, 2), changed, *records(3, 4, 5)])
+    verdict = compare_records(SOURCE, [*records(1, 2), changed, *records(3, 4, 5)])
     assert verdict == Comparison(5, 6, doubled=names(3), altered=names(3))
 
 
 def test_one_altered_record_that_has_moved_is_both() -> None:
     changed = record(1)._replace(value=b"other")
-    verdict = judge(SOURCE, [*records(2, 3, 4, 5), changed])
+    verdict = compare_records(SOURCE, [*records(2, 3, 4, 5), changed])
     assert verdict == Comparison(5, 5, reordered=names(1), altered=names(1))
 
 
 def test_a_source_that_doubles_itself_may_be_copied_as_it_is() -> None:
     twice = records(1, 2, 1, 3)
-    assert judge(twice, records(1, 2, 1, 3)).exact
-    assert judge(twice, records(1, 2, 3)) == Comparison(4, 3, lost=names(1))
-    assert judge(twice, records(1, 2, 1, 1, 3)) == Comparison(4, 5, doubled=names(1))
+    assert compare_records(twice, records(1, 2, 1, 3)).exact
+    assert compare_records(twice, records(1, 2, 3)) == Comparison(4, 3, lost=names(1))
+    assert compare_records(twice, records(1, 2, 1, 1, 3)) == Comparison(4, 5, doubled=names(1))
 
 
 def test_all_faults_at_once() -> None:
@@ -129,7 +131,7 @@ def test_all_faults_at_once() -> None:
     target.insert(40, target[39])  # one doubled
     target.append(target.pop(60))  # one moved to the end
     target[70] = target[70]._replace(timestamp_ms=0)  # one altered
-    verdict = judge(source, target)
+    verdict = compare_records(source, target)
     assert verdict.lost == names(10, 20, 30)
     assert [len(fault) for fault in (verdict.doubled, verdict.reordered, verdict.altered)] == [1, 1, 1]
 
@@ -157,7 +159,7 @@ def test_disjoint_faults_are_all_named(data: st.DataObject) -> None:
         if fate == "d":
             here = target.index(record(number))
             target.insert(data.draw(st.integers(here + 1, len(target))), record(number))
-    verdict = judge(records(*range(size)), target)
+    verdict = compare_records(records(*range(size)), target)
     doubled = names(*(number for number, fate in enumerate(fates) if fate == "d"))
     destroyed = fates.count("n")
     assert Counter(verdict.doubled) == Counter(doubled)
@@ -171,7 +173,7 @@ def test_disjoint_faults_are_all_named(data: st.DataObject) -> None:
 
 @given(st.lists(st.integers(0, 9), unique=True))
 def test_reordered_is_the_fewest_moves(order: list[int]) -> None:
-    verdict = judge(records(*sorted(order)), records(*order))
+    verdict = compare_records(records(*sorted(order)), records(*order))
     assert len(verdict.reordered) == len(order) - _longest_by_trying(order)
     kept = [number for number in order if b"#%09d" % number not in verdict.reordered]
     assert kept == sorted(kept)

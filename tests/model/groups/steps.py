@@ -170,7 +170,7 @@ class GroupModel:
         if refused:
             after = world
         else:
-            self._judge(world, commit.offset, label)
+            self._check_commit(world, commit.offset, label)
             after = world._replace(
                 value=value,
                 leader_epoch=commit.offset.leader_epoch,
@@ -192,7 +192,7 @@ class GroupModel:
         return world.written | {value} if self._rules.every_value_once_written_is_ours else world.written
 
     @staticmethod
-    def _judge(world: World, commit: OffsetToCommit, label: str) -> None:
+    def _check_commit(world: World, commit: OffsetToCommit, label: str) -> None:
         if world.members:
             raise Bad("a live group is moved", label)
         if world.left_alone:

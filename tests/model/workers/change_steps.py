@@ -101,7 +101,7 @@ class ChangeSteps(Acts):
             yield f"worker {number}: the control id is another's now", self.set(world, number, after)
             return
         if worker.change == HOLDING:
-            yield self._judge(world, number, worker)
+            yield self._decide_again(world, number, worker)
         elif worker.left:
             at = worker.left[0]
             fenced = put(world.ids, at, Id())
@@ -111,7 +111,7 @@ class ChangeSteps(Acts):
         else:
             yield self._open(world, number, worker)
 
-    def _judge(self, world: World, number: int, worker: Worker) -> Step[World]:
+    def _decide_again(self, world: World, number: int, worker: Worker) -> Step[World]:
         """Read the control topic under the control id, and decide anew."""
         newest = world.log[-1]
         if newest.phase == "preparing":
@@ -119,7 +119,7 @@ class ChangeSteps(Acts):
             left = () if self.rules.finishes_unfenced else self._to_fence(world)
             finishing = worker._replace(change=FENCING, left=left, opens=opens)
             return f"worker {number} goes on with generation {newest.number}", self.set(world, number, finishing)
-        found = FileDecision.PROPOSE if self.rules.judges_once else self.decision(world, number, worker)
+        found = FileDecision.PROPOSE if self.rules.decides_once else self.decision(world, number, worker)
         if found is not FileDecision.PROPOSE:
             return f"worker {number} has nothing to propose", self.set(world, number, worker._replace(change=0))
         label, own = f"worker {number} prepares a generation", self.files[number]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replicator.workers.lane_stages import LaneEvent
-from replicator.workers.proofs import ProofAnswer, ProofResult, judge
+from replicator.workers.proofs import ProofAnswer, ProofResult, result_of
 from tests.model.explore import Step
 from tests.model.workers import world as w
 from tests.model.workers.acts import Acts
@@ -123,7 +123,7 @@ class GroupSteps(Acts):
             member_after="a" if same else "b",
             in_assignment=not state.given_back or rules.membership_is_enough,
         )
-        result = judge(answer)
+        result = result_of(answer)
         if result is ProofResult.NO_MEMBER:
             return label, self.lost(world, number, label)
         event = LaneEvent.PROVED if result is ProofResult.PROVED else LaneEvent.UNPROVED

@@ -30,7 +30,7 @@ class WorkerRules:
     # Whose settings hold
     proposes_always: bool = False  # a file is proposed at each start where another one is open
     proposes_any_time: bool = False  # not only at a start
-    judges_once: bool = False  # not again after the control id is initialised
+    decides_once: bool = False  # not again after the control id is initialised
     runs_own_file: bool = False  # a worker cuts lanes as its own file says
     replaces_jobs: bool = False  # a file replaces any open generation
     # Who finishes a change

@@ -196,7 +196,7 @@ def test_files_that_are_proposed_not_only_at_a_start_take_turns() -> None:
 
 
 def test_a_worker_that_judges_once_proposes_a_file_again() -> None:
-    _fails("two generations for one file", "", "judges_once", files=NEW, generations=3)
+    _fails("two generations for one file", "", "decides_once", files=NEW, generations=3)
 
 
 @pytest.mark.tier("full")

@@ -64,7 +64,7 @@ class Watcher:
         records, self.read, self.looked = history.log[self.read : upto], upto, max(self.looked, upto)
         if cleaned:
             records = self.cleaned(records)
-        self.doubt(ids, ends)
+        self.mark_doubtful(ids, ends)
         history.steps(4)
         before = set(self.seen.ended)
         self.seen.look(ends, records, lambda: dict(history.ends), ids=ids, to_end=to_end)
@@ -81,7 +81,7 @@ class Watcher:
             it.unread |= (it.transactional_id, it.start_ms) in read_of
         return list(last.values())
 
-    def doubt(self, ids: dict[str, str], ends: dict[Partition, int]) -> None:
+    def mark_doubtful(self, ids: dict[str, str], ends: dict[Partition, int]) -> None:
         """Of what had written to a topic when it is seen to be another one, it isn't known when it had."""
         anew = {topic for topic, topic_id in ids.items() if self.seen.ids.get(topic, topic_id) != topic_id}
         back = {at for at, end in ends.items() if end < self.seen.ends.get(at, 0)}

@@ -272,7 +272,7 @@ def test_groups_are_moved_some_at_a_time_and_none_before_it_is_noted(monkeypatch
         rig.at_source(20, B, name)
     commit, write, written = rig.target.commit, FakeNotes.write, list[int]()
 
-    def judged(offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
+    def checked(offsets: OffsetsToCommit, timeout_s: float) -> dict[str, PartitionCodes | ReplicatorError]:
         known = GroupNotes()
         known.read(rig.topic.records)
         for group, topics in offsets.items():
@@ -287,7 +287,7 @@ def test_groups_are_moved_some_at_a_time_and_none_before_it_is_noted(monkeypatch
             raise Unreachable("the target doesn't answer")
         write(notes, records)
 
-    monkeypatch.setattr(rig.target, "commit", judged)
+    monkeypatch.setattr(rig.target, "commit", checked)
     monkeypatch.setattr(FakeNotes, "write", fails)
     with pytest.raises(Unreachable):
         rig.sync.round()

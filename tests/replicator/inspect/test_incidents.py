@@ -58,8 +58,8 @@ def test_one_that_has_ended_the_flow_is_one_of_the_flow_and_is_told_once() -> No
     ended = replace(FLOW, partitions=(FINE,), ended=end)
     (it,) = open_incidents(ended)
     assert (it.name, it.where, end.detail in it.detail) == ("control_topic_unfit", "the flow", True)
-    (judged,) = open_incidents(replace(ended, incident="control_topic_unfit"))
-    assert judged.id == it.id, "found anew it is the same"
+    (found,) = open_incidents(replace(ended, incident="control_topic_unfit"))
+    assert found.id == it.id, "found anew it is the same"
     assert [each.name for each in open_incidents(replace(ended, incident="control_topic_lost"))] == [
         "control_topic_lost",
         "control_topic_unfit",

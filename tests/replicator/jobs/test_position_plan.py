@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from replicator.config import Flow
-from replicator.jobs.position_plan import PlannedPosition, PositionFacts, check_grown, judge
+from replicator.jobs.position_plan import PlannedPosition, PositionFacts, check_grown, plan_position
 from replicator.lane.ports import ClusterQuestions
 from replicator.model.checkpoint import Evidence, Position, Unreadable
 from replicator.model.commands import Command
@@ -52,18 +52,18 @@ def flow() -> Flow:
     return World().flow
 
 
-def judged(flow: Flow, offset: int, facts: PositionFacts = FACTS, **wanted: str) -> PlannedPosition:
-    return judge(flow, WantedPosition(source=AT, offset=offset, **cast(Any, wanted)), facts, "c", 3)
+def planned(flow: Flow, offset: int, facts: PositionFacts = FACTS, **wanted: str) -> PlannedPosition:
+    return plan_position(flow, WantedPosition(source=AT, offset=offset, **cast(Any, wanted)), facts, "c", 3)
 
 
 def refused(flow: Flow, offset: int, facts: PositionFacts = FACTS, **wanted: str) -> tuple[Objection, str]:
     with pytest.raises(NotDecided) as it:
-        judged(flow, offset, facts, **wanted)
+        planned(flow, offset, facts, **wanted)
     return it.value.reason, it.value.detail
 
 
 def test_back_is_an_adoption_forward_a_gap_and_the_same_is_nothing(flow: Flow) -> None:
-    rows = {to: judged(flow, to) for to in (2, 9, 10, 11, 30)}
+    rows = {to: planned(flow, to) for to in (2, 9, 10, 11, 30)}
     assert {to: (it.command, it.copied_again, it.left_out) for to, it in rows.items()} == {
         2: (Command.ADOPT, 8, 0),
         9: (Command.ADOPT, 1, 0),
@@ -83,7 +83,7 @@ def test_records_behind_those_that_the_position_covers_are_adopted_wherever_it_i
     flow: Flow, records: tuple[int, ...]
 ) -> None:
     facts = replace(FACTS, target_log=LogEnds("T", 0, 40, 40), last=EndRecords(records, -1))
-    assert [judged(flow, to, facts).command for to in (5, 10, 15)] == [Command.ADOPT] * 3
+    assert [planned(flow, to, facts).command for to in (5, 10, 15)] == [Command.ADOPT] * 3
 
 
 @pytest.mark.parametrize("offset", [5, 15])
@@ -113,7 +113,7 @@ def test_what_another_position_is_no_answer_to_is_refused_with_advice(
 def test_nothing_is_adopted_that_hides_a_loss(flow: Flow) -> None:
     hidden = replace(FACTS, last=EndRecords((), 21))
     assert "target_records_hidden" in refused(flow, 5, hidden)[1]
-    assert judged(flow, 5, replace(hidden, compacted=True)).command is Command.ADOPT
+    assert planned(flow, 5, replace(hidden, compacted=True)).command is Command.ADOPT
     gone = replace(hidden, source_log=LogEnds("S", 12, 30, 30), target_log=LogEnds("T", 0, 19, 19))
     assert "target_lost_data" in refused(flow, 12, replace(gone, stored=Position(15, EVIDENCE)))[1]
     cut = replace(gone, source_log=LogEnds("S", 0, 8, 8))
@@ -123,17 +123,17 @@ def test_nothing_is_adopted_that_hides_a_loss(flow: Flow) -> None:
 def test_an_open_transaction_is_waited_for_only_behind_the_fence(flow: Flow) -> None:
     open_ = replace(FACTS, target_log=LogEnds("T", 0, 21, 24), last=EndRecords((19,), 21))
     assert "target_transaction_open" in refused(flow, 5, open_)[1]
-    assert judged(flow, 5, replace(open_, fenced=False)).command is Command.ADOPT
-    assert judged(flow, 15, open_).command is Command.SKIP, "its evidence stays, and says the same at the next start"
+    assert planned(flow, 5, replace(open_, fenced=False)).command is Command.ADOPT
+    assert planned(flow, 15, open_).command is Command.SKIP, "its evidence stays, and says the same at the next start"
     several = replace(open_, last=EndRecords((19, 22), -1))
     assert "target_transaction_open" in refused(flow, 5, several)[1]
 
 
 def test_records_that_are_gone_and_a_source_that_was_cut_are_what_it_is_for(flow: Flow) -> None:
     gone = replace(FACTS, source_log=LogEnds("S", 14, 30, 30))
-    assert judged(flow, 14, gone).left_out == 4
+    assert planned(flow, 14, gone).left_out == 4
     cut = replace(FACTS, source_log=LogEnds("S", 0, 8, 8))
-    assert judged(flow, 8, cut).command is Command.ADOPT
+    assert planned(flow, 8, cut).command is Command.ADOPT
 
 
 def test_without_a_position_of_this_flow_it_says_what_to_do(flow: Flow) -> None:
@@ -147,11 +147,11 @@ def test_without_a_position_of_this_flow_it_says_what_to_do(flow: Flow) -> None:
 def test_what_a_cluster_does_not_say_is_raised(flow: Flow) -> None:
     for fact in ("stored", "source_log", "target_log", "last"):
         with pytest.raises(TopicMissing):
-            judged(flow, 5, replace(FACTS, **cast(Any, {fact: TopicMissing("gone")})))
+            planned(flow, 5, replace(FACTS, **cast(Any, {fact: TopicMissing("gone")})))
 
 
 def test_exported_positions_are_for_the_topics_that_they_were_exported_of(flow: Flow) -> None:
-    assert judged(flow, 5, source_topic_id="S", target_topic_id="T").after == 5
+    assert planned(flow, 5, source_topic_id="S", target_topic_id="T").after == 5
     for key in ("source_topic_id", "target_topic_id"):
         assert refused(flow, 5, FACTS, **{key: "other"})[0] is Objection.OUTDATED
 
@@ -160,20 +160,20 @@ def test_other_deliveries_promise_nothing_of_the_end_of_the_target(flow: Flow) -
     flow = flow.model_copy(update={"delivery": Delivery.AT_LEAST_ONCE})
     weak = replace(FACTS, stored=replace(POSITION, evidence=replace(EVIDENCE, delivery="at_least_once")))
     later = replace(weak, target_log=LogEnds("T", 0, 40, 40), last=EndRecords((25,), 40))
-    assert judged(flow, 15, later).command is Command.SKIP
-    assert judged(flow, 5, later).command is Command.ADOPT
+    assert planned(flow, 15, later).command is Command.SKIP
+    assert planned(flow, 5, later).command is Command.ADOPT
 
 
 def test_what_was_shown_and_is_not_so_any_more_is_named(flow: Flow) -> None:
-    shown = judged(flow, 5)
+    shown = planned(flow, 5)
     assert (
-        judged(flow, 5, replace(FACTS, target_log=LogEnds("T", 0, 23, 23), last=EndRecords((19,), 23))).outdated(shown)
+        planned(flow, 5, replace(FACTS, target_log=LogEnds("T", 0, 23, 23), last=EndRecords((19,), 23))).outdated(shown)
         == ""
     )
-    moved = judged(flow, 5, replace(FACTS, stored=Position(11, EVIDENCE))).outdated(shown)
+    moved = planned(flow, 5, replace(FACTS, stored=Position(11, EVIDENCE))).outdated(shown)
     assert moved == "the position was 10, is 11"
     covers = replace(EVIDENCE, next_target_offset=21)
-    assert "covers on the target was 20, is 21" in judged(
+    assert "covers on the target was 20, is 21" in planned(
         flow, 5, replace(FACTS, stored=Position(10, covers), last=EndRecords((20,), 21))
     ).outdated(shown)
 
@@ -183,29 +183,29 @@ def test_of_a_flow_that_is_taken_over_what_it_has_copied_since_is_expected(flow:
     gone_on = replace(EVIDENCE, next_target_offset=25)
     later = replace(FACTS, stored=Position(14, gone_on), target_log=LogEnds("T", 0, 26, 26), last=EndRecords((24,), 26))
     for to, command in ((5, Command.ADOPT), (12, Command.ADOPT), (14, None), (20, Command.SKIP)):
-        now = judged(flow, to, later)
-        assert (now.command, now.outdated(judged(flow, to, moving))) == (command, ""), to
-        assert now.outdated(judged(flow, to)), "of a flow that stands still nothing is"
-    shown = judged(flow, 5, moving)
-    assert "position was 10, is 9" in judged(flow, 5, replace(FACTS, stored=Position(9, EVIDENCE))).outdated(shown)
-    assert "decided of it was [], is ['x']" in judged(flow, 5, replace(later, decided=frozenset("x"))).outdated(shown)
+        now = planned(flow, to, later)
+        assert (now.command, now.outdated(planned(flow, to, moving))) == (command, ""), to
+        assert now.outdated(planned(flow, to)), "of a flow that stands still nothing is"
+    shown = planned(flow, 5, moving)
+    assert "position was 10, is 9" in planned(flow, 5, replace(FACTS, stored=Position(9, EVIDENCE))).outdated(shown)
+    assert "decided of it was [], is ['x']" in planned(flow, 5, replace(later, decided=frozenset("x"))).outdated(shown)
     foreign = replace(later, last=EndRecords((24, 25), -1))
-    assert "what becomes of it was skip, is adopt" in judged(flow, 20, foreign).outdated(judged(flow, 20, moving))
+    assert "what becomes of it was skip, is adopt" in planned(flow, 20, foreign).outdated(planned(flow, 20, moving))
 
 
 def test_what_a_worker_commits_while_it_is_asked_is_no_record_of_somebody_else(flow: Flow) -> None:
     raced = replace(FACTS, moving=True, fenced=False, last=EndRecords((19, 22), -1), target_log=LogEnds("T", 0, 23, 23))
-    assert judged(flow, 15, raced).command is Command.ADOPT
-    assert judged(flow, 15, replace(raced, covered=23)).command is Command.SKIP
+    assert planned(flow, 15, raced).command is Command.ADOPT
+    assert planned(flow, 15, replace(raced, covered=23)).command is Command.SKIP
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 def test_what_the_target_has_behind_a_moving_position_is_looked_at_behind_the_fence(flow: Flow, delivery: str) -> None:
     flow = flow.model_copy(update={"delivery": Delivery(delivery)})
-    shown = {AT: judged(flow, 5, replace(FACTS, moving=True, fenced=False))}
+    shown = {AT: planned(flow, 5, replace(FACTS, moving=True, fenced=False))}
     gone_on = replace(EVIDENCE, next_target_offset=21, delivery=delivery)
     facts = replace(FACTS, stored=Position(11, gone_on), target_log=LogEnds("T", 0, 23, 23), last=EndRecords((20,), 23))
-    now = {AT: judged(flow, 5, facts)}
+    now = {AT: planned(flow, 5, facts)}
     check_grown(shown, now, cast(ClusterQuestions, _Ends(EndRecords((), 23))))
     foreign = cast(ClusterQuestions, _Ends(EndRecords((22,), 23)))
     if delivery == "at_least_once":
@@ -235,11 +235,11 @@ class _Ends:
     ],
 )
 def test_markers_may_have_come_behind_what_was_shown_and_no_record(flow: Flow, read: EndRecords, said: str) -> None:
-    shown = {AT: judged(flow, 5)}
+    shown = {AT: planned(flow, 5)}
     grown = replace(FACTS, target_log=LogEnds("T", 0, 23, 23), last=EndRecords((19,), 23))
     target = cast(ClusterQuestions, _Ends(read))
     if not said:
-        check_grown(shown, {AT: judged(flow, 5, grown)}, target)
+        check_grown(shown, {AT: planned(flow, 5, grown)}, target)
         return
     with pytest.raises(NotDecided, match=said):
-        check_grown(shown, {AT: judged(flow, 5, grown)}, target)
+        check_grown(shown, {AT: planned(flow, 5, grown)}, target)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from replicator.lane.own_transactions import Left, judge
+from replicator.lane.own_transactions import Left, decide_marker
 from replicator.lane.partition import Copying, Stopped
 from replicator.model.checkpoint import Evidence
 from replicator.model.errors import Abortable, Retriable, Unreachable
@@ -41,23 +41,23 @@ POSITION = Evidence(
 def test_what_the_position_does_not_cover_is_aborted(state: str, epoch: int) -> None:
     mine = replace(LATE, epoch=epoch)
     own = replace(OWN, state=state)
-    assert judge(AT, [FOREIGN, mine], own, POSITION, 13) == Marker(AT, mine, commit=False)
+    assert decide_marker(AT, [FOREIGN, mine], own, POSITION, 13) == Marker(AT, mine, commit=False)
     nothing = replace(POSITION, next_target_offset=0, block_first=-1)
     first = replace(mine, start=0)
-    assert judge(AT, [first], own, nothing, 1) == Marker(AT, first, commit=False)
+    assert decide_marker(AT, [first], own, nothing, 1) == Marker(AT, first, commit=False)
 
 
 def test_what_was_committed_with_the_position_is_committed() -> None:
-    assert judge(AT, [LOST], OWN, POSITION, 10) == Marker(AT, LOST, commit=True)
+    assert decide_marker(AT, [LOST], OWN, POSITION, 10) == Marker(AT, LOST, commit=True)
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"])
 def test_a_coordinator_that_has_yet_to_end_it_is_waited_for(state: str) -> None:
-    assert isinstance(judge(AT, [LATE], replace(OWN, state=state), POSITION, 13), Retriable)
+    assert isinstance(decide_marker(AT, [LATE], replace(OWN, state=state), POSITION, 13), Retriable)
 
 
 def test_one_that_has_ended_meanwhile_is_looked_at_again() -> None:
-    assert isinstance(judge(AT, [], OWN, POSITION, 13), Retriable)
+    assert isinstance(decide_marker(AT, [], OWN, POSITION, 13), Retriable)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_one_that_has_ended_meanwhile_is_looked_at_again() -> None:
     ],
 )
 def test_any_other_is_left_open(open_: OpenTransaction, end: int, abort_at: int | None) -> None:
-    found = judge(AT, [open_], OWN, POSITION, end)
+    found = decide_marker(AT, [open_], OWN, POSITION, end)
     assert isinstance(found, Left)
     assert found.abort_at == abort_at
 

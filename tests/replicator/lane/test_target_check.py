@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.lane.target_check import judge_end
+from replicator.lane.target_check import compare_end
 from replicator.model.partition import EndRecords
 
 SOUND = [
@@ -38,11 +38,11 @@ WRONG = [
 
 @pytest.mark.parametrize(("next_target", "log_start", "end", "last"), SOUND)
 def test_sound(next_target: int, log_start: int, end: int, last: EndRecords) -> None:
-    assert judge_end(next_target, log_start, end, last) is None
+    assert compare_end(next_target, log_start, end, last) is None
 
 
 @pytest.mark.parametrize(("next_target", "log_start", "end", "last", "name"), WRONG)
 def test_wrong(next_target: int, log_start: int, end: int, last: EndRecords, name: str) -> None:
-    found = judge_end(next_target, log_start, end, last)
+    found = compare_end(next_target, log_start, end, last)
     assert found is not None
     assert found[0] == name

@@ -157,7 +157,7 @@ def test_in_a_compacted_topic_only_a_key_s_last_record_is_copied() -> None:
     assert records_to_copy(compared("abcde", "abcd.", known=known)).left == {4: "without_key"}
 
 
-def test_nothing_is_copied_while_an_equal_record_stands_where_nothing_is_judged() -> None:
+def test_nothing_is_copied_while_an_equal_record_stands_where_nothing_is_compared() -> None:
     found = compared("abccc", "ab....c")  # the last one stands behind what the map knows
     choice = records_to_copy(found)
     assert (choice.copied, choice.left) == ([3, 4], {2: "standing"})

@@ -18,7 +18,7 @@ def missing(*rows: ComparedRecord, compacted: bool = False) -> MapComparison:
 
 def test_what_nothing_tells_to_be_lost_is_left_with_the_reason() -> None:
     found = missing(ComparedRecord(1, b"a"), ComparedRecord(2, b"b"), ComparedRecord(3, b"c"))
-    found.unjudged = {b"c": 1}
+    found.not_compared = {b"c": 1}
     choice = records_to_copy(found, unproven={2: "the log doesn't tell", 3: "an equal one stands"})
     assert choice.copied == [1]
     assert choice.left == {2: "unproven", 3: "standing"}

@@ -60,7 +60,7 @@ def test_a_missing_record_is_missing_where_nothing_speaks_against_it() -> None:
 
 def test_an_equal_record_where_the_map_says_nothing_may_be_its_copy() -> None:
     found = missing()
-    found.unjudged[b"five"] = 1
+    found.not_compared[b"five"] = 1
     assert unproven(found) == {5: EQUAL_UNCOVERED}
 
 

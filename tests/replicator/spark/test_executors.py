@@ -55,13 +55,13 @@ def test_files_that_properties_name_are_looked_for(tmp_path: Path) -> None:
     seen = ExecutorState._make(executors.looker(["json"], [str(there), str(tmp_path / "not")])(0))
     assert seen.lacking == (str(tmp_path / "not"),)
     with pytest.raises(ConfigError, match=rf"executor {seen.host} has no .*/not, which .*ssl.ca.pem"):
-        executors.judge(seen)
+        executors.check(seen)
 
 
 def test_another_version_is_named_with_its_host() -> None:
-    executors.judge(ExecutorState("w", 1, executors.version(), ()))
+    executors.check(ExecutorState("w", 1, executors.version(), ()))
     with pytest.raises(ConfigError, match=r"is .* here and 9 on Python 3 on executor w; install the same eos-repl"):
-        executors.judge(ExecutorState("w", 1, "9 on Python 3", ()))
+        executors.check(ExecutorState("w", 1, "9 on Python 3", ()))
 
 
 def test_what_looks_at_an_executor_needs_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class SumKind(IntEnum):
     PLACED_BEHIND = 1
     """Those that do, by chunk of source offsets."""
     UNPLACED = 2
-    """Source records that are judged and have no place, by chunk of source offsets."""
+    """Source records that are compared and have no place, by chunk of source offsets."""
     SOURCE = 3
     """All records of the source."""
     TARGET = 4
@@ -141,7 +141,7 @@ class TaskSums:
     def source(self, offsets: Offsets, times_ms: Offsets, digests: Sequence[Words]) -> None:
         """Add records of the source."""
         self._count(SumKind.SOURCE, 0, offsets, times_ms)
-        places, judged, behind = self.rows.source(offsets)
+        places, compared, behind = self.rows.source(offsets)
         placed = places >= 0
         self._count(SumKind.PLACED, 0, offsets[placed], times_ms[placed])
         plain = placed & ~behind
@@ -151,17 +151,17 @@ class TaskSums:
             self._by_chunk(SumKind.PLACED_BEHIND, offsets[behind])
         if not bool(placed.all()):
             named = self.rows.named(offsets)
-            self._by_chunk(SumKind.UNPLACED, offsets[judged & ~placed & ~named])
-            self._by_chunk(SumKind.NAMED, offsets[judged & ~placed & named])
+            self._by_chunk(SumKind.UNPLACED, offsets[compared & ~placed & ~named])
+            self._by_chunk(SumKind.NAMED, offsets[compared & ~placed & named])
             for number in range(self.uncovered):
                 mask = self.rows.unsaid_source(number, offsets)
                 self._count(SumKind.UNCOVERED_SOURCE, number, offsets[mask], times_ms[mask])
 
     def target(self, offsets: Offsets, times_ms: Offsets, digests: Sequence[Words]) -> None:
         """Add records of the target."""
-        own, judged = self.rows.target(offsets)
+        own, compared = self.rows.target(offsets)
         if not bool(own.all()):
-            offsets, times_ms, judged = offsets[own], times_ms[own], judged[own]
+            offsets, times_ms, compared = offsets[own], times_ms[own], compared[own]
             digests = [column[own] for column in digests]
         self._count(SumKind.TARGET, 0, offsets, times_ms)
         for kind, mask in zip((SumKind.OTHERS, SumKind.AHEAD), self.rows.apart(offsets), strict=True):
@@ -169,7 +169,7 @@ class TaskSums:
         for number in range(self.uncovered):
             mask = self.rows.unsaid_target(number, offsets)
             self._count(SumKind.UNCOVERED_TARGET, number, offsets[mask], times_ms[mask])
-        self._add(offsets[judged], [column[judged] for column in digests], None, -1)
+        self._add(offsets[compared], [column[compared] for column in digests], None, -1)
 
     def _at(self, kind: SumKind, number: int) -> _Sum:
         return self.found.setdefault((kind, number), _Sum())

@@ -3,7 +3,7 @@
 1 sum     both sides read once, XORed by chunks of target offsets; equal chunks are done           (chunk_sums)
 2 open    records of chunks that differ, joined by their place: what is left over is what differs  (opened_rows)
 3 ask     where records that equal those stand, and the last records of their keys                 (opened_rows)
-4 judge   what is left over of each pair, in a task                                                (judged_pairs)
+4 compare   what is left over of each pair, in a task                                                (compared_pairs)
 
 A small pair that differs is read whole by a task instead of steps 2 to 4.
 Which pairs the map doesn't cover is known after the first step; those are left to the comparison by content.
@@ -34,9 +34,9 @@ from replicator.proof.pair_comparison import LEFT_MAX
 from replicator.proof.pairs import Offsets, Pair
 from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile import arrow, kafka
-from replicator.spark.reconcile.by_map import chunk_sums, judged_pairs, known_rows, opened_rows
+from replicator.spark.reconcile.by_map import chunk_sums, compared_pairs, known_rows, opened_rows
 from replicator.spark.reconcile.by_map.chunk_sums import MapSaid, SumKind
-from replicator.spark.reconcile.by_map.judged_pairs import JudgedPair, PairCounts
+from replicator.spark.reconcile.by_map.compared_pairs import ComparedPair, PairCounts
 from replicator.spark.reconcile.by_map.opened_rows import OPENED, ChunksToOpen
 from replicator.spark.reconcile.by_map.task_map import MapFacts, map_of
 from replicator.spark.reconcile.passes import READS_MAX, Passes, tasks
@@ -62,7 +62,7 @@ class ByMap:
     `by_content`: why a pair has to be compared so; `stopped`: why it can't be compared at all."""
 
     outcomes: dict[Partition, PartitionOutcome] = field(default_factory=dict)
-    judged: dict[Partition, JudgedPair] = field(default_factory=dict)
+    compared: dict[Partition, ComparedPair] = field(default_factory=dict)
     by_content: dict[Partition, str] = field(default_factory=dict)
     stopped: list[Incident] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -219,7 +219,9 @@ class _Comparison:
         small = {at: pair for at in differ if _offsets(pair := self._facts.pairs[at]) <= WHOLE_MAX}
         if small:
             self._say(f"comparing {counted(len(small), 'small partition')} record by record")
-            self._take_judged(judged_pairs.judged_whole(self._passes.spark, self._facts, small.values(), **self._how))
+            self._take_compared(
+                compared_pairs.compared_whole(self._passes.spark, self._facts, small.values(), **self._how)
+            )
         if large := {at: one for at, one in differ.items() if at not in small}:
             self._open(large)
         return self._found
@@ -262,12 +264,12 @@ class _Comparison:
             chunks_differing=len(one.differing),
         )
 
-    def _take_judged(self, rows: DataFrame) -> None:
-        """Take what tasks have judged; the findings stay where they are."""
-        judged = rows.persist()
-        for row in judged.where(F.isnotnull("judged")).select("topic", "partition", "judged").collect():
-            self._take(Partition(row["topic"], row["partition"]), pickle.loads(row["judged"]))
-        findings = judged.where(F.isnull("judged")).drop("judged")
+    def _take_compared(self, rows: DataFrame) -> None:
+        """Take what tasks have compared; the findings stay where they are."""
+        compared = rows.persist()
+        for row in compared.where(F.isnotnull("compared")).select("topic", "partition", "compared").collect():
+            self._take(Partition(row["topic"], row["partition"]), pickle.loads(row["compared"]))
+        findings = compared.where(F.isnull("compared")).drop("compared")
         before = self._found.findings
         self._found.findings = findings if before is None else before.unionByName(findings)
 
@@ -292,7 +294,7 @@ class _Comparison:
         self._say("judging what differs")
         apart = {at for at, one in counts.items() if one.others.records or one.ahead.records}
         rows = known_rows.with_known(left, self._passes, asked, numbers, apart)
-        self._take_judged(judged_pairs.judged(rows, facts, counts, **self._how))
+        self._take_compared(compared_pairs.compared(rows, facts, counts, **self._how))
 
     def _opened(self, pairs: Sequence[Pair], differ: Mapping[Partition, _PairSums], *, of_source: bool) -> DataFrame:
         """The records of one side that may differ. A read takes one range of a partition: hence the layers."""
@@ -314,15 +316,15 @@ class _Comparison:
         found = kafka.union(layers)
         return arrow.frame(self._passes.spark, (), OPENED) if found is None else found
 
-    def _take(self, at: Partition, judged: JudgedPair | ReplicatorError) -> None:
-        if isinstance(judged, Incident):
-            self._found.stopped.append(judged)
-        elif isinstance(judged, Unsupported):  # its log is older than what is spoken here
-            self._found.by_content[at] = str(judged)
-        elif isinstance(judged, ReplicatorError):
-            raise judged
+    def _take(self, at: Partition, compared: ComparedPair | ReplicatorError) -> None:
+        if isinstance(compared, Incident):
+            self._found.stopped.append(compared)
+        elif isinstance(compared, Unsupported):  # its log is older than what is spoken here
+            self._found.by_content[at] = str(compared)
+        elif isinstance(compared, ReplicatorError):
+            raise compared
         else:
-            self._found.outcomes[at], self._found.judged[at] = judged.outcome, judged
+            self._found.outcomes[at], self._found.compared[at] = compared.outcome, compared
 
 
 def _offsets(pair: Pair) -> int:

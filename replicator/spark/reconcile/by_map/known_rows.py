@@ -54,7 +54,7 @@ def with_known(
 
     Args:
         numbers: as of `counts`.
-        apart: source partitions of which copies stand apart from what is judged.
+        apart: source partitions of which copies stand apart from what is compared.
     """
     few = sum(numbers[pair.source].records for pair in pairs) <= FEW_MAX
     mine = under_source(left, pairs, of_source=True)

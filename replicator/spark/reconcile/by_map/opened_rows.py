@@ -52,7 +52,7 @@ def carried(read: DataFrame) -> DataFrame:
 def opened(
     read: DataFrame, facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: int, *, of_source: bool
 ) -> DataFrame:
-    """The judged records of these chunks, see OPENED. `read`: as of `carried`."""
+    """The compared records of these chunks, see OPENED. `read`: as of `carried`."""
     return read.mapInArrow(_keeping(facts, wanted, bits, of_source), OPENED)
 
 
@@ -92,8 +92,8 @@ def _keeping(facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: in
             offsets, chunks = batch.column("offset").to_numpy(), wanted[here].targets
             behind = np.zeros(len(offsets), dtype=bool)
             if of_source:
-                places, judged, behind = rows.source(offsets)
-                kept = judged & ((places < 0) | _in(places >> bits, chunks))
+                places, compared, behind = rows.source(offsets)
+                kept = compared & ((places < 0) | _in(places >> bits, chunks))
             else:
                 places = offsets
                 kept = rows.target(offsets)[1] & _in(places >> bits, chunks)

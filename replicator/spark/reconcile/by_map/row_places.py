@@ -23,16 +23,16 @@ NOWHERE = -1
 
 
 class SourcePlaces(NamedTuple):
-    """`places`: target offsets, NOWHERE without one; `judged`: the map speaks of the record; `behind`: it stands
+    """`places`: target offsets, NOWHERE without one; `compared`: the map speaks of the record; `behind`: it stands
     behind a copy of a higher source offset."""
 
     places: Offsets
-    judged: Mask
+    compared: Mask
     behind: Mask
 
 
 class RowPlaces:
-    """Of one pair. `mapped`: see `coverage.judged_map`."""
+    """Of one pair. `mapped`: see `coverage.compared_map`."""
 
     def __init__(self, pair: Pair, mapped: PartitionMap, uncovered: Sequence[Uncovered]) -> None:
         self._mapped, self._uncovered = mapped, uncovered
@@ -46,12 +46,12 @@ class RowPlaces:
         """Where records of the source should stand."""
         at, places = self._of_source.find(offsets)
         placed = places != NOWHERE
-        judged = (offsets < self._mapped.passed) & (placed | (offsets >= self._mapped.begin))
+        compared = (offsets < self._mapped.passed) & (placed | (offsets >= self._mapped.begin))
         behind = placed & self._behind[at] if len(self._behind) else np.zeros(len(offsets), dtype=bool)
-        return SourcePlaces(np.where(judged, places, NOWHERE), judged, behind)
+        return SourcePlaces(np.where(compared, places, NOWHERE), compared, behind)
 
     def target(self, offsets: Offsets) -> tuple[Mask, Mask]:
-        """Which records of the target are the flow's own part of the log, and which of those are judged."""
+        """Which records of the target are the flow's own part of the log, and which of those are compared."""
         own = np.ones(len(offsets), dtype=bool)
         if self._origin is not None:
             _, sources = self._of_target.find(offsets)

@@ -14,7 +14,7 @@ from replicator.config import Flow
 from replicator.model.partition import Partition
 from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.section import topic_id_bytes
-from replicator.proof.coverage import Uncovered, judged_map, uncovered_of
+from replicator.proof.coverage import Uncovered, compared_map, uncovered_of
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import MapPlace
 from replicator.proof.map_reader import read_sections
@@ -52,9 +52,9 @@ class PairMap:
 
     @cached_property
     def mapped(self) -> PartitionMap | None:
-        """What can be relied on, with bounds of what is judged."""
+        """What can be relied on, with bounds of what is compared."""
         found = self.taken.finished(self.stable)
-        return None if found is None else judged_map(self.pair, found)
+        return None if found is None else compared_map(self.pair, found)
 
     @cached_property
     def uncovered(self) -> list[Uncovered]:

@@ -168,7 +168,7 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
     findings = frame(spark, (row for row, _ in rows))
     there = spark.createDataFrame(source, SIDE)
     found = explained(resolve.doubled(findings, there), places, there, spark.createDataFrame(target, SIDE))
-    same(spark, found, (judged(row, verdict) for row, verdict in rows))
+    same(spark, found, (resolved(row, verdict) for row, verdict in rows))
     same(spark, explained(findings, places, None, None), _alone(rows))
 
 
@@ -179,7 +179,7 @@ def test_a_cleaner_may_have_taken_what_a_doubled_record_was_copied_from(spark: S
     source = spark.createDataFrame([("t", 0, 10, 1, 7), ("t", 0, 30, 2, 7)], SIDE)
     before, after = (_behind(extra(3, verdict=verdicts.DOUBLED), offset) for offset in (20, 30))
     found = explained(frame(spark, [before, after]), places, source, None)
-    same(spark, found, [judged(before, verdicts.COMPACTED_SOURCE, verdicts.DOUBLED), after])
+    same(spark, found, [resolved(before, verdicts.COMPACTED_SOURCE, verdicts.DOUBLED), after])
 
 
 @pytest.mark.tier("full")
@@ -195,7 +195,7 @@ def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> 
     findings = frame(spark, (row for row, _ in rows))
     sides = spark.createDataFrame(source, SIDE), spark.createDataFrame(target, SIDE)
     found = explained(findings, places, *sides)
-    same(spark, found, (judged(row, verdict) for row, verdict in rows))
+    same(spark, found, (resolved(row, verdict) for row, verdict in rows))
     # behind source offsets 20 and 40, where nothing more of their keys stands
     again, doubled = (_behind(row, after) for row, after in ((extra(2, 1), 20), (extra(5, 2, key=8), 40)))
     mirrored = [(again, verdicts.COMPACTED_SOURCE), (doubled, verdicts.DOUBLED)]
@@ -204,11 +204,11 @@ def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> 
     two = [("t", 0, 10, 1, 7), ("t", 0, 20, 1, 7), ("t", 0, 40, 3, 8), ("t", 0, 50, 2, 8)]
     ahead = tuple(spark.createDataFrame(rows, SIDE) for rows in (one, two))
     found = explained(resolve.doubled(findings, ahead[0]), places, *ahead)
-    expected = [judged(row, verdict, verdicts.DOUBLED) for row, verdict in mirrored]
+    expected = [resolved(row, verdict, verdicts.DOUBLED) for row, verdict in mirrored]
     same(spark, found, [_behind(expected[0], -1), expected[1]])
 
 
-def judged(row: Row, verdict: str, otherwise: str = verdicts.EXTRA) -> Row:
+def resolved(row: Row, verdict: str, otherwise: str = verdicts.EXTRA) -> Row:
     """The row with its verdict; where compaction may explain it, with what it is `otherwise`."""
     plain = {verdicts.COMPACTED: verdicts.MISSING, verdicts.COMPACTED_SOURCE: otherwise}
     return changed(row, verdict=verdict, reason=plain.get(verdict, ""))
@@ -220,4 +220,4 @@ def _alone(rows: Iterable[tuple[Row, str]]) -> Iterable[Row]:
         tombstone, key, verdict = row[12], row[11], row[2]
         lone = (tombstone or key is None) and row[1] == 1
         compacted = verdicts.COMPACTED if verdict == verdicts.MISSING else verdicts.COMPACTED_SOURCE
-        yield judged(row, compacted if lone else str(verdict))
+        yield resolved(row, compacted if lone else str(verdict))

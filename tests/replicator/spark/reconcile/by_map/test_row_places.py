@@ -1,4 +1,4 @@
-"""Columns of offsets are judged as single ones are."""
+"""Columns of offsets are compared as single ones are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from replicator.offset_map.order import stands_behind
-from replicator.offset_map.places import is_judged
+from replicator.offset_map.places import is_compared
 from replicator.offset_map.verdicts import ComparedRecord
 from replicator.proof.coverage import Coverage
 from replicator.spark.reconcile.by_map.row_places import NOWHERE, RowPlaces, inside
@@ -21,17 +21,17 @@ def test_places_and_what_is_judged_are_those_of_single_records() -> None:
     for seed in range(60):
         mapped = drawn_map(random.Random(seed))
         found = RowPlaces(PAIR, mapped, ()).source(OFFSETS)
-        own, judged = RowPlaces(PAIR, mapped, ()).target(OFFSETS)
+        own, compared = RowPlaces(PAIR, mapped, ()).target(OFFSETS)
         runs = list(mapped.by_source)
         assert own.all()
         for offset in OFFSETS.tolist():
             place = mapped.by_source.place(offset)
             counts = offset < mapped.passed and (place is not None or offset >= mapped.begin)
             run = next((run for run in runs if run.first <= offset < run.end), None)
-            assert found.judged[offset] == counts
+            assert found.compared[offset] == counts
             assert found.places[offset] == (place if counts and place is not None else NOWHERE)
             assert found.behind[offset] == (run is not None and stands_behind(mapped, run))
-            assert judged[offset] == is_judged(mapped, offset)
+            assert compared[offset] == is_compared(mapped, offset)
 
 
 def test_what_is_not_covered_is_counted_as_without_spark() -> None:
@@ -58,11 +58,11 @@ def test_what_is_not_covered_is_counted_as_without_spark() -> None:
 def test_copies_of_what_lies_before_the_flow_are_not_its_own() -> None:
     mapped = drawn_map(random.Random(1))
     rows = RowPlaces(replace(PAIR, source_origin=100), mapped, ())
-    own, judged = rows.target(OFFSETS)
+    own, compared = rows.target(OFFSETS)
     for offset in OFFSETS.tolist():
         source = mapped.by_target.place(offset)
         assert own[offset] == (source is None or source >= 100)
-    assert not (judged & ~own).any()
+    assert not (compared & ~own).any()
 
 
 def test_offsets_in_ranges() -> None:

@@ -1,4 +1,4 @@
-"""Judges pairs that differ, in tasks: by the functions that `reconcile --local` judges by.
+"""Compares pairs that differ, in tasks: by the functions of `reconcile --local`.
 
 Of a large pair a task is given what is left over; a small one it reads whole, as `reconcile --local` does, which is
 sooner done than finding out what is left over.
@@ -34,12 +34,12 @@ from replicator.spark.reconcile.by_map.task_map import MapFacts, map_of
 from replicator.spark.reconcile.opened_chunks import FOUND
 from replicator.spark.reconcile.verdicts import Finding
 
-JUDGED = f"{FOUND}, judged binary"
-"""Findings; `judged`: of one row besides for each pair, a `JudgedPair` or the error that there was."""
-_JUDGED_TYPES = arrow.types(JUDGED)
+COMPARED = f"{FOUND}, compared binary"
+"""Findings; `compared`: of one row besides for each pair, a `ComparedPair` or the error that there was."""
+_COMPARED_TYPES = arrow.types(COMPARED)
 _DIGEST = Struct(">qq").pack
 TASKS_MAX = 256
-_Judged = tuple["JudgedPair", list[ReportedRecord]]
+_OfPair = tuple["ComparedPair", list[ReportedRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class PairCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPair:
+class ComparedPair:
     """What became of a pair: its outcome, which source records are missing, and what a repair would copy of it."""
 
     outcome: PartitionOutcome
@@ -78,7 +78,7 @@ class OpenedRows(PairRows):
     def __init__(
         self, pair: Pair, sides: tuple[PartitionSide, PartitionSide], coverage: Coverage, table: pa.Table
     ) -> None:
-        """`table`: as of `judged`."""
+        """`table`: as of `compared`."""
         super().__init__(pair, *sides, coverage, lambda offsets: None)
         self._opened: tuple[list[ComparedRecord], list[ComparedRecord]] = [], []
         self._known: tuple[list[ComparedRecord], list[ComparedRecord]] = [], []
@@ -102,44 +102,44 @@ class OpenedRows(PairRows):
         return sorted((self._known if again else self._opened)[side])
 
 
-def judged(
+def compared(
     left: DataFrame, facts: MapFacts, counts: Mapping[Partition, PairCounts], *, values: bool, for_repair: bool
 ) -> DataFrame:
-    """Findings and outcomes, see JUDGED.
+    """Findings and outcomes, see COMPARED.
 
     Args:
         left: what is left over, see `opened_rows.OPENED`, and what else is known, with `known` true.
     """
 
-    def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+    def compare(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         at = Partition(*(value.as_py() for value in key))
-        judge_it = partial(_judged, facts, at, (counts[at], table), values=values, for_repair=for_repair)
-        return arrow.table(_rows(at, judge_it), _JUDGED_TYPES)
+        compare_it = partial(_compared, facts, at, (counts[at], table), values=values, for_repair=for_repair)
+        return arrow.table(_rows(at, compare_it), _COMPARED_TYPES)
 
-    return left.groupBy("topic", "partition").applyInArrow(judge, JUDGED)
+    return left.groupBy("topic", "partition").applyInArrow(compare, COMPARED)
 
 
-def judged_whole(
+def compared_whole(
     spark: SparkSession, facts: MapFacts, pairs: Collection[Pair], *, values: bool, for_repair: bool
 ) -> DataFrame:
-    """Findings and outcomes of pairs that are read whole, each by one task, see JUDGED."""
+    """Findings and outcomes of pairs that are read whole, each by one task, see COMPARED."""
 
-    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def compare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for topic, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 at = Partition(topic, number)
-                judge_it = partial(_judged, facts, at, values=values, for_repair=for_repair)
-                yield arrow.record_batch(_rows(at, judge_it), _JUDGED_TYPES)
+                compare_it = partial(_compared, facts, at, values=values, for_repair=for_repair)
+                yield arrow.record_batch(_rows(at, compare_it), _COMPARED_TYPES)
 
     # From one partition rows go round to all tasks; from several, each begins with a task of its own choice.
     named = arrow.frame(spark, [pair.source for pair in pairs], "topic string, partition int").coalesce(1)
-    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(judge, JUDGED)
+    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(compare, COMPARED)
 
 
-def _judged(
+def _compared(
     facts: MapFacts, at: Partition, left: tuple[PairCounts, pa.Table] | None = None, *, values: bool, for_repair: bool
-) -> _Judged:
-    """Judge a pair by what is left over of it and is known besides (see `judged`), or, without that, by all records."""
+) -> _OfPair:
+    """Compare a pair by what is left over of it and is known besides (see `compared`), or else by all records."""
     known = map_of(facts, at)
     pair, mapped = known.pair, known.mapped
     assert mapped is not None, f"{at} has a map"
@@ -158,7 +158,7 @@ def _judged(
         outcome, said = pair_report(pair, known.taken, one, sides, values=values)
     looked_at = coverage.source_records + coverage.target_records if left is None else left[0].opened
     planned = planned_by_map(one.choice()) if for_repair else None
-    return JudgedPair(replace(outcome, opened=looked_at), missing_spans(said.records), planned), said.records
+    return ComparedPair(replace(outcome, opened=looked_at), missing_spans(said.records), planned), said.records
 
 
 def _records(table: pa.Table) -> Iterator[tuple[bool, bool, bool, ComparedRecord]]:
@@ -172,10 +172,10 @@ def _records(table: pa.Table) -> Iterator[tuple[bool, bool, bool, ComparedRecord
             yield of_source, known, place is not None, record
 
 
-def _rows(at: Partition, judge: Callable[[], _Judged]) -> list[tuple[object, ...]]:
-    """What `judge` finds of a pair, or the error that there was, as rows."""
+def _rows(at: Partition, compare: Callable[[], _OfPair]) -> list[tuple[object, ...]]:
+    """What `compare` finds of a pair, or the error that there was, as rows."""
     try:
-        found, records = judge()
+        found, records = compare()
     except ReplicatorError as error:
         return [_last_row(at, error)]
     return [*(_row(at, one) for one in records), _last_row(at, found)]
@@ -195,5 +195,5 @@ def _row(at: Partition, one: ReportedRecord) -> tuple[object, ...]:
     return (*at, *finding, None)
 
 
-def _last_row(at: Partition, found: JudgedPair | ReplicatorError) -> tuple[object, ...]:
+def _last_row(at: Partition, found: ComparedPair | ReplicatorError) -> tuple[object, ...]:
     return (*at, *(None for _ in Finding._fields), pickle.dumps(found))
