@@ -41,7 +41,7 @@ def at_their_places(
     target: Iterable[ComparedRecord],
     left_max: int | None = None,
 ) -> LeftOver:
-    """Compare each source record that the map speaks of with the target's record at its place; return what is left over.
+    """Compare each source record of the map with the target's record at its place; return what is left over.
 
     Args:
         left_max: how many records may be kept at a time. Raises TooManyLeft.

@@ -3,7 +3,7 @@
 1 sum     both sides read once, XORed by chunks of target offsets; equal chunks are done           (chunk_sums)
 2 open    records of chunks that differ, joined by their place: what is left over is what differs  (opened_rows)
 3 ask     where records that equal those stand, and the last records of their keys                 (opened_rows)
-4 compare   what is left over of each pair, in a task                                                (compared_pairs)
+4 compare what is left over of each pair, in a task                                                (compared_pairs)
 
 A small pair that differs is read whole by a task instead of steps 2 to 4.
 Which pairs the map doesn't cover is known after the first step; those are left to the comparison by content.

@@ -1,0 +1,18 @@
+"""Each bug that breaks an invariant is found by the tests of `invariant_mutations`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.replicator.lane.invariant_mutations import INVARIANT_MUTATIONS
+from tests.replicator.lane.mutations import Mutation
+
+
+@pytest.mark.parametrize("planted", INVARIANT_MUTATIONS, ids=lambda planted: planted.name)
+def test_it_is_found(planted: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for finder in planted.finders:
+        finder()
+    planted.plant(monkeypatch)
+    for finder in planted.finders:
+        with pytest.raises((AssertionError, LookupError, ValueError, pytest.fail.Exception)):
+            finder()
