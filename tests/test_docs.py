@@ -152,6 +152,21 @@ def test_every_kind_of_incident_is_explained_as_the_program_does() -> None:
     assert all(all(texts) for texts in ((kind.found, kind.means, kind.advice) for kind in KINDS.values()))
 
 
+def test_no_incident_has_other_advice_than_the_page() -> None:
+    """What is printed is `detail`, which says what was found, and the advice of `incident_kinds`."""
+    own = ROOT / "replicator/model/errors.py"  # hands on what it has
+    calls = [
+        (path.relative_to(ROOT).as_posix(), node.lineno)
+        for package in ("replicator", "cli")
+        for path in (ROOT / package).rglob("*.py")
+        if path != own
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Incident"
+        if any(given.arg == "advice" for given in node.keywords)
+    ]
+    assert calls == []
+
+
 def test_every_module_is_named_in_the_architecture() -> None:
     text = (ROOT / "docs/architecture.md").read_text().partition("## Every module")[2]
     sections = re.findall(r"^### `([\w/]+)/`\n(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL)

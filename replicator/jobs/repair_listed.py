@@ -43,11 +43,11 @@ class ListedRecords:
         damage = self._damage
         if position.offset < damage.source_end or (position.offset > damage.source_end and lost):
             why = f"the flow stood at {damage.source_end} then, and stands at {position.offset} now"
-            raise self._outdated(why, "stop the flow and reconcile again")
+            raise self._outdated(why)
         log = answered(to.target.log_ends([self._target])[self._target])
         if log.end < damage.target_end:
             why = f"{self._target} was compared up to offset {damage.target_end}, and ends at {log.end} now"
-            raise self._outdated(why, "reconcile again")
+            raise self._outdated(why)
         self._windows = windows(self._left(), WINDOW_OFFSETS_MAX)
 
     def decide(self, on_read: OnRead) -> Decision:
@@ -70,9 +70,9 @@ class ListedRecords:
         self._seen = Tally(missing)
         return missing
 
-    def _outdated(self, why: str, advice: str) -> Incident:
+    def _outdated(self, why: str) -> Incident:
         at = self._at
-        return Incident("repair_outdated", why, topic=at.topic, partition=at.partition, advice=advice)
+        return Incident("repair_outdated", why, topic=at.topic, partition=at.partition)
 
 
 def _records(missing: list[Missing]) -> int:

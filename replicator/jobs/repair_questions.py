@@ -143,8 +143,7 @@ def check_gone(tally: Tally, upto: int, at: Partition) -> None:
     if lacking is not None:
         first, end, records = lacking
         why = f"{records} of the records at source offsets {first} to {end - 1} aren't there any more"
-        advice = "reconcile again: what the source has lost can't be copied"
-        raise Incident("repair_record_gone", why, topic=at.topic, partition=at.partition, advice=advice)
+        raise Incident("repair_record_gone", why, topic=at.topic, partition=at.partition)
 
 
 def answered(ends: LogEnds | ReplicatorError) -> LogEnds:

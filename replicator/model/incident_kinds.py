@@ -1,6 +1,6 @@
 """Every kind of incident: what was found, what it means, and what to do. Pure data.
 
-`errors.Incident` takes its advice from here where the caller gives none, so an incident without advice cannot exist.
+`errors.Incident` takes its advice from here, and from nowhere else: an incident without advice cannot exist.
 docs/operate/incidents.md shows the same rows; a test compares them. A command stands there as it is typed, from
 `eos-replicate` to `-c FILE`, with TEXT and FILE for what only the reader knows, and with ID and FLOW, which are filled
 in where they are known; another test types each.
@@ -270,7 +270,8 @@ _STATE = {
         "The flow's map topic is not the one that its positions name, or has lost the newest block of a lane",
         "Records are copied as ever. Which target offset each has that was copied before may not be known any more; "
         "the map begins anew",
-        "Find out who has deleted __eos.<flow>.offsets or its records; nothing else has to be done",
+        "Find out who has deleted __eos.<flow>.offsets or its records; nothing else has to be done. Without it, "
+        "eos-replicate reconcile without --local compares contents",
     ),
     "map_transaction_open": IncidentKind(
         "A transaction in the flow's map topic stays open",
@@ -313,17 +314,17 @@ _JOBS = {
     "repair_outdated": IncidentKind(
         "The flow has gone on, or the target has lost more, since the reconciliation that found what to repair",
         "What was missing then may be there now",
-        "Reconcile again, and repair what that finds",
+        "Stop the flow if it still runs, reconcile again, and repair what that finds",
     ),
     "repair_record_gone": IncidentKind(
         "The source doesn't have a missing record any more",
         "It can't be copied again",
-        "Restore it from elsewhere; the report names it",
+        "Reconcile again: the report names what the source has lost, which can only be restored from elsewhere",
     ),
     "repair_too_large": IncidentKind(
         "More than 100,000 ranges of records are missing",
         "That is no loss of single records",
-        _ANOTHER_FLOW,
+        f"Repair some of the topics at a time (--topics). Otherwise: {_ANOTHER_FLOW}",
     ),
     "topic_gone": IncidentKind(
         "A topic was deleted while reconcile read it", "Nothing can be said about it", "Reconcile again"

@@ -51,12 +51,7 @@ def place_of_map(
         info = clusters.offsets_topic()
         if info is None:
             topic = names.offsets_topic(flow.name)
-            raise Incident(
-                "map_lost",
-                f"cluster {flow.target.name!r} has no topic {topic}",
-                topic=topic,
-                advice="eos-replicate reconcile without --local compares contents, and needs no map",
-            )
+            raise Incident("map_lost", f"cluster {flow.target.name!r} has no topic {topic}", topic=topic)
         if info.partitions != MAP_PARTITIONS:
             why = f"it has {info.partitions} partitions, not {MAP_PARTITIONS}"
             raise Incident("map_topic_unfit", why, topic=info.name)

@@ -156,7 +156,6 @@ def _taken(
         raise Incident(
             "nothing_to_reconcile",
             f"flow {flow.name} has no position yet for any partition of {', '.join(sorted(sources)) or 'its topics'}",
-            advice="Run the flow first",
         )
     pairs, not_compared = pairs_of(flow, with_claims(facts, claimed, former))
     left_out = {Partition(it.topic, it.partition) for it in (*unclear, *far.values())}

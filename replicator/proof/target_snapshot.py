@@ -72,7 +72,7 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
     without = (*named, *unreadable)
     if not facts:
         why = f"flow {flow.name} has no position of a partition that it has copied"
-        raise next(iter(without), Incident("nothing_to_reconcile", why, advice="Run the flow first"))
+        raise next(iter(without), Incident("nothing_to_reconcile", why))
     pairs, not_compared = pairs_of(flow, with_claims(facts, claims, former))
     taken_ms = time.time_ns() // 1_000_000
     return Snapshot(pairs, (), taken_ms, (*not_compared, *without), cluster_ids=("", cluster_id), source_asked=False)

@@ -45,11 +45,7 @@ def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
         .collect()
     )
     if len(rows) > SPANS_MAX:
-        raise Incident(
-            "repair_too_large",
-            f"more than {SPANS_MAX} ranges of records are missing",
-            advice="repair some of the topics at a time (--topics), or copy to a new target topic",
-        )
+        raise Incident("repair_too_large", f"more than {SPANS_MAX} ranges of records are missing")
     found: dict[Partition, list[Missing]] = {}
     for row in rows:
         at = Partition(row["topic"], row["partition"])

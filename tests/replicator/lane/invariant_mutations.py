@@ -15,6 +15,7 @@ from replicator.lane import driver, facts, positions, start_decision
 from replicator.lane.driver import LaneDriver
 from replicator.lane.positions import LanePositions
 from replicator.lane.start_decision import Facts, StartDecision
+from replicator.model.contradictions import compare
 from replicator.model.errors import ReplicatorError, TakenOver
 from tests.replicator.config import test_routing
 from tests.replicator.lane import test_lane, test_owners, test_positions, test_start_decision
@@ -107,7 +108,6 @@ def move_positions_with_records_only(patch: Patch) -> None:
 )
 def take_what_was_deleted_for_a_gap(patch: Patch) -> None:
     """Break invariant 11: offsets below the log's start are passed as if they had no records."""
-    compare = start_decision.compare
 
     def blind(position: Any, cluster: str, topic: str, source: Any, *rest: Any) -> tuple[str, str] | None:
         return compare(position, cluster, topic, source._replace(start=min(source.start, position.offset)), *rest)
