@@ -56,7 +56,7 @@ def machine() -> dict[str, str]:
     }
 
 
-class Session:
+class Measurements:
     """Collects figures by case and system; says what it does as it goes."""
 
     def __init__(self, bench: Bench, console: Console) -> None:
@@ -85,7 +85,7 @@ class Session:
         self._console.print(case, system, {key: round(value, 1) for key, value in figures.items()}, highlight=False)
 
 
-def run_all(session: Session, only: tuple[str, ...], runs: int, records: int, seconds: float) -> None:
+def run_all(session: Measurements, only: tuple[str, ...], runs: int, records: int, seconds: float) -> None:
     """All cases, the systems in turn within each round, and the first one changes from round to round."""
     topic = cases.topic_name("backlog")
     load.backlog(session.bench.source.bootstrap, topic, records)
@@ -95,7 +95,7 @@ def run_all(session: Session, only: tuple[str, ...], runs: int, records: int, se
             run_case(session, case, both, topic, records, seconds)
 
 
-def run_case(session: Session, case: str, both: Makers, topic: str, records: int, seconds: float) -> None:
+def run_case(session: Measurements, case: str, both: Makers, topic: str, records: int, seconds: float) -> None:
     """One case of one round."""
     bench = session.bench
     if case == "stalled":
@@ -164,7 +164,7 @@ def main(runs: int, records: int, seconds: float, quick: bool, only: tuple[str, 
         Kafka.running("source") as source,
         Kafka.running("target") as target,
     ):
-        session = Session(Bench(source, target, Path(directory)), console)
+        session = Measurements(Bench(source, target, Path(directory)), console)
         run_all(session, only or CASES, runs, records, seconds)
     medians = summary(session.runs)
     console.print(table(medians, runs))

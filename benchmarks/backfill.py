@@ -20,7 +20,7 @@ import click
 from rich.console import Console
 
 from benchmarks import cases, load
-from benchmarks.__main__ import RESULTS, Session, machine, summary, table
+from benchmarks.__main__ import RESULTS, Measurements, machine, summary, table
 from benchmarks.cases import Bench
 from benchmarks.clusters import Kafka
 from benchmarks.systems import HERE, Eos, MirrorMaker, resident_mib
@@ -79,7 +79,7 @@ def peak_mib(bench: Bench, topic: str) -> float:
     return peak
 
 
-def _warm_up(session: Session, topic: str, records: int) -> None:
+def _warm_up(session: Measurements, topic: str, records: int) -> None:
     """The brokers' JVMs compile their hot paths under the first load; no system should pay for that alone."""
     bench = session.bench
     for make in (Eos, Backfill):
@@ -100,7 +100,7 @@ def main(runs: int, records: int, sizes: str, only: tuple[str, ...], out: Path |
         Kafka.running("source") as source,
         Kafka.running("target") as target,
     ):
-        session = Session(Bench(source, target, Path(directory)), console)
+        session = Measurements(Bench(source, target, Path(directory)), console)
         topic = cases.topic_name("backlog")
         load.backlog(source.bootstrap, topic, records)
         makers = [make for make in (Backfill, Eos, MirrorMaker) if not only or make.name in only]

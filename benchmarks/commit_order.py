@@ -31,7 +31,7 @@ RECORDS, PARTITIONS, OPEN_S, PAUSE_S, DROPPED = 20, 4, 0.003, 0.01, 10
 WAIT_S = 30.0
 
 
-class Transactions:
+class RecordsAndBlocks:
     """One transactional producer, with a topic for records and one for blocks."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -76,7 +76,7 @@ def main(delay_ms: float, transactions: int) -> None:
     inner, outer = free_port(), free_port()
     took = defaultdict[str, list[float]](list)
     with delayed(inner, delay_ms / 1000, outer), Kafka.running("target", far=(inner, outer)):
-        made = Transactions(f"127.0.0.1:{outer}")
+        made = RecordsAndBlocks(f"127.0.0.1:{outer}")
         for number in range(transactions + DROPPED):
             for order in ORDERS:
                 took[order].append(made.one(order, number))

@@ -21,7 +21,7 @@ import click
 from rich.console import Console
 
 from benchmarks import cases, load
-from benchmarks.__main__ import RATE, STALL_S, Session, machine, summary, table, write_result
+from benchmarks.__main__ import RATE, STALL_S, Measurements, machine, summary, table, write_result
 from benchmarks.backfill import Backfill
 from benchmarks.cases import Bench, Figures
 from benchmarks.clusters import Kafka
@@ -41,7 +41,7 @@ Maker = Callable[[str], System]
 class Engines:
     """The rows of the table. Each takes its systems in turn, the other way round in every second round."""
 
-    def __init__(self, session: Session, runs: int, share: float, only: Sequence[str]) -> None:
+    def __init__(self, session: Measurements, runs: int, share: float, only: Sequence[str]) -> None:
         """`share` of the records are written, see `--share`; `only`: systems, all if empty."""
         self._session, self._runs, self._share, self._only = session, runs, share, only
         bench = session.bench
@@ -156,7 +156,7 @@ def main(runs: int, share: float, rows: tuple[str, ...], only: tuple[str, ...], 
         Kafka.running("source") as source,
         Kafka.running("target") as target,
     ):
-        session = Session(Bench(source, target, Path(directory)), console)
+        session = Measurements(Bench(source, target, Path(directory)), console)
         if path.exists():
             before = json.loads(path.read_text())["runs"]
             session.runs |= {row: figures for row, figures in before.items() if row not in rows}

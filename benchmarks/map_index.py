@@ -75,7 +75,7 @@ ONE_EACH = {"batch_num_messages": 1, "linger_ms": 0, "queue_buffering_max_messag
 TEMPLATES, PAGES_AT_ONCE = 8, 64
 
 
-class Transactions:
+class SingleRecordTransactions:
     """Transactions of one record, as they follow one another."""
 
     def __init__(self, topic_id: bytes, seed: int = 1) -> None:
@@ -169,7 +169,7 @@ def consolidated(consolidation: MapConsolidation) -> int:
 def sizes(kafka: Kafka, directory: Path, transactions: int, console: Console) -> dict[str, Any]:
     """Write, consolidate, prune."""
     _, flow, topic_id = made(kafka, directory, "sizes")
-    of = Transactions(topic_id_bytes(topic_id))
+    of = SingleRecordTransactions(topic_id_bytes(topic_id))
     written_blocks(kafka, flow, (of.following() for _ in range(transactions)))
     blocks, index = names.offsets_topic(flow.name), names.offsets_index_topic(flow.name)
     figures: dict[str, Any] = {"transactions": transactions, "blocks_mib": size_mib(kafka, blocks)}
@@ -223,7 +223,7 @@ class PageTemplate:
     """A page of drawn transactions, put at any place: but for its first section it says only differences."""
 
     def __init__(self, topic_id: bytes, seed: int) -> None:
-        self.of = Transactions(topic_id, seed)
+        self.of = SingleRecordTransactions(topic_id, seed)
         self._page = MapPage(topic_id, 0)
         while 5 * len(self._page.sections) < PAGE_BYTES:
             self._page.add(self.of.following())
@@ -239,7 +239,7 @@ class PageTemplate:
         one, header = encode_page(alone), 2 + 16 + 1 + 8
         return one[:header] + bytes(count) + one[header + 1 : -1]
 
-    def at(self, behind: Transactions) -> tuple[bytes, PageRef]:
+    def at(self, behind: SingleRecordTransactions) -> tuple[bytes, PageRef]:
         """The page behind other transactions, which count these then; and its description."""
         by, targets, ms = behind.position, 2 * behind.copied, behind.commit_ms - EPOCH_MS
         first = self._page.sections[0]
@@ -260,7 +260,7 @@ class PageTemplate:
         return value, ref._replace(first_ms=first.commit_ms + ms, last_ms=behind.commit_ms)
 
 
-def written_index(flow: Flow, of: Transactions, transactions: int) -> None:
+def written_index(flow: Flow, of: SingleRecordTransactions, transactions: int) -> None:
     """Put transactions into pages without blocks."""
     key = of.topic_id, 0
     number, templates = index_partition(key), [PageTemplate(of.topic_id, seed) for seed in range(TEMPLATES)]
@@ -292,7 +292,7 @@ def written_index(flow: Flow, of: Transactions, transactions: int) -> None:
         index.commit()
 
 
-def with_position(kafka: Kafka, flow: Flow, of: Transactions) -> None:
+def with_position(kafka: Kafka, flow: Flow, of: SingleRecordTransactions) -> None:
     """Commit the position behind the last transaction."""
     topic = flow.topics[0]
     with ControlPlane(flow) as clusters:
@@ -323,7 +323,7 @@ def translations(kafka: Kafka, directory: Path, gigabytes: float, runs: int, con
     """`translate` of offsets of any age."""
     transactions = int(gigabytes * 1e9 / RAW_BYTES)
     file, flow, topic_id = made(kafka, directory, "large")
-    of = Transactions(topic_id_bytes(topic_id))
+    of = SingleRecordTransactions(topic_id_bytes(topic_id))
     written_index(flow, of, transactions)
     figures: dict[str, Any] = {"as_blocks_gb": gigabytes, "transactions": transactions}
     figures["index_mib"] = size_mib(kafka, names.offsets_index_topic(flow.name))

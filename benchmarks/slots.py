@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 
 from benchmarks import cases, load
-from benchmarks.__main__ import RESULTS, Session, machine, summary, table
+from benchmarks.__main__ import RESULTS, Measurements, machine, summary, table
 from benchmarks.backfill import Backfill
 from benchmarks.cases import Bench, Figures
 from benchmarks.clusters import Kafka
@@ -67,7 +67,7 @@ def main(runs: int, records: int, kinds: tuple[str, ...], out: Path | None) -> N
         Kafka.running("source") as source,
         Kafka.running("target") as target,
     ):
-        session = Session(Bench(source, target, Path(directory)), console)
+        session = Measurements(Bench(source, target, Path(directory)), console)
         for data in kinds or DATA:
             topic, turns = cases.topic_name(data), DATA[data]
             load.backlog(source.bootstrap, topic, records, turns)

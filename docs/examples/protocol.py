@@ -30,14 +30,14 @@ COME_BACK = frozenset(
 )
 
 
-class Session(NamedTuple):
+class InitialisedProducer(NamedTuple):
     """What InitProducerId gives a producer."""
 
     producer_id: int
     epoch: int
 
 
-NOBODY = Session(-1, -1)
+NOBODY = InitialisedProducer(-1, -1)
 
 
 class Refused(Exception):
@@ -73,7 +73,7 @@ class Wire:
         _check(self.call("create_topics", 4, topics=[new], timeout=int(TIMEOUT_S * 1000)).topics[0])
         _settled(lambda: self._end(topic, 0), check=True)
 
-    def init(self, transactional_id: str | None = None, was: Session = NOBODY) -> Session:
+    def init(self, transactional_id: str | None = None, was: InitialisedProducer = NOBODY) -> InitialisedProducer:
         """InitProducerId: a producer id and an epoch. `was`: the ones held until now (KIP-360)."""
         answer = _settled(
             lambda: self.call(
@@ -86,10 +86,10 @@ class Wire:
             )
         )
         _check(answer)
-        return Session(answer.producer_id, answer.producer_epoch)
+        return InitialisedProducer(answer.producer_id, answer.producer_epoch)
 
     def send(
-        self, topic: str, session: Session, sequence: int, *values: str, transactional_id: str | None = None
+        self, topic: str, session: InitialisedProducer, sequence: int, *values: str, transactional_id: str | None = None
     ) -> int:
         """Produce one batch; the offset of its first record. `sequence` is that of its first record."""
         batch = encode(
@@ -108,7 +108,7 @@ class Wire:
         _check(result)
         return int(result.base_offset)
 
-    def add(self, transactional_id: str, session: Session, topic: str) -> None:
+    def add(self, transactional_id: str, session: InitialisedProducer, topic: str) -> None:
         """AddPartitionsToTxn: from here on the partition belongs to the producer's transaction."""
         _settled(
             lambda: (
@@ -126,7 +126,7 @@ class Wire:
             check=True,
         )
 
-    def end(self, transactional_id: str, session: Session, *, commit: bool) -> None:
+    def end(self, transactional_id: str, session: InitialisedProducer, *, commit: bool) -> None:
         """EndTxn, twice: the first is answered when the decision is on disk, the second when all markers are."""
         for _ in range(2):
             _settled(

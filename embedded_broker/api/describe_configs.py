@@ -2,7 +2,7 @@
 
 Behaviour: every config of a topic with its value and source; the configs of the broker that clients use, and what is
 set for all brokers (without a name); those of consumer groups. A value of more than 32,767 bytes, which earlier
-releases let a list grow to, is told from v4 on, and before that answered with INVALID_CONFIG.
+releases let a list grow to, is returned from v4 on; older versions are answered with INVALID_CONFIG.
 Version notes: v1+ synonyms; v3+ types and documentation (always empty).
 """
 

@@ -38,7 +38,7 @@ class Style:
 
 
 @dataclass(slots=True)
-class _Session:
+class _ClientFetchSession:
     """As a client keeps it; `told` is the offset that the broker has of each partition."""
 
     session_id: int
@@ -54,7 +54,7 @@ class Fetcher:
     ) -> None:
         self._client, self._history, self._name, self._topic = client, history, name, topic
         self._committed, self._style = committed, style
-        self._session = _Session(0, INITIAL, {})
+        self._session = _ClientFetchSession(0, INITIAL, {})
         self._topic_id: Any = None
 
     async def fetch(self, positions: Mapping[int, int], max_wait_ms: int) -> Sequence[Any]:
@@ -64,7 +64,7 @@ class Fetcher:
         session, is_wrong = self._session, self._tries_wrong_epoch()
         before = dict(session.told)
         # Until the answer is here it isn't known what the broker knows: without one, the next request is whole.
-        self._session = _Session(session.session_id, INITIAL, {})
+        self._session = _ClientFetchSession(session.session_id, INITIAL, {})
         answer = await self._client.call(
             "fetch",
             self._style.version,
@@ -76,7 +76,7 @@ class Fetcher:
         )
         if is_wrong:
             self._check_refused(answer)
-            self._session = _Session(session.session_id, session.epoch, before)
+            self._session = _ClientFetchSession(session.session_id, session.epoch, before)
             return ()
         error_code = getattr(answer, "error_code", ErrorCode.none)
         if error_code is not ErrorCode.none:
@@ -85,10 +85,10 @@ class Fetcher:
                 self._history.found(ViolationKind.BROKEN, f"{self._name}: fetch gave {error_code.name}")
             return ()
         if self._style.in_session and answer.session_id:
-            self._session = _Session(answer.session_id, session.epoch + 1, dict(positions))
+            self._session = _ClientFetchSession(answer.session_id, session.epoch + 1, dict(positions))
         return answer.responses[0].partitions if answer.responses else ()
 
-    def _asked(self, session: _Session, positions: Mapping[int, int], is_wrong: bool) -> dict[str, Any]:
+    def _asked(self, session: _ClientFetchSession, positions: Mapping[int, int], is_wrong: bool) -> dict[str, Any]:
         """What a request names: everything, or what has changed since the last one."""
         if not self._style.in_session:
             return {"session_epoch": FINAL, "topics": self._named(positions)}

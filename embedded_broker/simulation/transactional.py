@@ -35,7 +35,7 @@ class Fenced(TransactionFailed):
 
 
 @dataclass(slots=True)
-class _Session:
+class _OpenProducer:
     """What InitProducerId gave, and what was done with it."""
 
     producer_id: int
@@ -53,7 +53,7 @@ class TransactionalClient:
     def __init__(self, client: SimulatedClient, history: History, transactional_id: str, implicit: bool) -> None:
         """`implicit`: transaction version 2 (KIP-890)."""
         self.client, self.history, self.id, self._implicit = client, history, transactional_id, implicit
-        self._session: _Session
+        self._session: _OpenProducer
 
     async def initialise(self) -> None:
         """Fence the predecessor, and begin a session."""
@@ -61,7 +61,7 @@ class TransactionalClient:
             fields = {"transactional_id": self.id, "transaction_timeout": TIMEOUT_MS}
             answer = await self.client.ask("init_producer_id", 4, **fields)
             if answer.error_code is NONE:
-                self._session = _Session(answer.producer_id, answer.producer_epoch, {}, set())
+                self._session = _OpenProducer(answer.producer_id, answer.producer_epoch, {}, set())
                 return
             self._note_refusal(answer.error_code)
             await self.client.pause()

@@ -15,7 +15,7 @@ from integration_tests.harness.wire import MILLISECOND, Wire
 PARTITIONS = 3
 
 
-class Session:
+class FetchSessionClient:
     """A topic, and a client that fetches it."""
 
     def __init__(self, connection: Wire, bootstrap: str, topic: str) -> None:
@@ -67,14 +67,14 @@ class Session:
 
 
 @pytest.fixture
-def session(target: BrokerHandle, unique: Callable[[str], str]) -> Iterator[Session]:
+def session(target: BrokerHandle, unique: Callable[[str], str]) -> Iterator[FetchSessionClient]:
     topic = unique("session")
     clients.create_topic(target.bootstrap, topic, PARTITIONS)
     with wire.connected(target.bootstrap) as connection:
-        yield Session(connection, target.bootstrap, topic)
+        yield FetchSessionClient(connection, target.bootstrap, topic)
 
 
-def test_only_news_is_told(session: Session) -> None:
+def test_only_news_is_told(session: FetchSessionClient) -> None:
     session.put(1)
     nothing, one = (E.none, 0, False), (E.none, 1, True)
     assert session.told({0: 0, 1: 0, 2: 0}) == {0: nothing, 1: one, 2: nothing}
@@ -89,7 +89,7 @@ def test_only_news_is_told(session: Session) -> None:
     assert session.told() == {}
 
 
-def test_partitions_come_and_go(session: Session) -> None:
+def test_partitions_come_and_go(session: FetchSessionClient) -> None:
     assert set(session.told({0: 0})) == {0}
     session.put(1)
     assert set(session.told({1: 0})) == {1}
@@ -100,7 +100,7 @@ def test_partitions_come_and_go(session: Session) -> None:
     assert session(epoch=session.epoch).error_code is E.fetch_session_id_not_found
 
 
-def test_errors_are_told_each_time(session: Session) -> None:
+def test_errors_are_told_each_time(session: FetchSessionClient) -> None:
     wrong = session.told({0: 9, 7: 0})
     assert {index: each[0] for index, each in wrong.items()} == {
         0: E.offset_out_of_range,
@@ -115,7 +115,7 @@ def test_errors_are_told_each_time(session: Session) -> None:
     assert session.told() == {}
 
 
-def test_requests_out_of_turn(session: Session) -> None:
+def test_requests_out_of_turn(session: FetchSessionClient) -> None:
     session.told({0: 0})
     assert session(epoch=2).error_code is E.invalid_fetch_session_epoch
     assert session(epoch=1, session_id=session.session_id + 1).error_code is E.fetch_session_id_not_found
@@ -125,7 +125,7 @@ def test_requests_out_of_turn(session: Session) -> None:
 
 
 @pytest.mark.parametrize("last", [0, -1])
-def test_a_whole_request_ends_the_session(session: Session, last: int) -> None:
+def test_a_whole_request_ends_the_session(session: FetchSessionClient, last: int) -> None:
     session.told({0: 0})
     answer = session({0: 0}, epoch=last)
     assert answer.error_code is E.none
@@ -134,7 +134,7 @@ def test_a_whole_request_ends_the_session(session: Session, last: int) -> None:
     assert session(epoch=1).error_code is E.fetch_session_id_not_found
 
 
-def test_a_session_is_its_ids_and_no_connections(session: Session) -> None:
+def test_a_session_is_its_ids_and_no_connections(session: FetchSessionClient) -> None:
     session.told({0: 0})
     session.put(0)
     with wire.connected(session.bootstrap) as other:

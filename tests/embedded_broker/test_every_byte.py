@@ -57,7 +57,7 @@ async def send(client: Client, acked: Acked, sequence: int) -> None:
 
 
 @dataclass
-class Transactions:
+class NumberedTransactions:
     """Transactions that write their number to both partitions, and commit it as an offset."""
 
     client: Client
@@ -98,7 +98,7 @@ async def _life(directory: Path, fs: Journal) -> None:
             await send(client, acked, sequence)
         identity = await client.call("init_producer_id", 3, **INIT)
         ids = {"producer_id": identity.producer_id, "producer_epoch": identity.producer_epoch}
-        transactions = Transactions(client, acked, ids)
+        transactions = NumberedTransactions(client, acked, ids)
         fs.begin(acked)
         await send(client, acked, len(KEPT))
         await transactions.one(0, commit=True)

@@ -17,7 +17,7 @@ _NO_SESSION, _WHOLE = 0, 0
 _EPOCH_MAX = 2**31 - 1
 
 
-class FetchSession:
+class FetchSessionHandler:
     """One request at a time: `next_request`, then `answered` or `lost`."""
 
     def __init__(self) -> None:

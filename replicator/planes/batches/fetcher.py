@@ -24,7 +24,7 @@ from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, Fetch
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.committed import AbortedRange, SelectedBatch, select
 from replicator.planes.batches.fetch_classes import MISSING, FetchClass, code_name, fetch_class
-from replicator.planes.batches.fetch_session import FetchSession
+from replicator.planes.batches.fetch_session import FetchSessionHandler
 from replicator.planes.batches.part_read import PartRead, ReadState
 from replicator.planes.contract import ReadPlan
 
@@ -69,7 +69,7 @@ class _Flight(NamedTuple):
 
 @dataclass(slots=True)
 class _Broker:
-    session: FetchSession = field(default_factory=FetchSession)
+    session: FetchSessionHandler = field(default_factory=FetchSessionHandler)
     flight: _Flight | None = None
     checks: dict[Partition, PartRead] = field(default_factory=dict)
     quiet_until_s: float = 0.0

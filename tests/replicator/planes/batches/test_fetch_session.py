@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replicator.model.fetches import FetchAnswer, FetchAsk, FetchedPart, FetchFrom, FetchKey
-from replicator.planes.batches.fetch_session import FetchSession
+from replicator.planes.batches.fetch_session import FetchSessionHandler
 
 A, B, C = [(b"t" * 16, number) for number in range(3)]
 
@@ -19,8 +19,8 @@ def answer(*keys: FetchKey, session_id: int = 9, code: int = 0) -> FetchAnswer:
     return FetchAnswer(code, session_id, tuple(FetchedPart(key, 0) for key in keys))
 
 
-def begun() -> FetchSession:
-    session = FetchSession()
+def begun() -> FetchSessionHandler:
+    session = FetchSessionHandler()
     assert session.next_request({A: start(0), B: start(0)}) == FetchAsk(0, 0, ((A, start(0)), (B, start(0))))
     assert session.answered(answer(A, B))
     return session
@@ -69,7 +69,7 @@ def test_a_lost_answer_ends_the_session() -> None:
 
 
 def test_a_broker_without_room_is_asked_for_everything_each_time() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.next_request({A: start(0)})
     assert session.answered(answer(A, session_id=0))
     assert session.next_request({A: start(1)}) == FetchAsk(0, 0, ((A, start(1)),))
@@ -80,7 +80,7 @@ def test_a_broker_without_room_is_asked_for_everything_each_time() -> None:
 
 
 def test_a_whole_request_is_answered_for_all_partitions() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.next_request({A: start(0), B: start(0)})
     assert not session.answered(answer(A))
     session.next_request({A: start(0), B: start(0)})
