@@ -20,10 +20,15 @@ FILES = sorted(path for place in PLACES for path in (ROOT / place).rglob("*.py")
 WORDS = {  # a part of a name, as in check_tails or TailCheck: what to say instead
     "admission": "start decision",
     "ambush": "targeted crash",
+    "doubt": "unknown outcome, or id mismatch",
     "groupcommit": "flush scheduler",
     "harvest": "poll result",
     "heads": "retained prefix",
     "incarnation": "producer session",
+    "judge": "decide, compare, classify",
+    "judged": "decided, compared, classified",
+    "judges": "decides, compares, classifies",
+    "ledger": "positions",
     "mended": "repairable",
     "orphan": "hanging transaction",
     "parked": "stopped",
@@ -38,6 +43,17 @@ WORDS = {  # a part of a name, as in check_tails or TailCheck: what to say inste
     "vouches": "covers",
     "weather": "network conditions",
 }
+OTHER_SENSES = {  # a list of what was done, which is written beside a backfill, and by an application of the demo
+    "ledger": (
+        "replicator/spark/range_ledger.py",
+        "cli/commands/backfill.py",
+        "cli/commands/backfill_watch.py",
+        "cli/demo/consumer.py",
+        "cli/demo/failing_over.py",
+        "tests/replicator/spark/test_range_ledger.py",
+        "tests/cli/test_backfill.py",
+    ),
+}
 NAMES = {  # a whole name, in any case and with or without an underscore before it
     "appending": "append validation",
     "check_tails": "target check",
@@ -45,7 +61,7 @@ NAMES = {  # a whole name, in any case and with or without an underscore before 
     "director": "orchestrator",
     "full_disk": "disk full",
     "insist": "retry until done",
-    "judge_tail": "judge_end",
+    "judge_tail": "compare_end",
     "map_topic": "claims topic",
     "mortal": "killable filesystem",
     "noise": "client error",
@@ -109,7 +125,6 @@ VERBS = {
     "Hand",
     "Have",
     "Initialise",
-    "Judge",
     "Leave",
     "Let",
     "Limit",
@@ -200,7 +215,8 @@ def coined(path: Path) -> list[str]:
             continue  # a sentence
         plain = name.strip("_").lower()
         parts = {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
-        found += [f"{name}: {WORDS[part]}" for part in sorted(parts & WORDS.keys())]
+        here = {word for word, places in OTHER_SENSES.items() if path.relative_to(ROOT).as_posix() in places}
+        found += [f"{name}: {WORDS[part]}" for part in sorted((parts & WORDS.keys()) - here)]
         found += [f"{name}: {NAMES[plain]}"] if plain in NAMES else []
         if name.strip("_") in CLASSES and path.relative_to(ROOT).parts[0] in ("replicator", "cli"):
             found.append(f"{name}: a name that says what it is")

@@ -90,8 +90,8 @@ def test_a_named_topic_that_is_gone_hides_no_other(make_copying: MakeCopying) ->
         code, found, said = asked(two.flow, *command)
         assert (code, found.get("verdict")) == (4, "unproven"), (found, said)
         assert {(it["topic"], it["partition"], it["name"]) for it in found["not_compared"]} == expected
-        (judged,) = found["partitions"]
-        assert two.second in str(judged["source"]), judged
+        (compared,) = found["partitions"]
+        assert two.second in str(compared["source"]), compared
         code, found, said = asked(two.flow, *command, "--topics", two.second)
         assert (code, found["not_compared"]) == (0, []), said
         code, found, said = asked(two.flow, *command, "--topics", f"{two.first},{two.second}")

@@ -40,7 +40,7 @@ class LaneProgress(Unobserved):
         self.records = self.bytes = 0
         self.moved_s = time.monotonic()
 
-    def committed(
+    def on_committed(
         self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
     ) -> None:
         """See `LaneObserver`."""

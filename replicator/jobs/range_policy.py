@@ -67,7 +67,7 @@ class RangePolicy:
         """The positions behind what was copied, and past markers and aborted records."""
         return Progress(positions.next_positions(copied, ends, now_ms))
 
-    def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
+    def on_committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
         """The source is read on. Raises Incident `source_truncated` where it ends before the range."""
         for at, end in ends.items():
             if self._to is not None and at in self._ends and end.offset < self._until.get(at, 0):

@@ -156,7 +156,7 @@ class RepairPolicy:
         entry = Repair(target, at, tuple(done.runs), done.first_target, generation, now_ms, *ids)
         return Progress({at: positions.repaired(at, done, now_ms)}, [entry.encode()])
 
-    def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
+    def on_committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
         """Cut off what was copied; whether the next batch is to be read.
 
         Raises Incident: `source_truncated`, `repair_record_gone`.

@@ -160,20 +160,20 @@ class LaneDecisions:
             if kept is None:
                 return False
             if decision.command is Command.SET_ASIDE and not kept:  # compaction has taken it: nothing is left to decide
-                return self._judge_anew(at)
+                return self._decide_anew(at)
             moved = positions.skipped(at, decision.end, self._clock.now_ms())
             closed = self._closed(occurrence, decision, (before.offset, decision.end), kept)
             self._transactions.commit_decision(positions, at, moved, closed)
-            self._observer.committed({}, {at: moved}, 0.0)
+            self._observer.on_committed({}, {at: moved}, 0.0)
             self._beforehand.acted(closed)
         self._tell(at, decision)
-        self._judge_anew(at)
+        self._decide_anew(at)
         return True
 
-    def _judge_anew(self, at: Partition) -> bool:
-        """Judge a partition as if it had not been stopped; return whether it is copied from now on."""
+    def _decide_anew(self, at: Partition) -> bool:
+        """Decide over a partition as if it had not been stopped; return whether it is copied from now on."""
         self._partitions.apply(at, Decided())
-        return self._start.judge_again([at])
+        return self._start.decide_again([at])
 
     def _begin_behind(self, at: Partition, decision: OperatorDecision, occurrence: Occurrence) -> bool:
         """Have a partition begin at the end that was decided that has no position, or one of a topic that has gone, if
@@ -183,13 +183,13 @@ class LaneDecisions:
             return False
         partition = self._partitions[at]
         self._partitions.apply(at, Decided())
-        self._start.judge_again([at], decision)
+        self._start.decide_again([at], decision)
         if isinstance(partition.state, Waiting):
             return True  # whatever keeps it back comes first
         state = partition.state
         if decision.adopts and isinstance(state, Stopped) and state.incident.name == OPEN:
             self._postpone(decision, state.incident.detail)
-            self._judge_anew(at)
+            self._decide_anew(at)
             return False
         if partition.claim is not None and self._topic_id(at) == occurrence.topic_id != "":
             closed = self._closed(occurrence, decision, (occurrence.offset, decision.end))
@@ -198,7 +198,7 @@ class LaneDecisions:
             self._tell(at, decision)
             return True
         self._reports.decided(at, self._closed(occurrence, decision, None, effect=Ending.RETRIED))
-        self._judge_anew(at)
+        self._decide_anew(at)
         self._log.warning("decision_outdated", topic=at.topic, partition=at.partition, occurrence=decision.occurrence)
         return True
 

@@ -57,7 +57,7 @@ class IncidentReport:
         """Put into a transaction what there was to write."""
         return replace(self, new=None, ended=None, tried=self.new or self.tried)
 
-    def committed(self, written: Collection[Occurrence]) -> IncidentReport:
+    def after_commit(self, written: Collection[Occurrence]) -> IncidentReport:
         """Take what was written as certainly committed. What has ended may be found anew."""
         open_ = dict(self.open)
         for it in written:  # what has ended comes first

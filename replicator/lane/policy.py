@@ -62,7 +62,7 @@ class Policy(Protocol):
         Raises Incident (see `LanePositions.next_positions`), Abortable.
         """
 
-    def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
+    def on_committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
         """Take note of a commit, or that nothing was there to commit. Return whether the source must be read anew.
         Raises Incident."""
 
@@ -116,7 +116,7 @@ class LivePolicy:
         """Commit the positions behind what was copied, and past markers and aborted records."""
         return Progress(positions.next_positions(copied, ends, now_ms))
 
-    def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
+    def on_committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
         """Read on."""
         return False
 

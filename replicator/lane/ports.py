@@ -49,7 +49,7 @@ class LaneObserver(Protocol):
     def session_began(self, positions: Mapping[Partition, int]) -> None:
         """A producer session has begun to copy. `positions`: by source partition, of all that have one."""
 
-    def committed(
+    def on_committed(
         self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
     ) -> None:
         """A transaction is committed: with `copied` records, or none; the positions that moved, or stand there
@@ -71,7 +71,7 @@ class Unobserved:
     def session_began(self, positions: Mapping[Partition, int]) -> None:
         """See `LaneObserver`."""
 
-    def committed(
+    def on_committed(
         self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
     ) -> None:
         """See `LaneObserver`."""

@@ -61,7 +61,7 @@ class RefusedRecords:
             return {}
         return {at: it for at, it in self._partitions.items() if it.refusal.until is not None}
 
-    def committed(
+    def on_committed(
         self, with_records: Iterable[Partition] | None, reached: Callable[[], Mapping[Partition, int]]
     ) -> AfterCommit:
         """Note a commit, and find what follows from it.

@@ -82,9 +82,9 @@ class Reports:
     def _encoded(self) -> Entries:
         return [it.encode() for occurrences in self._written.values() for it in occurrences]
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """Note that the records that were made last are certainly committed."""
         written, self._written = self._written, {}
         for at, occurrences in written.items():
             partition = self._partitions[at]
-            partition.report = partition.report.committed(occurrences)
+            partition.report = partition.report.after_commit(occurrences)

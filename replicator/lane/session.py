@@ -137,7 +137,7 @@ class ProducerSession:
                 self.well_s = self._clock.now_s()
             except IdMismatch as mismatch:
                 self._abort_and_wait(mismatch)
-                self._judge_failed(mismatch.answers, mismatch.at_target)
+                self._decide_failed(mismatch.answers, mismatch.at_target)
             except RecordsRefused as refused:
                 self._refusals.note(refused.refusals, compressed=self._plan.compressed_as_it_can_be)
                 self._abort(refused)
@@ -170,7 +170,7 @@ class ProducerSession:
             try:
                 self._transactions.commit(CommitKind.RELEASE, self.positions)
             except IdMismatch as mismatch:
-                self._judge_failed(mismatch.answers, mismatch.at_target)
+                self._decide_failed(mismatch.answers, mismatch.at_target)
             else:
                 return
         self._transactions.commit(CommitKind.RELEASE, self.positions)
@@ -180,7 +180,7 @@ class ProducerSession:
             self._recommit()
         if self._owners.look(self.positions):
             self._commit_positions(CommitKind.ADMITTED)
-        self._judge_waiting()
+        self._decide_waiting()
         self._throttling.look()
         self._readiness.look(self.positions.copying)
         self._start.leaders.look(self.positions.copying)
@@ -205,7 +205,7 @@ class ProducerSession:
             self._unserved.idle()
         if collected.failed:
             self._abort(next(iter(collected.failed.values())))
-            self._judge_failed(collected.failed)
+            self._decide_failed(collected.failed)
         elif collected.pending:
             self._commit(CommitKind.RECORDS, collected)
         elif self._ends_due(collected.ends):
@@ -237,9 +237,9 @@ class ProducerSession:
 
         Partitions that stand before a refused record are stopped.
         """
-        of_policy = self._policy.committed(done.copied, ends)
+        of_policy = self._policy.on_committed(done.copied, ends)
         with_records = done.positions if done.copied else None
-        after = self._refusals.committed(with_records, partial(self._policy.reached, self.positions))
+        after = self._refusals.on_committed(with_records, partial(self._policy.reached, self.positions))
         for at, incident in after.stopped.items():
             self._start.stop(at, incident, lasting=not self._timestamps.note(at, incident))
         return of_policy or after.read_anew
@@ -248,7 +248,7 @@ class ProducerSession:
         self._aborts.reset()
         records = sum(part.records for part in done.copied.values())
         self.has_committed = True
-        self._observer.committed(done.copied, done.positions, self._last_commit_s - since_s if since_s else 0.0)
+        self._observer.on_committed(done.copied, done.positions, self._last_commit_s - since_s if since_s else 0.0)
         self._log.debug(
             "committed",
             records=records,
@@ -296,7 +296,7 @@ class ProducerSession:
                 raise  # nothing was sent yet
             except Abortable as error:
                 raise UnknownOutcome(str(error)) from error
-            self._observer.committed({}, done.positions, 0.0)
+            self._observer.on_committed({}, done.positions, 0.0)
             self._start.check_origins()
             return
 
@@ -308,7 +308,7 @@ class ProducerSession:
                 done = self._decisions.act(self.positions, at, decision)
             except IdMismatch as mismatch:
                 self._abort(mismatch)
-                self._judge_failed(mismatch.answers, mismatch.at_target)
+                self._decide_failed(mismatch.answers, mismatch.at_target)
             except (NotAllowed, Abortable) as error:
                 self._decisions.failed(decision, error)
                 if isinstance(error, NotAllowed):
@@ -318,17 +318,17 @@ class ProducerSession:
                 if done:
                     self._commit_positions(CommitKind.ADMITTED)
 
-    def _judge_waiting(self) -> None:
-        """Judge waiting partitions again whose time has come; those that can go on do."""
+    def _decide_waiting(self) -> None:
+        """Decide again over waiting partitions whose time has come; those that can go on do."""
         due = [*self._throttling.not_paused(self._partitions.due()), *self._timestamps.over()]
-        if due and self._start.judge_again(due):
+        if due and self._start.decide_again(due):
             self._commit_positions(CommitKind.ADMITTED)
             self._partitions.read_anew = True
 
-    def _judge_failed(
+    def _decide_failed(
         self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition] = ()
     ) -> None:
-        """Judge anew, each by itself, partitions that failed or whose ids are others.
+        """Decide anew, over each by itself, of partitions that failed or whose ids are others.
 
         `at_target`: those whose answers are of the target.
         """
@@ -346,7 +346,7 @@ class ProducerSession:
             else:
                 self._start.wait(at, answer, Reason.TARGET_MISSING if at in at_target else Reason.SOURCE_MISSING)
         if again or truncated:
-            self._start.judge_again([*again, *truncated])
+            self._start.decide_again([*again, *truncated])
             for at, incident in truncated.items():
                 if not isinstance(self._partitions[at].state, Stopped):  # it can't be found out a second time
                     self._start.stop(at, incident)

@@ -139,8 +139,8 @@ class LaneStart:
     def _waits_for_right(self, at: Partition) -> bool:
         return self._partitions[at].waits_since(Reason.NOT_ALLOWED) is not None
 
-    def judge_again(self, partitions: Collection[Partition], decided: OperatorDecision | None = None) -> bool:
-        """Judge these partitions anew; return whether any of them is copied from now on.
+    def decide_again(self, partitions: Collection[Partition], decided: OperatorDecision | None = None) -> bool:
+        """Decide anew over these partitions; return whether any of them is copied from now on.
 
         `decided`: those without a position begin at its end; where it adopts what the target has, also over a target
         that has records, if both sides are as it says; where it restarts a topic, also in place of a position.
@@ -151,9 +151,9 @@ class LaneStart:
         routes = [self._partitions[at].route for at in asked]
         return self._apply(self._decide(routes, decided))
 
-    def judge_paused(self, partitions: Collection[Partition]) -> None:
-        """Judge partitions that an operator has paused, or a limit holds back: they stay so, but for those that an
-        incident stops, or whose topic isn't there, as it would be found once they are read again."""
+    def decide_paused(self, partitions: Collection[Partition]) -> None:
+        """Decide over partitions that an operator has paused, or a limit holds back: they stay so, but for those that
+        an incident stops, or whose topic isn't there, as it would be found once they are read again."""
         decisions = self._decide([self._partitions[at].route for at in partitions])
         for at, decision in decisions.items():
             if decision.stopped is not None or (decision.waits is not None and decision.waits[0] in MISSING):

@@ -1,4 +1,4 @@
-"""Judges one partition by what both clusters say of it: copied from where, waiting for what, stopped by which incident.
+"""Decides over one partition by what both clusters say: copied from where, waiting for what, stopped by which incident.
 
 Invariant 9: what contradicts the evidence in the position is an incident. Invariant 11: offsets of the source have
 gaps, so only a log start above the position means that records are gone.

@@ -63,7 +63,7 @@ class LaneThrottling:
         self._flow_turns(now_s)
         self._bound |= held
         if self._policy.copies_live and (self._throttle.any_paused or self._bound):
-            self._judge(now_s)
+            self._decide(now_s)
 
     def _flow_turns(self, now_s: float) -> None:
         """Have those read whose turn it is under the flow's limit."""
@@ -111,8 +111,8 @@ class LaneThrottling:
         came = {at: self._partitions[at].session.came_s for at in partitions}
         return frozenset(at for at, came_s in came.items() if came_s is not None and came_s >= since_s)
 
-    def _judge(self, now_s: float) -> None:
-        """Judge those that are paused, and those that a limit holds back, if it is time."""
+    def _decide(self, now_s: float) -> None:
+        """Decide over those that are paused, and those that a limit holds back, if it is time."""
         if now_s < self._decided_s + self._interval_s:
             return
         since_s, self._decided_s = self._decided_s, now_s
@@ -122,7 +122,7 @@ class LaneThrottling:
         not_read += [at for at in bound if at not in heard]
         try:
             if not_read:
-                self._start.judge_paused(not_read)
+                self._start.decide_paused(not_read)
         except (Retriable, Unreachable):
             return  # that the target doesn't answer is told by who watches the clusters; they are judged next time
 

@@ -231,7 +231,7 @@ class LaneTransactions:
 
     def _committed(self, positions: LanePositions, held: _Contents) -> Done:
         positions.on_committed(held.done.positions)
-        self._reports.committed()
+        self._reports.on_committed()
         self._origins.claimed(held.claims)
         return held.done
 

@@ -249,7 +249,7 @@ class ObservedLane:
             for at, position in positions.items():
                 self._of(at).position = position
 
-    def committed(
+    def on_committed(
         self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
     ) -> None:
         """See `LaneObserver`."""

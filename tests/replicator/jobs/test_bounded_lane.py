@@ -131,7 +131,7 @@ def test_a_lane_that_commits_nothing_asks_whether_its_generation_is_open(monkeyp
 def test_a_lane_that_has_just_committed_does_not_ask() -> None:
     asked: list[int] = []
     made = BoundedLane(plan(world := ranged()), upto(12), services(world), AT, PATIENCE_S, lambda: asked.append(1))
-    made.progress.committed({}, {}, 0.1)
+    made.progress.on_committed({}, {}, 0.1)
     made._check_progress()
     assert asked == []
     made.progress.moved_s -= bounded_lane.PROGRESS_CHECKED_S

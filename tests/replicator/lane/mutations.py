@@ -107,16 +107,16 @@ def leave_transactions_of_its_own_open(patch: Patch) -> None:
 
 @mutation(test_own_transactions.test_a_late_batch_between_two_transactions_is_never_committed)
 def commit_over_what_is_open(patch: Patch) -> None:
-    judge = target_check._judge_between
+    compare = target_check._compare_between
 
     def lenient(*arguments: Any) -> None:
         try:
-            judge(*arguments)
+            compare(*arguments)
         except Incident as incident:
             if incident.name != OPEN:
                 raise
 
-    patch.setattr(target_check, "_judge_between", lenient)
+    patch.setattr(target_check, "_compare_between", lenient)
 
 
 def _records_that_the_target_takes_late_are_copied() -> None:
@@ -212,7 +212,7 @@ def seek_before_the_position(patch: Patch) -> None:
         return {at: seek._replace(offset=max(0, seek.offset - 1)) for at, seek in seeks(self).items()}
 
     patch.setattr(LanePositions, "seeks", wrong)
-    patch.setattr(LivePolicy, "committed", lambda self, copied, ends: True)
+    patch.setattr(LivePolicy, "on_committed", lambda self, copied, ends: True)
 
 
 @mutation(test_lane.test_a_missing_right_makes_its_topic_wait_and_is_noticed_when_it_is_back)

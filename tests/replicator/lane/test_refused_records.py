@@ -55,13 +55,13 @@ def test_after_a_commit_it_is_told_at_once_who_stops_and_whether_the_source_is_r
         asked.append(True)
         return {A: 7, B: 9}
 
-    assert lane.refused.committed([A], reached) == AfterCommit()
+    assert lane.refused.on_committed([A], reached) == AfterCommit()
     lane.refused.note({})
-    assert lane.refused.committed(None, reached) == AfterCommit(), "positions alone: the records are still to come"
-    assert lane.refused.committed([A], reached) == AfterCommit(read_anew=True)
+    assert lane.refused.on_committed(None, reached) == AfterCommit(), "positions alone: the records are still to come"
+    assert lane.refused.on_committed([A], reached) == AfterCommit(read_anew=True)
     assert not asked, "none has a bound"
     lane.refused.note({A: Refusal((7,), "why")})
-    after = lane.refused.committed([A, B], reached)
+    after = lane.refused.on_committed([A, B], reached)
     assert after.read_anew
     assert {at: (incident.name, incident.offset) for at, incident in after.stopped.items()} == {
         A: ("record_refused", 7)

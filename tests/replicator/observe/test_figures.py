@@ -22,10 +22,10 @@ def flow() -> ObservedFlow:
 def test_commits_add_up_over_lanes_and_attempts(flow: ObservedFlow) -> None:
     first = flow.lane(plan(0, "one"), lambda: {A: Copying()})
     first.session_began({A: 10})
-    first.committed({A: Copied(12, records=2, bytes=20)}, {A: position(12)}, 0.02)
+    first.on_committed({A: Copied(12, records=2, bytes=20)}, {A: position(12)}, 0.02)
     second = flow.lane(plan(0, "two"), lambda: {A: WAITS})
     second.session_began({A: 12})
-    second.committed({A: Copied(15, records=3, bytes=30)}, {A: position(15)}, 0.5)
+    second.on_committed({A: Copied(15, records=3, bytes=30)}, {A: position(15)}, 0.5)
     found = flow.figures()
     assert (found.partitions[A].records, found.partitions[A].bytes, found.partitions[A].position) == (5, 50, 15)
     assert found.partitions[A].committed_ms == 5_000
@@ -35,7 +35,7 @@ def test_commits_add_up_over_lanes_and_attempts(flow: ObservedFlow) -> None:
 
 def test_positions_that_move_without_records_are_no_transaction_of_records(flow: ObservedFlow) -> None:
     lane = flow.lane(plan(0, "one"), dict)
-    lane.committed({}, {A: position(7)}, 0.0)
+    lane.on_committed({}, {A: position(7)}, 0.0)
     found = flow.figures()
     assert found.partitions[A].position == 7
     assert found.partitions[A].committed_ms == 0
@@ -45,7 +45,7 @@ def test_positions_that_move_without_records_are_no_transaction_of_records(flow:
 def test_transactions_are_counted_by_how_long_they_took(flow: ObservedFlow) -> None:
     lane = flow.lane(plan(0, "one"), dict)
     for took_s in (SECONDS[0], SECONDS[0] + 0.001, SECONDS[-1] + 1):
-        lane.committed({A: Copied(1, records=1)}, {}, took_s)
+        lane.on_committed({A: Copied(1, records=1)}, {}, took_s)
     assert flow.figures().lanes[0].took == [1, 1, *[0] * (len(SECONDS) - 2), 1]
 
 

@@ -44,7 +44,7 @@ class Shared:
         self.lanes = {at: self._lane(at, "one") for at in (A, B)}
         self._views = Views({"f": ("a", "b")}, figures, {"f": Ends()}, lambda: {"f": Stage.RUNNING})  # type: ignore[dict-item]
         for at, lane in self.lanes.items():
-            lane.committed({}, {at: position(3)}, 0.1)
+            lane.on_committed({}, {at: position(3)}, 0.1)
         self.worker.rebalanced()
         self.run(A, B)
 

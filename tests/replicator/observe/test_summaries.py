@@ -55,7 +55,7 @@ class Process:
         return False
 
     def copy(self, records: int, offset: int = 1) -> None:
-        self.lane.committed({A: Copied(offset, records=records, bytes=records * 10)}, {A: position(offset)}, 0.01)
+        self.lane.on_committed({A: Copied(offset, records=records, bytes=records * 10)}, {A: position(offset)}, 0.01)
 
     def run(self, for_s: float, at_each: Callable[[], None] = lambda: None) -> None:
         self.until_s, self.at_each = self.time_s + for_s, at_each

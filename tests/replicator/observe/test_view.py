@@ -65,7 +65,7 @@ def test_a_flow_whose_lanes_have_not_decided_yet_is_not_ready(flow: OneFlow) -> 
 def test_what_the_flow_file_excludes_by_now_is_counted_and_not_shown(flow: OneFlow, failed_over: str) -> None:
     other = Partition("u", 0)
     flow.states = {A: Copying(), other: Copying()}
-    flow.lane.committed({at: Copied(7, records=7, bytes=70) for at in (A, other)}, {}, 0.1)
+    flow.lane.on_committed({at: Copied(7, records=7, bytes=70) for at in (A, other)}, {}, 0.1)
     flow.states = {A: Copying()}
     flow.figures.conditions.failed_over(failed_over)
     assert sorted(row.name for row in shown_of(flow.now(), ()).topics) == ["t", "u"], "another worker may have it"
@@ -93,7 +93,7 @@ def test_a_topic_that_was_failed_over_keeps_nobody_from_being_ready(flow: OneFlo
 
 def test_a_partition_that_has_gone_keeps_its_counters_and_keeps_nobody_from_being_ready(flow: OneFlow) -> None:
     flow.states = {A: Copying(), B: Copying()}
-    flow.lane.committed({at: Copied(3, records=3) for at in (A, B)}, {at: position(3) for at in (A, B)}, 0.1)
+    flow.lane.on_committed({at: Copied(3, records=3) for at in (A, B)}, {at: position(3) for at in (A, B)}, 0.1)
     assert flow.figures.partition_positions() == {A: 3, B: 3}
     del flow.states[B]
     assert flow.doing() == {A: Doing.COPYING, B: Doing.GONE}
@@ -104,7 +104,7 @@ def test_a_partition_that_has_gone_keeps_its_counters_and_keeps_nobody_from_bein
 
 def test_a_flow_that_was_failed_over_as_a_whole_is_not_ready_and_has_no_lag(flow: OneFlow) -> None:
     flow.states = {A: Copying(), B: Copying()}
-    flow.lane.committed({at: Copied(3, records=3) for at in (A, B)}, {at: position(3) for at in (A, B)}, 0.1)
+    flow.lane.on_committed({at: Copied(3, records=3) for at in (A, B)}, {at: position(3) for at in (A, B)}, 0.1)
     for flow.stage in (Stage.STARTING, Stage.RUNNING):
         flow.figures.conditions.failed_over("by ann")
         flow.lane.over()
@@ -149,7 +149,7 @@ def test_what_is_paused_and_limited_is_shown_while_it_is_kept_to(flow: OneFlow) 
 
 def test_before_and_after_it_runs_nothing_is_known_of_its_partitions(flow: OneFlow) -> None:
     flow.states = {A: Copying(), B: Copying()}
-    flow.lane.committed({A: Copied(3, records=3)}, {A: position(3)}, 0.1)
+    flow.lane.on_committed({A: Copied(3, records=3)}, {A: position(3)}, 0.1)
     for flow.stage in (Stage.STARTING, Stage.ENDED, Stage.OVER):
         assert flow.doing() == {A: Doing.UNDECIDED}
         assert not flow.now().ready
@@ -165,7 +165,7 @@ def lag_of(
     """Of a flow whose partitions have positions, in records and seconds."""
     one = OneFlow()
     one.states = {at: Copying() for at in states}
-    one.lane.committed({}, {at: position(3) for at in states}, 0.1)
+    one.lane.on_committed({}, {at: position(3) for at in states}, 0.1)
     one.states = dict(states)
     view = one.now()
     view = replace(view, partitions=tuple(replace(each, lag=known.get(each.at)) for each in view.partitions))
@@ -199,7 +199,7 @@ def test_a_position_that_is_gone_is_not_shown_and_all_of_another_topic_is_left_t
 ) -> None:
     """As `status` says it, of a process that has copied the partition before."""
     flow.states = {A: Copying(), B: Copying()}
-    flow.lane.committed({}, {at: position(3) for at in (A, B)}, 0.1)
+    flow.lane.on_committed({}, {at: position(3) for at in (A, B)}, 0.1)
     flow.states[B] = Stopped(Incident(name, "it is so", topic="t", partition=1, offset=offset))
     assert [each.figures.position for each in flow.now().partitions] == [3, shown]
     assert flow.figures.partition_positions() == {A: 3, B: lag}
