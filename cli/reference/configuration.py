@@ -73,7 +73,7 @@ SECTIONS = (
         "DecisionPolicy",
         "flows.NAME.policy",
         "What `run` decides about incidents by itself, by their kind: "
-        "[Decided beforehand](../operate/incidents.md#decided-beforehand).",
+        "[Decided beforehand](../operate/records-left-out.md#decided-beforehand).",
     ),
     ("GapPolicy", "flows.NAME.policy.source_records_gone", ""),
     ("RecordPolicy", "flows.NAME.policy.KIND", "Of the other kinds."),
