@@ -10,7 +10,6 @@ from benchmarks import report
 
 RESULTS = report.RESULTS / "backfill"
 BEGIN, END = "<!-- backfill: python -m benchmarks.backfill_report -->\n", "<!-- end of backfill -->\n"
-RATIO_MIN = 1.2
 
 
 def section(results: dict[str, Any]) -> str:
@@ -25,16 +24,15 @@ def section(results: dict[str, Any]) -> str:
         f"{machine['kafka']};",
         f"{settings['records']:,} records of 256 bytes in 4 partitions, median of {settings['runs']}.",
         "",
-        "| | records/s | lowest to highest | of the live worker | aim |",
-        "|---|---|---|---|---|",
-        f"| backfill | {rates['backfill']:,.0f} | {spread['backfill']} | {rates['backfill'] / live:.2f} "
-        f"| at least {RATIO_MIN} |",
-        f"| live worker, one lane | {live:,.0f} | {spread['eos-replicate']} | 1 | |",
+        "| | records/s | lowest to highest | of the live worker |",
+        "|---|---|---|---|",
+        f"| backfill | {rates['backfill']:,.0f} | {spread['backfill']} | {rates['backfill'] / live:.2f} |",
+        f"| live worker, one lane | {live:,.0f} | {spread['eos-replicate']} | 1 |",
         f"| MirrorMaker 2 | {rates['MirrorMaker 2']:,.0f} | {spread['MirrorMaker 2']} "
-        f"| {rates['MirrorMaker 2'] / live:.2f} | |",
+        f"| {rates['MirrorMaker 2'] / live:.2f} |",
         "",
         f"Peak memory of the backfill with driver, executor and tasks: {less:,.0f} MiB for {few:,} records, "
-        f"{more:,.0f} MiB for {many:,} ({more / less:.2f}; aim: the same).",
+        f"{more:,.0f} MiB for {many:,} ({more / less:.2f}).",
     ]
     return "\n".join(lines) + "\n"
 

@@ -37,11 +37,10 @@ RESULTS: dict[str, Any] = {
 }
 
 
-def test_the_table_has_ratios_spreads_and_aims() -> None:
+def test_the_table_has_ratios_and_spreads() -> None:
     text = broker_report.section(RESULTS)
-    aim = "at least 1.0 of Kafka |"
-    assert f"| produced at work, records/s | 3,000 | 3,000 to 6,000 | 2,000 | 2,000 to 4,000 | 1.50 | {aim}" in text
-    assert f"| produced after a start, records/s | 700 | 700 to 1,400 | 700 | 700 to 1,400 | 1.00 | {aim}" in text
+    assert "| produced at work, records/s | 3,000 | 3,000 to 6,000 | 2,000 | 2,000 to 4,000 | 1.50 |" in text
+    assert "| produced after a start, records/s | 700 | 700 to 1,400 | 700 | 700 to 1,400 | 1.00 |" in text
     assert "waits for the disk 3.00 times" in text
     assert "makes 30 commits/s: 3.0 times as many" in text
 

@@ -29,10 +29,10 @@ RESULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_the_table_has_both_systems_their_ratio_and_the_aim() -> None:
+def test_the_table_has_both_systems_and_their_ratio() -> None:
     text = report.section(RESULTS)
-    assert "| throughput, records/s | 300,000 | 120,000 | 2.50 | at least 0.9 of MirrorMaker 2 |" in text
-    assert "| peak memory with a stalled target, MiB | 150 | - | - | at most 300 |" in text
+    assert "| throughput, records/s | 300,000 | 120,000 | 2.50 |" in text
+    assert "| peak memory with a stalled target, MiB | 150 | - | - |" in text
     assert "| `at_least_once` | 6 | 6.00 |" in text
     assert "1999-12-31: Z80, 1 cores" in text
 
