@@ -24,7 +24,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "workers": ("cli.commands.workers:workers", "Who shares a flow, and which lanes each worker has."),
     "apply": ("cli.commands.apply:apply", "Have workers run with a file that the flow has had before."),
     "top": ("cli.commands.top:top", "Flows of a running process, live in a terminal."),
-    "incident": ("cli.commands.incident:incident", "What needs a decision: list, show, resolve."),
+    "incident": ("cli.commands.incident:incident", "Facts that need a decision: list, show, resolve."),
     "pause": ("cli.commands.control:pause", "Pause a flow that runs, or some of its topics."),
     "resume": ("cli.commands.control:resume", "Resume what was paused."),
     "rate": ("cli.commands.control:rate", "Limit how fast a flow that runs copies."),
@@ -39,8 +39,8 @@ LAZY: dict[str, tuple[str, str]] = {
     "verify": ("cli.commands.verify:verify", "Check that each copy stands where the offset map says."),
     "evidence": ("cli.commands.evidence:evidence", "Check a report that was signed, offline."),
     "translate": ("cli.commands.translate:translate", "Where consumers go on at the other side: translate offsets."),
-    "groups": ("cli.commands.groups:groups", "Where the consumer groups that a flow syncs stand."),
-    "schemas": ("cli.commands.schemas:schemas", "What of the source's schema registry the target's has."),
+    "groups": ("cli.commands.groups:groups", "Offsets of the consumer groups that a flow syncs."),
+    "schemas": ("cli.commands.schemas:schemas", "Compare the schema registries of source and target."),
     "coupled": ("cli.commands.coupled:coupled", "Which topics of a flow transactions tie together."),
     "failover": ("cli.commands.failover:failover", "The source is gone: stop a flow, say what the target has."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
@@ -69,9 +69,9 @@ Exit codes:
       simulate: a fault was found; demo: not exact;
       incident show: there is no such incident;
       translate: an offset has no translation;
-      groups: some don't stand at the target where they should;
-      schemas: the target's registry lacks some;
-      failover: the target lacks something, or that isn't known;
+      groups: the offsets of some groups aren't in sync;
+      schemas: the target's registry lacks some schemas;
+      failover: the target lacks records, or that isn't known;
       incident resolve, position set, adopt-mm2, rebuild-control: refused;
       evidence check: a report was altered
   2   bad configuration or usage

@@ -68,7 +68,7 @@ def test_people_are_told_what_is_counted_behind_the_fence(make_copying: MakeCopy
         code, out, said = asked(two, *words, said=f"{two.name}\n")
     assert code == 0, said
     before, behind = out.split("Behind the fence:")
-    assert "is counted from the position that stands then" in " ".join(before.split())
+    assert "are counted from its position by then" in " ".join(before.split())
     (first,), (then,) = (re.findall(r": (\d+) → 40", text) for text in (before, behind))
     assert int(then) > int(first) > 100
     assert f"40 to {int(then) - 1} are copied again: up to {int(then) - 40} records" in behind

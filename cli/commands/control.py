@@ -73,9 +73,10 @@ Examples:
 def pause(path: Path, name: str | None, topics: tuple[str, ...], why: str, by: str | None, as_json: bool) -> int:
     """Pause a flow, or some of its topics: nothing more of them is read until `resume`.
 
-    It is written to the target and stands over restarts. A process that runs the flow finishes its transaction, and
-    stands still within about two seconds; it keeps the flow, and its positions alive, and what is written meanwhile is
-    copied afterwards. Mind the source's retention. A process that doesn't run finds it at its next start.
+    The pause is written to the target and outlives restarts. A process that runs the flow finishes its transaction, and
+    stops copying within about two seconds; it keeps the flow, and commits its positions again so that they don't
+    expire. Records that are written meanwhile are copied afterwards. Mind the source's retention. A process that
+    doesn't run finds the pause at its next start.
     """
     from cli.commands.incident_resolve import decider
     from replicator.model.printable import printable
@@ -102,8 +103,8 @@ Examples:
 def resume(path: Path, name: str | None, topics: tuple[str, ...], as_json: bool) -> int:
     """Resume a flow with all its topics, or only some topics that were paused by name.
 
-    What runs goes on within about two seconds, where it stood. While the whole flow is paused, none of its topics can
-    be resumed alone.
+    A process that runs the flow goes on within about two seconds, from its positions. While the whole flow is
+    paused, none of its topics can be resumed alone.
     """
     chosen = split(topics)
 

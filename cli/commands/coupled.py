@@ -39,11 +39,11 @@ def coupled(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Which topics of a flow are tied together by transactions at the source.
 
     A transactional producer ties the topics to which it writes, and an application that reads, writes and commits its
-    group's offsets in transactions ties what it reads to that, too. Such topics are consistent with each other only
-    together: move consumers of all of them, or of none. Topics that the flow doesn't copy are marked.
+    group's offsets in transactions ties the topics that it reads to them, too. Such topics are consistent with each
+    other only as a whole: move consumers of all of them, or of none. Topics that the flow doesn't copy are marked.
 
-    Brokers forget producers some time after their last record; what was before that is read from the logs of
-    coordinators, where the user may read them.
+    Brokers forget producers some time after their last record; earlier transactions are read from the logs of
+    the coordinators, if the user may read these.
     """
     from replicator.inspect import coupled_topics
 

@@ -54,7 +54,7 @@ Exit codes:
 def check(directory: Path, trusted: Path | None, as_json: bool) -> int:
     """Check that a report is as it was when reconcile or verify signed it: each file, and no other.
 
-    Neither a cluster nor the network is asked.
+    The check needs neither a cluster nor the network.
     """
     from replicator.proof import signing
 

@@ -66,7 +66,7 @@ Exit codes:
        failover, or repeated it during --undo, meanwhile; --topics: the
        whole flow is failed over
   6    a hook of the flow file failed, or can't be started; the message says
-       what stands
+       which steps were done
   130  interrupted: the same command, or --undo, goes on from there
 """
 HOOK_FAILED = 6

@@ -34,8 +34,8 @@ Examples:
 
 \b
 Exit codes:
-  0  all groups stand at the target where they stand at the source
-  1  some don't, or not yet
+  0  the offsets of all groups are in sync
+  1  the offsets of some groups aren't in sync, or not yet
   2  the flow file is wrong, or no flow has `groups`
   3  a cluster cannot be reached, or a right is missing
   4  the offset map is gone, or written by a newer version
@@ -50,9 +50,9 @@ GROUPS_SHOWN, ROWS_SHOWN = 200, 200
     )
 )
 def groups(path: Path, names: tuple[str, ...], groups_: tuple[str, ...], as_json: bool) -> int:
-    """Where the consumer groups that flows sync stand, at source and target.
+    """Show the offsets of the consumer groups that flows sync, at source and target.
 
-    A group is in sync where a consumer that goes on at the target reads what it would have read at the source. Groups
+    A group is in sync if a consumer that goes on at the target reads what it would have read at the source. Groups
     that aren't, and each partition of those that --group names, are shown with the reason.
     """
     from replicator.group_sync import view

@@ -57,23 +57,23 @@ Exit codes:
     "--set-aside",
     "commands",
     flag_value="set-aside",
-    help="The same for one record, which is kept in the topic __eos.<flow>.aside. Of one above limits.record_bytes_max "
-    "neither key nor value is kept.",
+    help="The same for one record, which is kept in the topic __eos.<flow>.aside. Key and value of a record above "
+    "limits.record_bytes_max are not kept.",
 )
 @click.option(
     "--restart-topic",
     "commands",
     flag_value="restart-topic",
-    help="Copy the topic that is there now from its beginning, all partitions of it. What the target has of the one "
-    "before stays.",
+    help="Copy the topic that is there now from its beginning, all partitions of it. Copies of the topic before it "
+    "stay on the target.",
 )
 @click.option(
     "--adopt",
     "adopted",
     default=None,
     metavar="OFFSET",
-    help="Copy from this source offset on. What the target has is taken for the copy of all before it. map: the offset "
-    "that the flow's offset map has, if that is beyond doubt.",
+    help="Copy from this source offset on. The records of the target are taken for the copy of all before it. map: the "
+    "offset that the flow's offset map has, if that is proven.",
 )
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the record. Needed for all but --retry.")
 @by_option
@@ -100,16 +100,16 @@ def resolve(
 ) -> int:
     """Decide about one incident of a partition. ID is that of `incident list`, or how it begins.
 
-    The decision is written to the target, with who has made it and why. A flow that runs acts on it within about a
-    second, one that doesn't at its next start: once, in one transaction with the position that it moves. What no worker
-    has found yet has to be found by one first. --skip leaves
-    out what `incident show` names, and no more; `status` and `reconcile` list it from then on, and it is no
-    difference. Of a source that was truncated it goes back to where the log was cut, which the source is asked for:
-    what was copied from behind the cut stays on the target. --adopt gives a partition a position that has none: from
-    the offset that you name it is copied exactly once, and `status` and `reconcile` say that nothing before it is the
-    flow's. --restart-topic does the same at the beginning of a topic that was created again: its records are written
-    behind those that are there. On a topic that is paused --retry, --skip and --set-aside act at once, but for --skip
-    of a source that was truncated; that, --restart-topic and --adopt wait for `resume`.
+    The decision is written to the target, with who has made it and why. A running flow acts on it within about a
+    second, a stopped one at its next start: once, in one transaction with the position that it moves. An incident that
+    no worker has found yet can be decided after a worker has found it. --skip leaves out the records that `incident
+    show` names, and no others; `status` and `reconcile` list them from then on, and they are no difference. After a
+    truncation of the source --skip goes back to where the log was cut, which the source is asked for: copies of
+    records behind the cut stay on the target. --adopt gives a position to a partition that has none: from the offset
+    that you name on it is copied exactly once, and `status` and `reconcile` say that nothing before it is the flow's.
+    --restart-topic does the same at the beginning of a topic that was created again: its records are written behind
+    those that are there. On a topic that is paused --retry, --skip and --set-aside act at once, but for --skip of a
+    source that was truncated; that, --restart-topic and --adopt wait for `resume`.
     """
     from replicator import config
     from replicator.flow import deciding

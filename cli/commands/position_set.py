@@ -34,17 +34,17 @@ Examples:
 
 \b
 Exit codes:
-  0  set, or all partitions stand there already
+  0  set, or all positions are there already
   1  refused, or not confirmed, and nothing was written: a partition has no
-     position, or is stopped by what another position is no answer to; the
-     source has no such offset; a topic is another one, or a position or the
-     target has changed since it was shown
+     position, or has an incident that another position doesn't help
+     against; the source has no such offset; a topic is another one, or a
+     position or the target has changed since it was shown
   2  the flow file or the command line is wrong
   3  a cluster cannot be reached, or a right is missing
   4  the flow's own topics are lost or unreadable
   5  somebody runs the flow, or has taken it over meanwhile
 """,
-    short_help="Say where copying goes on, while the flow stands still.",
+    short_help="Say where copying goes on, while the flow is stopped.",
 )
 @config_option
 @click.option("--flow", "name", metavar="NAME", help="The flow; needed where the file has several.")
@@ -69,7 +69,7 @@ Exit codes:
 @click.option(
     "--take-over",
     is_flag=True,
-    help="Also take the flow from a worker that holds it: what follows is counted from where it stands by then.",
+    help="Also take the flow from a worker that holds it: the consequences are counted from its position by then.",
 )
 @meant_option
 @json_option
@@ -204,14 +204,15 @@ def _show(delivery: str, plan: Mapping[Partition, PlannedPosition]) -> None:
     _show_rows(plan)
     if any(it.moving for it in plan.values()):
         say(
-            "A worker has the flow, and copies on until it is fenced. What is copied again or left out is counted from "
-            "the position that stands then; all that it has copied from the offset on that you set is copied again."
+            "A worker has the flow, and copies on until it is fenced. The records that are copied again or left out "
+            "are counted from its position by then; all that it has copied from the offset on that you set is copied "
+            "again."
         )
     adopted = [it for it in plan.values() if it.command is Command.ADOPT]
     if adopted:
-        say("What the targets of these have is not compared any more: reconcile begins behind it.")
+        say("Records that these targets have are not compared any more: reconcile begins behind them.")
     if delivery != "exactly_once" and any(it.command is not None for it in plan.values()):
-        say(f"With delivery {delivery} what a stopped worker has sent may still arrive on the target.")
+        say(f"With delivery {delivery} records that a stopped worker has sent may still arrive on the target.")
 
 
 def consequences(it: PlannedPosition) -> list[str]:

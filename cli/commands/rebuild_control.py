@@ -39,8 +39,8 @@ Examples:
 Exit codes:
   0  rebuilt, or shown with --dry-run
   1  refused, or not confirmed, and nothing was changed: nothing is lost,
-     what stands on the target contradicts itself, or the flow may be failed
-     over
+     the flow's data on the target contradict each other, or the flow may be
+     failed over
   2  the flow file or the command line is wrong, or the flow has never copied
      a topic that is named
   3  a cluster cannot be reached, or a right is missing
@@ -85,15 +85,15 @@ def rebuild_control(
     meant: str | None,
     as_json: bool,
 ) -> int:
-    """Make a flow's control topic anew that was deleted, or has lost records, from what else stands on the target.
+    """Rebuild a flow's control topic that was deleted, or has lost records, from the flow's other data on the target.
 
-    The flow must not run. All that names a generation is read: claims, positions, and the flow's transactional ids, as
-    all brokers list them. A generation above all of these is opened, and before that every such id is fenced: whatever
-    may still run of the flow copies nothing any more. Then the flow is started as ever, and goes on where it stood,
-    exactly once.
+    The flow must not run. The command reads everything that names a generation: claims, positions, and the flow's
+    transactional ids, as all brokers list them. It fences every such id, so that no process of the flow that may still
+    run copies anything, and then opens a generation above all of them. Start the flow after that as ever: it goes on
+    from its positions, exactly once.
 
-    What stood in the topic and nowhere else is said, and is not restored. Where what stands contradicts itself,
-    nothing is done.
+    The command names the information that only the lost topic had, and doesn't restore it. If the flow's data
+    contradict each other, nothing is done.
     """
     from replicator import config, failpoints
     from replicator.flow.rebuilding import ControlRebuild

@@ -51,9 +51,9 @@ Examples:
       --out report --sign key.pem
   eos-replicate reconcile -c flows.yaml --flow orders --local --repair plan
 
-Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered. What retention
-or compaction removed on either side is listed separately and is no difference. Where the clusters have no evidence
-left to tell that from loss, the verdict is unproven.
+Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered. Records
+that retention or compaction removed on either side are listed separately and are no difference. Where the clusters
+have no evidence left to tell them from lost records, the verdict is unproven.
 
 \b
 Exit codes:
@@ -89,8 +89,8 @@ Exit codes:
 @click.option(
     "--local",
     is_flag=True,
-    help="Compare by the flow's offset map in this process: without Spark and Java. What the map doesn't cover is "
-    "counted, and unproven.",
+    help="Compare by the flow's offset map in this process: without Spark and Java. Records that the map doesn't cover "
+    "are counted, and unproven.",
 )
 @click.option(
     "--partition",

@@ -59,7 +59,7 @@ Exit codes:
     type=click.Choice(["daemon", "spark"]),
     default="daemon",
     show_default=True,
-    help="What copies: this process, or tasks on Spark, round after round, for one flow.",
+    help="Copy in this process (daemon), or by tasks on Spark, round after round, for one flow.",
 )
 @spark_options
 @click.option(
@@ -91,15 +91,16 @@ def run(
 ) -> None:
     """Copy topics until stopped: records and positions in one transaction on the target.
 
-    Start it on as many machines as you like: the processes share each flow's lanes, and those of one that dies go on
-    elsewhere. With --standalone a process is no member of the flow's group: it throws out whoever runs the flow.
+    Start it on as many machines as you like: the processes share each flow's lanes, and the lanes of a process that
+    dies go on in another one. With --standalone a process is no member of the flow's group: it fences every other
+    process that runs the flow.
 
     The first SIGTERM or ^C commits the open transaction and exits, and so does SIGHUP when the terminal was closed. A
     second one exits at once; nothing is lost or doubled, but the target waits for the transaction to time out or for
     the next start. Any other SIGHUP has the flow file read again: flows that were added start, removed ones stop,
-    changed ones start anew, and the others aren't touched; a file with a fault changes nothing. Of several flows, one
-    that has ended is started again from time to time as long as another one runs. An incident stops its partition, and
-    the others go on; with --exit-on-incident all is committed and the process ends.
+    changed ones start anew, and the others aren't touched; a file with a fault changes nothing. If a process
+    has several flows, one that has ended is started again from time to time as long as another one runs. An incident
+    stops its partition, and the others go on; with --exit-on-incident all is committed and the process ends.
     """
     with quick_imports():
         from replicator import config, failpoints, logs

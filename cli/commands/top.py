@@ -40,7 +40,7 @@ ANSWER_BYTES_MAX = 16 * 1024 * 1024
 @click.option(
     "--every", "every_s", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds between looks."
 )
-@click.option("--once", is_flag=True, help="Show it once. So it is where the output is no terminal.")
+@click.option("--once", is_flag=True, help="Show it once. This is the default if the output is no terminal.")
 @json_option
 def top(path: Path, address: str | None, every_s: float, once: bool, as_json: bool) -> int:
     """Flows of a running process, live: lag, throughput, and what is not copied and why."""

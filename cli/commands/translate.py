@@ -40,7 +40,7 @@ Examples:
   eos-replicate translate -c flows.yaml --checkpoint old --out new
 
 A consumer that goes on at the answered offset skips no record. "again" says how many it reads a second time: none,
-unless a repair has copied records behind later ones. What --csv prints is taken by Kafka's own tool:
+unless a repair has copied records behind later ones. Kafka's own tool takes the output of --csv:
 
 \b
   kafka-consumer-groups --bootstrap-server TARGET --group billing \\

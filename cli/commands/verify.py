@@ -40,10 +40,10 @@ Examples:
   eos-replicate verify -c flows.yaml --flow orders --out report \\
       --sign key.pem
 
-The map's chain and its counts are followed from its beginning, and the target's log is read: at each place that the map
-names a committed record must stand, and none among them that it doesn't name. Of contents the last block of each
-position is compared, by its digest. A record that was skipped at the source can't be seen here: reconcile --local reads
-both sides.
+The map's chain and its counts are followed from its beginning, and the target's log is read: at each offset that the
+map names there must be a committed record, and between them none that it doesn't name. The contents of the last block
+of each position are compared, by its digest. A record that was skipped at the source can't be seen here:
+reconcile --local reads both sides.
 
 \b
 Exit codes:
@@ -83,7 +83,7 @@ _SIGNS = {"differs": "[red]≠ differs[/]", "unproven": "[yellow]? unproven[/]",
 @click.option(
     "--without-source",
     is_flag=True,
-    help="Ask the target alone: the source is gone. What it had that was not copied is not known then.",
+    help="Ask the target alone: the source is gone. Records that were not copied aren't known then.",
 )
 @click.option("--out", metavar="DIR", help="New directory for the result as verify.json.")
 @sign_option

@@ -49,8 +49,9 @@ HEADINGS = ("worker", "address", "version", "lanes", "since")
 def workers(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Who shares each flow: processes, their lanes, and since when they run them.
 
-    Asks the target for the members of each flow's group of workers. A process that runs a flow alone is none; status
-    shows it as the owner of positions. Of a flow that was failed over it shows who keeps the positions.
+    Asks the target for the members of each flow's group of workers. A process that runs a flow alone is no
+    member; status shows it as the owner of positions. For a flow that was failed over the command shows which process
+    keeps the positions.
     """
     from replicator.inspect.workers import read
 

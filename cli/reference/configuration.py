@@ -36,9 +36,9 @@ PROPERTIES = """\
 
 Under `clusters.NAME.properties` stand properties of librdkafka by its names, as text, numbers or booleans.
 `bootstrap.servers` is required. `${NAME}` stands for an environment variable, `$${` for `${` itself, and a value
-`file:PATH` for the content of that file; a relative path starts at the directory of the flow file. What comes from
-there, and what is named like a password, is printed as `[hidden]`. A password that is written into the file, or that
-would be sent without TLS to another host, is refused unless the cluster has `allow_plaintext_password: true`.
+`file:PATH` for the content of that file; a relative path starts at the directory of the flow file. Values from
+there, and values that are named like a password, are printed as `[hidden]`. A password that is written into the file,
+or that would be sent without TLS to another host, is refused unless the cluster has `allow_plaintext_password: true`.
 
 `fetch.max.bytes` and `fetch.message.max.bytes` of a source say how much its reader asks for at once, in all and of one
 partition, up to what `limits.record_bytes_max` takes; a batch that is larger is fetched all the same. No other client
@@ -76,7 +76,7 @@ SECTIONS = (
         "[Decided beforehand](../operate/records-left-out.md#decided-beforehand).",
     ),
     ("GapPolicy", "flows.NAME.policy.source_records_gone", ""),
-    ("RecordPolicy", "flows.NAME.policy.KIND", "Of the other kinds."),
+    ("RecordPolicy", "flows.NAME.policy.KIND", "A rule for the other kinds."),
     (
         "SchemaRegistrySettings",
         "flows.NAME.schema_registry",

@@ -40,7 +40,7 @@ and `bug`, and on a `waiting` that is not followed by `copying`.
 """
 HEADING = ("event", "level", "fields", "meaning")
 OTHER = """
-What the client library says goes to `client`. A line of Python or of Java on stderr that is no event
+Messages of the Kafka client library are logged as `client`. A line of Python or of Java on stderr that is no event
 is one of a library, or a crash.
 
 ## Fields

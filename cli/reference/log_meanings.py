@@ -12,19 +12,20 @@ EVENTS = {
     ),
     "all_partitions_stopped": "Incidents have stopped every partition of the flow, so it ends, with exit code 4.",
     "bug": (
-        "A state that the code rules out, with its traceback. The process ends with exit code 70: please report it."
+        "The process has reached a state that must not occur; the line has the traceback. The process ends with exit "
+        "code 70: please report it."
     ),
     "client": (
-        "What the Kafka client library says of a connection or a broker, in its own words. Of each cause three lines a "
-        "minute are written; the last one of those that were left out follows after the minute, with `left_out`. At "
-        "level debug all are."
+        "A message of the Kafka client library about a connection or a broker. At most three lines a minute are "
+        "written for each cause; the last one of those that were left out follows after the minute, with `left_out`. "
+        "At level debug all of them are written."
     ),
     "committed": (
         "A transaction was committed on the target: records and positions together. On Spark one line stands "
         "for all transactions of a round."
     ),
     "config_fault_not_noted": (
-        "That the flow file has a fault could not be written to the target, so `status` doesn't show it."
+        "The note that the flow file has a fault could not be written to the target, so `status` doesn't show it."
     ),
     "config_not_reloaded": (
         "The flow file was read again, after SIGHUP or a change of it, and has a fault. Nothing is changed: all flows "
@@ -38,8 +39,8 @@ EVENTS = {
     "copied_again": "A repair has committed missing records on the target.",
     "copying": "A partition that had waited, or was stopped, is copied again.",
     "decided": (
-        "An operator's decision about an incident was acted on. What a command other than retry has left out, source "
-        "offsets from `offset` to before `end`, is not copied."
+        "An operator's decision about an incident was acted on. Source offsets from `offset` to before `end`, which "
+        "a command other than retry has left out, are not copied."
     ),
     "file_is_older": (
         "The open generation has other settings than this worker's flow file, and the flow has had this file before, "
@@ -72,7 +73,7 @@ EVENTS = {
     "lanes_revoked": (
         "The workers' group gives these lanes to another worker. They are copied here until that one has taken over."
     ),
-    "members_unknown": "Who else shares the flow could not be asked.",
+    "members_unknown": "The other workers that share the flow could not be asked for.",
     "membership_lost": (
         "The worker is no member of the workers' group just now. Its lanes are copied until another worker has "
         "taken over."
@@ -93,25 +94,26 @@ EVENTS = {
         "flow opens it."
     ),
     "position_set_tried_again": (
-        "`position set` or `adopt-mm2` has met what may pass, and tries again; it is done once or not at all."
+        "`position set` or `adopt-mm2` has failed for a reason that may be temporary, and tries again; the change is "
+        "made once or not at all."
     ),
     "decision_postponed": (
-        "What an operator has decided can't be done now, and is tried again after half a minute; nothing was changed."
+        "An operator's decision can't be acted on now, and is tried again after half a minute; nothing was changed."
     ),
     "decisions_unread": (
-        "Whether something was decided about a stopped partition can't be read now; it is asked again a second later. "
-        "It is logged once for each cause."
+        "Decisions about a stopped partition can't be read now; they are read again a second later. This is logged "
+        "once for each cause."
     ),
     "deleted_group_kept": (
-        "Offsets of a group that was deleted at the source are kept at the target, and why (`groups.deleted: "
+        "Offsets of a group that was deleted at the source are kept at the target; `reason` says why (`groups.deleted: "
         "delete`). It is looked at again after a minute, and told again when the reason changes."
     ),
     "discovery_failed": (
         "Topics could not be listed now; the lanes go on with those that are known, and it is tried again at "
         "the next interval. It is logged once for an outage, and again when its cause changes."
     ),
-    "end_not_noted": "How a flow has ended could not be written to the target, where `status` reads it.",
-    "engine": "How the flow's records are carried, where that isn't `records` as a matter of course.",
+    "end_not_noted": "The way in which a flow has ended could not be written to the target, where `status` reads it.",
+    "engine": "The engine that carries the flow's records, if it isn't `records` by default.",
     "executors": "Spark has no executor for the tasks yet.",
     "fenced": (
         "Another producer was given this lane's transactional id, or the transaction timed out. The lane reads "
@@ -176,7 +178,8 @@ EVENTS = {
         "A job that ended with an error could not hand the flow over. Run it again, or `run --take-over`."
     ),
     "lag_unknown": (
-        "A bug in what finds out the lag for metrics, with its traceback. Copying goes on, without lag in the metrics."
+        "A bug in the code that finds the lag for metrics, with its traceback. Copying goes on, without lag in the "
+        "metrics."
     ),
     "map_consolidated_again": "The blocks of the offset map are put into its index again.",
     "map_not_consolidated": (
@@ -188,8 +191,8 @@ EVENTS = {
         "(`consolidate_map`). It is tried again with the next blocks."
     ),
     "map_not_checked": (
-        "Whether the offset map's newest block is there could not be found out at a lane's start: the map begins again "
-        "where it would have gone on. Records are copied as ever."
+        "At a lane's start it could not be found out whether the offset map's newest block is there: the map begins "
+        "again where it would have gone on. Records are copied as ever."
     ),
     "map_not_written": (
         "The offset map's topic could not be made or looked at, so this flow is copied without a map until it can "
@@ -197,11 +200,12 @@ EVENTS = {
     ),
     "map_off": (
         "A lane copies without the offset map for now, because its topic can't be written; it tries again, and "
-        "`map_on` follows. What it copies meanwhile has no place in the map."
+        "`map_on` follows. Records that it copies meanwhile have no entry in the map."
     ),
     "map_on": "A lane has committed a block of the offset map again.",
     "map_section_wrong": (
-        "A bug: what a transaction copied of a partition could not be put into the offset map. It is copied without."
+        "A bug: a transaction's records of a partition could not be put into the offset map. They are copied without "
+        "it."
     ),
     "metrics_served": "The process answers over HTTP at this address: the status page, /metrics, /healthz, /readyz.",
     "not_fenced_at_once": "The predecessor could not be fenced ahead of the lane's producer, which fences it itself.",
@@ -217,13 +221,16 @@ EVENTS = {
         "committed or aborted it, as its position says."
     ),
     "origins_not_checked": (
-        "Claims of other flows on the source cluster can't be read, so whether topics come back over flows of other "
-        "files isn't known."
+        "Claims of other flows on the source cluster can't be read, so it isn't known whether topics come back over "
+        "flows of other files."
     ),
     "owner_unknown": "The positions' owner could not be read now; it is asked again.",
     "position_unknown": "The position of a range could not be read now; it is asked again.",
     "positions_kept": "The positions of a flow that was failed over were committed again, so that they don't expire.",
-    "positions_not_kept": "They could not be committed again just now, and why. It is tried again.",
+    "positions_not_kept": (
+        "The positions of a flow that was failed over could not be committed again just now; `reason` says why. It is "
+        "tried again."
+    ),
     "positions_unknown": "Positions could not be read now; they are asked for again.",
     "range_begun_again": "A task begins its range again from the position that is committed.",
     "range_failed": "A task has failed; its range is tried again, from the position that is committed.",
@@ -233,7 +240,7 @@ EVENTS = {
     "recommitted": "All positions of a lane were committed again, so that the target doesn't expire them.",
     "records_lost": (
         "Under at_most_once only: records of a transaction were not written and will not be; one line for each "
-        "partition. What a process held when it was killed is in no line."
+        "partition. Records that a process held when it was killed are in no line."
     ),
     "repair_decided": "A repair has compared what is missing with what stands on the target now.",
     "request_failed": "A request over HTTP could not be answered for a bug, with its traceback. Copying goes on.",
@@ -261,7 +268,7 @@ EVENTS = {
     "schemas_followed": "The schema registries were compared: so many schemas are kept at the target.",
     "schemas_in_conflict": (
         "Schemas of the source's registry can't have their ids or versions at the target's, or are refused there. They "
-        "are named; their subjects, and what refers to them, wait until that has changed. Other subjects go on."
+        "are named; their subjects, and schemas that refer to them, wait until that has changed. Other subjects go on."
     ),
     "schemas_not_synced": (
         "A schema registry doesn't answer, or refuses something, and why. It is tried again, and told again when the "
@@ -270,27 +277,29 @@ EVENTS = {
     "schemas_registered": "Schemas were registered at the target, with their ids and versions.",
     "schemas_synced_again": "After `schemas_not_synced` or `schemas_in_conflict`: the schemas are at the target.",
     "settings_taken": (
-        "What operators have paused and limited with `pause`, `resume` and `rate` is other than before, and is kept to "
-        "from now on."
+        "The pauses and limits that operators have set with `pause`, `resume` and `rate` were changed, and apply from "
+        "now on."
     ),
     "settings_unread": (
-        "What operators have paused and limited could not be read: what was read before stands. It is tried again each "
-        "second."
+        "The pauses and limits that operators have set could not be read: those that were read before apply. It is "
+        "tried again each second."
     ),
     "stopped": "The process ends, with this exit code.",
     "stopping": "A stop was asked for: the open transactions are finished.",
     "summary": (
-        "What was copied since the flow's last summary, how far it is behind, and what its partitions do: every 30 s "
-        "in which something has changed, once an hour if nothing has, and before the process ends. On Spark only what "
-        "was copied."
+        "The records that were copied since the flow's last summary, its lag, and the states of its partitions: every "
+        "30 s in which something has changed, once an hour if nothing has, and before the process ends. On Spark only "
+        "the records that were copied."
     ),
     "decision_outdated": (
-        "What an operator has decided doesn't fit any more: more of the source is gone, or the topic is another one. "
-        "Nothing was left out; what stops the partition now needs a decision of its own."
+        "An operator's decision doesn't apply any more: more records of the source are gone, or the topic is another "
+        "one. Nothing was left out; the incident that stops the partition now needs a decision of its own."
     ),
     "exit_on_incident": "An incident has stopped partitions, so the flow ends, as --exit-on-incident wants it.",
-    "history_failed": "A bug in what keeps the status page's plots, with its traceback. Copying goes on.",
-    "summary_failed": "A bug in what sums up the flows, with its traceback. Copying goes on, without summaries.",
+    "history_failed": "A bug in the code that keeps the status page's plots, with its traceback. Copying goes on.",
+    "summary_failed": (
+        "A bug in the code that sums up the flows, with its traceback. Copying goes on, without summaries."
+    ),
     "took_over": (
         "The lane has fenced a process that had not released its positions: one that was killed, or that still runs "
         "and leaves now with exit code 5."
@@ -313,11 +322,12 @@ EVENTS = {
     "topic_created": "A topic was created on the target.",
     "topic_grown": "A topic of the target was given more partitions, as the source has.",
     "unreachable": (
-        "No broker of a cluster has answered for 4 s, or 2.5 s at the start of a flow, and why; `recovered` follows. "
-        "Its partitions wait; `waiting` isn't logged for each of them. It is logged again once a failover is undone."
+        "No broker of a cluster has answered for 4 s, or 2.5 s at the start of a flow; `reason` says why, and "
+        "`recovered` follows. Its partitions wait; `waiting` isn't logged for each of them. It is logged again once a "
+        "failover is undone."
     ),
     "waiting": (
-        "A partition can't be copied now, for a reason that may pass by itself: see "
-        "[waiting](../operate/incidents.md#waiting). With partition -1: the whole topic."
+        "A partition can't be copied now, for a reason that needs no decision, such as a missing right: see "
+        "[waiting](../operate/incidents.md#waiting). Partition -1 means the whole topic."
     ),
 }

@@ -14,7 +14,7 @@ Generated from `replicator/observe/metrics.py` by `python -m cli.reference`; a t
 
 `eos-replicate run` serves them at `/metrics` where the flow file has `metrics.listen`:
 [Monitoring](../operate/monitoring.md). Counters count from the start of the process, and don't go back when a flow is
-started again in it. What isn't known is absent: there is no lag while the source can't be asked, and none of a
+started again in it. Values that aren't known are absent: there is no lag while the source can't be asked, and none of a
 partition that has no position yet. The process metrics of the Prometheus client (`process_cpu_seconds_total`,
 `process_resident_memory_bytes`, ...) come besides.
 """
@@ -47,16 +47,22 @@ def page() -> str:
 DOING = {
     Doing.UNDECIDED: "Its lane has just begun and has not decided yet, or has ended and nobody is known to have it.",
     Doing.COPYING: "Its records are copied as they come.",
-    Doing.WAITING: "Something that may pass keeps it back: `eos_partition_cause` has the reason as `kind`.",
+    Doing.WAITING: (
+        "It can't be copied at the moment, for a reason that needs no decision: `eos_partition_cause` has the reason "
+        "as `kind`."
+    ),
     Doing.PAUSED: "An operator has [paused](../operate/control.md#pausing) its topic, or the flow.",
     Doing.FAILED_OVER: "Its topic was [failed over](../operate/failover.md#a-part-of-a-flow): its position is kept.",
     Doing.GONE: "Its topic has gone (`deleted_topics: keep`) or isn't selected any more, or another worker has its "
-    "lane. What was counted of it stays.",
+    "lane. Its counters stay.",
     Doing.STOPPED: "An [incident](../operate/incidents.md) has stopped it, and is the `kind` of `eos_partition_cause`.",
 }
 STAGES = {
     Stage.STARTING: "It connects, lists its topics and opens its generation.",
     Stage.RUNNING: "Its lanes run; or it was failed over, or stands by.",
-    Stage.ENDED: "Ended by something that may pass; it is started again while another flow runs, or after a reload.",
+    Stage.ENDED: (
+        "It has ended for a reason that may be temporary; it is started again while another flow runs, or after a "
+        "reload."
+    ),
     Stage.OVER: "It was taken over by another process, or has ended for good.",
 }

@@ -37,7 +37,7 @@ class GapPolicy(_Rule):
     """About records that the source has lost."""
 
     decide: Literal["stop", "skip"] = Field(
-        default="stop", description="What is done: stop and wait for an operator, or skip what is gone."
+        default="stop", description="The decision: stop and wait for an operator, or skip what is gone."
     )
     gap_offsets_max_per_day: GapOffsets = 0
 
@@ -47,7 +47,7 @@ class RecordPolicy(_Rule):
 
     decide: Literal["stop", "skip", "set_aside"] = Field(
         default="stop",
-        description="What is done: stop and wait for an operator, skip the record, or set it aside, which keeps it in "
+        description="The decision: stop and wait for an operator, skip the record, or set it aside, which keeps it in "
         "the flow's topic for such.",
     )
     gap_offsets_max_per_day: GapOffsets = 0

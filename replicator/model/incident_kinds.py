@@ -110,7 +110,7 @@ _SOURCE = {
 _TARGET = {
     "target_topic_deleted": IncidentKind(
         "The target topic, or a partition of it, doesn't exist, although the flow has claimed it",
-        "Somebody deleted it, and Kafka deleted the positions with it. What was copied is gone",
+        "Somebody deleted it, and Kafka deleted the positions with it. The copies are gone",
         f"A new topic would hide the loss, so none is created. {_ANOTHER_FLOW}",
     ),
     "target_topic_recreated": IncidentKind(
@@ -153,7 +153,7 @@ _TARGET = {
         "Somebody else writes to the target topic, or the position went back",
         "Stop the other writer and compare both sides with reconcile. To take what stands there as it is, stop the "
         "flow and set the position anew, to the offset that it has: incident show has the command (position set). "
-        f"Else {_ANOTHER_FLOW[0].lower()}{_ANOTHER_FLOW[1:]}",
+        f"Otherwise {_ANOTHER_FLOW[0].lower()}{_ANOTHER_FLOW[1:]}",
     ),
     "target_transaction_open": IncidentKind(
         "A transaction over the target partition doesn't end",
@@ -173,8 +173,8 @@ _TARGET = {
         "Raise max.message.bytes of the target topic, or limits.record_bytes_max; if the source's batches are "
         "compressed, leave compression.type out of the target's properties or set it to zstd; then "
         f"{_RESOLVE} --retry -c FILE, or, where that stops at the same record again or the flow file was changed, "
-        f"restart the worker. {_ONE_RECORD}. Of a record above limits.record_bytes_max --set-aside keeps neither "
-        "key nor value, only headers that say where it was",
+        f"restart the worker. {_ONE_RECORD}. If the record is larger than limits.record_bytes_max, --set-aside "
+        "keeps only headers that say where it was, and neither key nor value",
     ),
     "record_refused": IncidentKind(
         "The target refuses this record; the message has its reason",
@@ -251,8 +251,8 @@ _STATE = {
     ),
     "lanes_topic_unfit": IncidentKind(
         "The topic by which workers share the flow's lanes has another number of partitions than there are lanes",
-        "Partitions were added to it, or it was made by something else. Workers would be given lanes that there aren't",
-        "Stop the flow's workers, delete the topic, and start them again: it is created anew, and nothing stands in it",
+        "Partitions were added to it, or it was made by something else. Workers would be given lanes that don't exist",
+        "Stop the flow's workers, delete the topic, and start them again: it is created anew, and it holds no data",
     ),
     "foreign_group_member": IncidentKind(
         "A client that is no worker is a member of the group by which workers share the flow's lanes",
@@ -262,20 +262,20 @@ _STATE = {
     "map_topic_unfit": IncidentKind(
         "The flow's map topic has another number of partitions than 16, would lose blocks by retention or compaction, "
         "or doesn't take blocks of 512 KiB",
-        "Records are copied as ever. Which target offset each has is not written down",
+        "Records are copied as ever. Their target offsets are not written down",
         "Set cleanup.policy=delete, retention.ms=-1, retention.bytes=-1 and max.message.bytes=1048588 on "
         "__eos.<flow>.offsets; with another number of partitions delete it. Then restart the worker",
     ),
     "map_lost": IncidentKind(
         "The flow's map topic is not the one that its positions name, or has lost the newest block of a lane",
-        "Records are copied as ever. Which target offset each has that was copied before may not be known any more; "
+        "Records are copied as ever. The target offsets of records that were copied before may not be known any more; "
         "the map begins anew",
         "Find out who has deleted __eos.<flow>.offsets or its records; nothing else has to be done. Without it, "
         "eos-replicate reconcile without --local compares contents",
     ),
     "map_transaction_open": IncidentKind(
         "A transaction in the flow's map topic stays open",
-        "What it holds may say where copies stand, so nothing is copied again. The flow itself goes on",
+        "Its records may name the offsets of copies, so nothing is copied again. The flow itself goes on",
         "Find it with kafka-transactions.sh find-hanging, and end the program that has it, or abort it there; then "
         "repair again",
     ),
@@ -313,7 +313,7 @@ _JOBS = {
     ),
     "repair_outdated": IncidentKind(
         "The flow has gone on, or the target has lost more, since the reconciliation that found what to repair",
-        "What was missing then may be there now",
+        "The records that were missing then may be there now",
         "Stop the flow if it still runs, reconcile again, and repair what that finds",
     ),
     "repair_record_gone": IncidentKind(

@@ -1,4 +1,4 @@
-"""Writes to subjects of the target's registry, each in mode IMPORT for that time, and over nobody's version.
+"""Writes to subjects of the target's registry, each in mode IMPORT for that time, without overwriting others.
 
 Invariant: a version that the subject lacks is registered as its next one wherever it is that, for then the registry
 itself counts, under its lock: a stranger who was quicker has the number, and keeps it. Only where the source's numbers
