@@ -70,6 +70,7 @@ NAMES = {  # a whole name, in any case and with or without an underscore before 
     "reach": "failpoint",
     "settle_s": "linger",
     "tails": "end records",
+    "till": "until",
     "verifying": "transaction verification",
 }
 CLASSES = {  # only as the name of a class or type: as verbs and nouns these are ordinary words
@@ -250,6 +251,17 @@ PHRASES = (  # sentences that readers had to read twice
     "tells by the way",
     "having read so far is to have reached it",
     "As on the wall",
+    "A source that waits",
+    "both logs were cut and each has some",
+    "may pass by itself",
+    "over nobody's version",
+    "nobody's elsewhere",
+    "and the map nothing of them",
+    "for what the target alone can say",
+    "stand at the target where they should",
+    "So is what isn't",
+    "behind its own headers stand",
+    "that is its lag in records everywhere",
 )
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 
