@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import faulthandler
 import importlib
 import sys
@@ -13,6 +12,7 @@ import click
 
 from cli import __version__, streams
 from cli.leaving import Leaving
+from cli.suggesting import SuggestingGroup
 from replicator.flow import early_signals
 
 LAZY: dict[str, tuple[str, str]] = {
@@ -88,7 +88,7 @@ BUG = 70
 INTERRUPTED = 130
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """Imports a command's module when the command is used, not when help is shown."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -101,16 +101,6 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but for a suggestion, for which it looks where nothing is imported yet."""
-        if args[0] not in LAZY and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], LAZY, n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """As click does; an incident has the command's flow in its advice."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import json_option, print_json, say
+from cli.suggesting import SuggestingGroup
 
 if TYPE_CHECKING:
     from replicator.proof.signing import CheckedEvidence
@@ -17,11 +18,12 @@ ALTERED = 1
 
 
 @click.group(
+    cls=SuggestingGroup,
     epilog="""\b
 Examples:
   eos-replicate evidence check report
   eos-replicate evidence check report --key public.pem
-"""
+""",
 )
 def evidence() -> None:
     """Check reports that reconcile and verify have signed."""

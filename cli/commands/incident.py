@@ -15,6 +15,7 @@ import click
 from cli.commands.incident_resolve import resolve
 from cli.commands.status import ask, iso
 from cli.options import apart, chosen, flow_options, log_to_stderr, print_json, say, show_failed, wrapped
+from cli.suggesting import SuggestingGroup
 
 if TYPE_CHECKING:
     from replicator.inspect.flow_status import FlowStatus
@@ -27,12 +28,13 @@ OPEN, NO_SUCH = 4, 1
 
 
 @click.group(
+    cls=SuggestingGroup,
     epilog="""\b
 Examples:
   eos-replicate incident list -c flows.yaml
   eos-replicate incident show 3f2a9c1d8e70 -c flows.yaml
   eos-replicate incident resolve 3f2a9c1d8e70 --retry -c flows.yaml
-"""
+""",
 )
 def incident() -> None:
     """Show incidents, what keeps partitions from being copied until somebody does something, and decide about them.

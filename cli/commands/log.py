@@ -9,14 +9,17 @@ from typing import Any
 
 import click
 
+from cli.suggesting import SuggestingGroup
+
 DAMAGED = 1
 
 
 @click.group(
+    cls=SuggestingGroup,
     epilog="""\b
 Examples:
   eos-replicate log dump /tmp/kafka
-"""
+""",
 )
 def log() -> None:
     """Show the content of the embedded broker's files."""

@@ -26,6 +26,7 @@ from cli.options import (
     show_failed,
 )
 from cli.partitions import partition_option
+from cli.suggesting import SuggestingGroup
 
 if TYPE_CHECKING:
     from replicator.inspect.positions import FlowPositions, HeldPosition
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
 
 
 @click.group(
+    cls=SuggestingGroup,
     epilog="""\b
 Examples:
   eos-replicate position show -c flows.yaml
   eos-replicate position export -c flows.yaml --output positions.json
   eos-replicate position set -c flows.yaml --partition orders:0 \\
       --offset 48210 --why "copied wrongly before"
-"""
+""",
 )
 def position() -> None:
     """Show, export and set positions: the source offsets at which the copy of each partition goes on.

@@ -16,6 +16,7 @@ import click
 import pytest
 
 from cli import main
+from cli.suggesting import SuggestingGroup
 from replicator.model.errors import ConfigError, Fatal, Fenced, Incident, NotAllowed, TakenOver, Unreachable
 
 ROOT = Path(__file__).parents[2]
@@ -103,6 +104,12 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
         (["rum"], "Error: No such command 'rum'. Did you mean 'run'?"),
         (["demo-compare"], "Error: No such command 'demo-compare'. Did you mean 'demo"),
         (["xyzzy"], "Error: No such command 'xyzzy'.\n"),
+        (["incident", "lst"], "Error: No such command 'lst'. Did you mean 'list'?"),
+        (["incident", "resolv", "3f2a", "--retry"], "Error: No such command 'resolv'. Did you mean 'resolve'?"),
+        (["position", "sett"], "Error: No such command 'sett'. Did you mean 'set'?"),
+        (["evidence", "chek"], "Error: No such command 'chek'. Did you mean 'check'?"),
+        (["log", "dmup"], "Error: No such command 'dmup'. Did you mean 'dump'?"),
+        (["position", "xyzzy"], "Error: No such command 'xyzzy'.\n"),
         (["broker", "--data-dir", "x", "--listen", "0.0.0.0:1"], "or allow plain text (--allow-plain-text)\n"),
         (["broker", "--data-dir", "x", "--config", "offset.retention.minutes=1"], "mean offsets.retention.minutes?\n"),
     ],
@@ -112,6 +119,14 @@ def test_wrong_usage_is_told_with_what_would_be_right(
 ) -> None:
     assert main.invoke(arguments) == 2
     assert said in capsys.readouterr().err
+
+
+def test_every_group_of_commands_suggests_what_was_meant() -> None:
+    context = click.Context(main.group)
+    found = [main.group.get_command(context, name) for name in main.LAZY]
+    groups = [it for it in found if isinstance(it, click.Group)]
+    assert len(groups) >= 4
+    assert [it.name for it in groups if not isinstance(it, SuggestingGroup)] == []
 
 
 def test_a_misspelt_flow_is_told_with_the_one_that_was_meant(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
