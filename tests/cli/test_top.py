@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +41,19 @@ clusters: {{a: {{properties: {{bootstrap.servers: "a:1"}}}}, b: {{properties: {{
 flows: {{f: {{source: a, target: b, topics: [t]}}}}
 {}
 """
+ROOT = Path(__file__).parents[2]
+OWN_TERMINAL = """\
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from cli import main
+main.entry()
+"""
+"""The command, on a terminal whose ^C it gets as a signal."""
+WAIT_S_MAX = 60.0
+ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[=>])")
+ALTERNATE_SCREEN, MAIN_SCREEN, HOME = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[H"
+CURSOR_HIDDEN, CURSOR_SHOWN = b"\x1b[?25l", b"\x1b[?25h"
+FLOW_LINE = b": berlin"
 MANY = flow(
     *(partition(f"a-rather-long-topic-name-{n:04}-{'x' * 60}", 0, Doing.STOPPED, "record_refused") for n in range(500))
 )
@@ -210,3 +233,90 @@ def test_no_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("count", "text"), [(None, "?"), (0, "0 B"), (1536, "1.5 KiB"), (5 * 1024**4, "5,120 GiB")])
 def test_sizes(count: float | None, text: str) -> None:
     assert size(count) == text
+
+
+class LiveTop:
+    """`top` on a terminal of 80 columns and 24 lines of its own, whose keys reach it."""
+
+    def __init__(self, path: Path, *arguments: str) -> None:
+        self._keys, self._terminal = pty.openpty()
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.settings = termios.tcgetattr(self._terminal)
+        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", OWN_TERMINAL, "top", "-c", str(path), "--every", "0.2", *arguments],
+            stdin=self._terminal,
+            stdout=self._terminal,
+            stderr=self._terminal,
+            start_new_session=True,
+            cwd=ROOT,
+            env={**environment, "TERM": "xterm-256color"},
+        )
+        self.said = b""
+
+    def wait(self, text: bytes, since: int = 0) -> None:
+        """Until the terminal was told `text`, behind the first `since` bytes."""
+        deadline = time.monotonic() + WAIT_S_MAX
+        while text not in self.said[since:]:
+            left = deadline - time.monotonic()
+            assert left > 0, f"no {text!r} in {self.said[-3_000:]!r}"
+            if select.select([self._keys], [], [], left)[0]:
+                self.said += os.read(self._keys, 65_536)
+
+    def press(self, keys: bytes) -> int:
+        """Type `keys`, and return its exit code."""
+        os.write(self._keys, keys)
+        code = self._process.wait(WAIT_S_MAX)
+        while select.select([self._keys], [], [], 0)[0]:
+            self.said += os.read(self._keys, 65_536)
+        return code
+
+    def settings_now(self) -> object:
+        """The terminal's modes."""
+        return termios.tcgetattr(self._terminal)
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._keys)
+        os.close(self._terminal)
+
+
+@pytest.mark.tier("default")
+def test_it_is_drawn_again_and_again_on_a_terminal_until_control_c(tmp_path: Path) -> None:
+    path = tmp_path / "flows.yaml"
+    with serving("") as address:
+        path.write_text(FILE.format(f"metrics: {{listen: '{address}'}}"))
+        live = LiveTop(path)
+        try:
+            live.wait(FLOW_LINE)
+            live.wait(FLOW_LINE, live.said.index(FLOW_LINE) + 1)  # it is drawn a second time
+            assert live.said.startswith(ALTERNATE_SCREEN)
+            frame = live.said.split(HOME)[-2].decode()
+            lines = [ESCAPES.sub("", line) for line in frame.splitlines()]
+            assert len(lines) == 24
+            assert any("payments" in line for line in lines), lines
+            assert max(map(len, lines)) <= 80
+            settings, code = live.settings_now(), live.press(b"\x03")
+            assert (code, settings, live.settings_now()) == (0, live.settings, live.settings)
+        finally:
+            live.close()
+    assert b"Traceback" not in live.said
+    left = live.said[live.said.rindex(MAIN_SCREEN) :]
+    assert ESCAPES.sub("", left.decode()).strip() in ("", "^C"), left
+    assert live.said.rindex(CURSOR_SHOWN) > live.said.rindex(CURSOR_HIDDEN), "the cursor is back"
+
+
+def test_a_process_that_stops_answering_is_named_on_the_terminal_and_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "flows.yaml"
+    with serving("") as address:
+        path.write_text(FILE.format(f"metrics: {{listen: '{address}'}}"))
+        live = LiveTop(path)
+        live.wait(FLOW_LINE)
+    try:
+        live.wait(b"no process answers at")
+        assert live.press(b"\x03") == 0
+        assert b"Traceback" not in live.said
+    finally:
+        live.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -15,10 +16,12 @@ from replicator.flow.restarts import Stage
 from replicator.lane.partition import Copying, PartitionState, Reason, Waiting
 from replicator.model.partition import Partition
 from replicator.observe.figures import Figures
+from replicator.observe.lag import Lag
 from replicator.observe.summaries import SUMMARY_S, UNCHANGED_S, Summaries
-from replicator.observe.view import Views
+from replicator.observe.view import FlowView, Views
 from replicator.planes.contract import Copied
 from tests.replicator.observe.made import plan, position
+from tests.replicator.observe.test_page import flow, partition
 
 A, B = Partition("t", 0), Partition("t", 1)
 WAITS = Waiting(Reason.NO_ANSWER, "away", 0.0, 0.0)
@@ -100,6 +103,18 @@ def test_only_what_has_changed_is_told_and_once_an_hour_that_nothing_has(process
         process.states[B] = WAITS
         process.run(SUMMARY_S)
     assert [(line["copying"], line["waiting"]) for line in told] == [(2, 0), (2, 0), (1, 1)]
+
+
+def test_it_says_how_far_the_flow_is_behind(process: Process) -> None:
+    """Records and seconds as metrics and `top` have them, and neither while the lag of a partition is unknown."""
+    one, other = partition("t", 0, lag=Lag(40, 2.0, 0)), partition("t", 1, lag=Lag(7, 12.34, 3))
+    views: list[FlowView] = []
+    summaries = Summaries(lambda: views, process, structlog.get_logger())
+    with capture_logs() as told:
+        for partitions in ((one, other), (one, replace(other, lag=None)), (replace(one, lag=Lag(0, 0.0, 0)),)):
+            views[:] = [flow(*partitions)]
+            summaries.write()
+    assert [(line["lag_records"], line["lag_seconds"]) for line in told] == [(47, 12.3), (None, None), (0, 0.0)]
 
 
 def test_after_a_quiet_time_the_rate_is_of_the_last_interval(process: Process) -> None:
