@@ -27,6 +27,10 @@ FULL = pytest.mark.tier("full", kafka="full")
 SMOKE = pytest.mark.tier("default", kafka="full")
 ASKED_S_MAX = 120.0
 OFTEN = 4  # commands that are killed
+BYTES_PER_S, RECORD_BYTES, IN_A_BATCH, RECORDS = 20_000, 500, 20, 1_000
+FAR_BYTES = 140_000  # takes 7 s less what may be ahead
+AHEAD_S = 3.0
+"""What was saved up before (1 s), one transaction (1 s, or one batch), and the topic's first one of unknown size."""
 
 
 def command(flow: Copying, *words: str) -> Sequence[str]:
@@ -183,6 +187,37 @@ def test_the_rate_of_the_flow_file_and_of_a_topic_by_bytes(make_copying: MakeCop
     worker.wait_event("settings_taken")
     copying.load.mixed(600)
     copying.finish(worker)
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("of_topic", [False, True], ids=["of the flow file", "of a topic"])
+@pytest.mark.parametrize("engine", ["records", "batches"])
+def test_a_rate_in_bytes_bounds_what_is_copied(make_copying: MakeCopying, engine: str, *, of_topic: bool) -> None:
+    """At no time was more copied than the rate times the seconds since records came, plus what had been saved up and
+    one transaction."""
+    limit = {} if of_topic else {"rate": {"bytes_per_s": "20kB"}}
+    copying = make_copying(partitions=1, engine=engine, **limit)
+    asked, which = observed(copying), ("--topics", copying.topic) if of_topic else ()
+    worker = copying.running()
+    if of_topic:
+        typed(copying, "rate", *which, "--bytes-per-s", "20kB")
+        worker.wait_event("settings_taken")
+    began_s, writer = time.monotonic(), clients.producer(copying.source)
+    for _ in range(RECORDS // IN_A_BATCH):
+        clients.put(writer, copying.topic, *[bytes(RECORD_BYTES - 1)] * IN_A_BATCH, key=b"k")
+
+    def copied() -> float:
+        return RECORD_BYTES * (asked.value("eos_flow_records_total", flow=copying.name) or 0)
+
+    def far() -> bool:
+        found, took_s = copied(), time.monotonic() - began_s
+        assert found <= BYTES_PER_S * (took_s + AHEAD_S), f"{found:.0f} bytes in {took_s:.1f} s"
+        return found >= FAR_BYTES
+
+    wait_until(far, "it goes on at its rate", worker.tail)
+    typed(copying, "rate", *which, "--bytes-per-s", "1GB")
+    wait_until(lambda: copied() == RECORDS * RECORD_BYTES, "the rest is copied", worker.tail)
+    assert worker.stop() == 0, worker.tail()
 
 
 @pytest.mark.tier("long", kafka="long")
