@@ -126,7 +126,7 @@ def run(
     _tell_start(flows)
     seen, more = observation, partial(_more_duties, observation)
     told = seen.observe, seen.heartbeats, seen.worker
-    parts = wiring.parts(failpoint, *told, __version__, more, seen.conditions, seen.throttled)
+    parts = wiring.parts(failpoint, *told, __version__, more, seen.conditions, seen.throttled, seen.lost)
 
     def read() -> ReadConfig:
         again = config.load(path, os.environ)

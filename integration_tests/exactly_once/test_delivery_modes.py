@@ -11,7 +11,12 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
+from integration_tests.harness.two_topics import TwoTopics, numbered
+from integration_tests.test_incidents_played import asked as incidents_asked
+from integration_tests.test_metrics import observed
+from replicator.observe.view import Doing
 
 STEPS = [
     pytest.param("claimed", marks=pytest.mark.tier("full", kafka="long")),
@@ -194,3 +199,38 @@ def test_every_line_of_the_log_is_json_while_a_cluster_is_away(
     numbers.wait_last()
     assert worker.stop() == 0, worker.tail()
     assert worker.other_lines == []
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_at_most_once_counts_and_logs_what_the_target_refuses_and_goes_on(make_copying: MakeCopying) -> None:
+    """A compacted topic takes no record without a key. Nothing is to be decided: no incident, and no partition waits."""
+    two = TwoTopics(make_copying(partitions=1, delivery="at_most_once"))
+    asked = observed(two.flow)
+    clients.create_topic(two.target, two.copy_of(two.first), 1, {"cleanup.policy": "compact"})
+    worker = two.running(10)
+    assert asked.value("eos_flow_lost_records_total", flow=two.name) == 0
+    writer = clients.producer(two.source)
+    clients.put(writer, two.first, b"without a key", key=None)
+    two.put(two.first, [b"behind"])
+    two.wait_copied(two.first, b"behind")
+    clients.put(writer, two.first, b"once more", b"and again", key=None)
+    two.put(two.first, [b"last"])
+    two.wait_copied(two.first, b"last")
+    two.assert_second_goes_on()
+    wait_until(lambda: sum(it["records"] for it in worker.seen("records_lost")) == 3, "it is logged", worker.tail)
+    lost = worker.seen("records_lost")
+    assert {(it["level"], it["topic"], it["partition"]) for it in lost} == {("error", two.first, 0)}
+    offsets = [offset for it in lost for first, end in it["offsets"] for offset in range(first, end + 1)]
+    assert offsets == [10, 12, 13]
+    assert all(it["detail"] for it in lost)
+    assert two.values(two.first) == [*numbered("old", 10), b"behind", b"last"]
+
+    one, other = ({"flow": two.name, "topic": topic, "partition": "0"} for topic in (two.first, two.second))
+    asked.wait("it is counted", lambda it: it.value("eos_partition_lost_records_total", **one) == 3)
+    assert asked.value("eos_flow_lost_records_total", flow=two.name) == 3
+    assert asked.value("eos_partition_lost_records_total", **other) is None
+    assert asked.value("eos_partition_records_total", **one) == 15, "committed, and three of them lost"
+    assert asked.value("eos_partition_state", **one) == Doing.COPYING
+    assert incidents_asked(two.flow, "incident", "list")[:2] == (0, {"incidents": [], "errors": {}})
+    assert (worker.seen("incident"), worker.seen("waiting")) == ([], [])
+    two.assert_stops(worker, 0)

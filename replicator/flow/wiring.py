@@ -70,6 +70,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MoreDuties = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger, Callable[[BaseException], None]], None]
 """Starts a thread for a flow, which ends when the event is set; the last argument is told of a bug."""
+LostObserver = Callable[[Partition, int], None]
+"""Is told of how many records of a source partition were lost under at_most_once, by the lane's thread."""
 
 
 class KafkaConnections:
@@ -85,12 +87,13 @@ class KafkaConnections:
         fetch_size: FetchSize,
         budget: FetchBudget,
         log: structlog.stdlib.BoundLogger,
+        lost: LostObserver,
     ) -> None:
         """`asked` is set when the lane shall stop: then no cluster is waited for any longer than a moment."""
         flow, self.origins = plan.flow, origins
         self._open = ExitStack()
         with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
-            self.plane = _plane(plan, policy, patience, fetch_size, budget, log)
+            self.plane = _plane(plan, policy, patience, fetch_size, budget, log, lost)
             stack.callback(self.plane.close)
             self.source = questions_of(flow, "source", asked)
             stack.callback(self.source.close)
@@ -145,6 +148,7 @@ def _plane(
     fetch_size: FetchSize,
     budget: FetchBudget,
     log: structlog.stdlib.BoundLogger,
+    lost: LostObserver,
 ) -> RecordsPlane | BatchesPlane:
     """The plane of the flow's engine."""
     settings = PlaneSettings(
@@ -165,7 +169,7 @@ def _plane(
         from replicator.planes.batches_io.plane import BatchesPlane  # which takes a while, and not every flow needs
 
         return BatchesPlane(settings, budget, partial(_client_error, log))
-    return RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log))
+    return RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log, lost))
 
 
 class _OfFlow(Generic[T]):
@@ -183,8 +187,13 @@ class _OfFlow(Generic[T]):
             return known[1]
 
 
-def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Services:
-    """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`."""
+def services(
+    failpoint: Failpoint,
+    log: structlog.stdlib.BoundLogger,
+    lost: Callable[[Flow], LostObserver] = lambda _: _unheard,
+) -> Services:
+    """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`. `lost` gives what
+    is told of a flow's lost records."""
 
     origins: _OfFlow[SharedOrigins] = _OfFlow(SharedOrigins)
     patience = _OfFlow(lambda flow: CoordinatorPatience(flow.limits.transaction_timeout_ms / 1000))
@@ -199,7 +208,7 @@ def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Service
             told.add(engine.told())
             log.info("engine", engine=engine.name, reasons=list(engine.reasons))
         known = origins.of(flow), patience.of(flow), fetch_sizes.of(flow)
-        return KafkaConnections(plan, policy, asked, *known, budget, log)
+        return KafkaConnections(plan, policy, asked, *known, budget, log, lost(flow))
 
     return Services(
         connect=connect,
@@ -219,12 +228,13 @@ def parts(
     more_duties: MoreDuties = lambda flow, ended, log, failed: None,
     conditions: Callable[[Flow], ConditionObserver] = lambda _: NoConditions(),
     throttled: Callable[[Flow, FlowThrottle], None] = lambda flow, throttle: None,
+    lost: Callable[[Flow], LostObserver] = lambda _: _unheard,
 ) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
     """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`; `heartbeats` gives what
     is told of those of a flow, `observe_worker` what is told of a worker that shares it. `version`: of the program,
     which workers of a flow show each other. `more_duties`: starts what else the worker that has lane 0 does besides.
     `conditions` gives what is told of what keeps a whole flow from copying. `throttled` is told what its lanes keep to
-    from now on."""
+    from now on. `lost` as of `services`."""
 
     def made_throttle(flow: Flow) -> FlowThrottle:
         made = FlowThrottle(rate_of(flow))
@@ -234,7 +244,9 @@ def parts(
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
         throttle = _OfFlow(made_throttle).of
-        given = replace(services(failpoint, log), cluster_away=lambda: bool(away), observe=observe, throttle=throttle)
+        given = replace(
+            services(failpoint, log, lost), cluster_away=lambda: bool(away), observe=observe, throttle=throttle
+        )
 
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> LaneDriver:
             return LaneDriver(plan, LivePolicy(), given, events, permit)
@@ -309,6 +321,10 @@ def _unseen(took_s: float, written_ms: int) -> None:
     """Nobody wants to know."""
 
 
+def _unheard(at: Partition, records: int) -> None:
+    """Nobody counts what was lost; the log has it."""
+
+
 def _jitter() -> float:
     return random.uniform(JITTER_MIN, 1.0)
 
@@ -317,8 +333,9 @@ def _client_error(log: structlog.stdlib.BoundLogger, text: str) -> None:
     log.info("client", detail=text)
 
 
-def _lost_records(log: structlog.stdlib.BoundLogger, lost: LostRecords) -> None:
+def _lost_records(log: structlog.stdlib.BoundLogger, observed: LostObserver, lost: LostRecords) -> None:
     """Under at_most_once only. The sum of `records` over all lines is what was lost."""
+    observed(lost.at, lost.records)
     log.error(
         "records_lost",
         topic=lost.at.topic,

@@ -40,12 +40,14 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 @dataclass(slots=True)
 class PartitionFigures:
     """What was committed of one source partition since the process began. `position` is the next source offset, None
-    until a lane has read or committed it; `committed_ms` the wall clock of the last commit of records, 0 without."""
+    until a lane has read or committed it; `committed_ms` the wall clock of the last commit of records, 0 without.
+    `lost_records`: of `records`, how many `at_most_once` has lost."""
 
     records: int = 0
     bytes: int = 0
     position: int | None = None
     committed_ms: int = 0
+    lost_records: int = 0
 
 
 @dataclass(slots=True)
@@ -134,6 +136,11 @@ class ObservedFlow:
     def heartbeat_seen(self, took_s: float, written_ms: int) -> None:
         """Take up a heartbeat that has arrived. From any thread."""
         self._heartbeat = HeartbeatFigures(took_s, written_ms)
+
+    def records_lost(self, at: Partition, records: int) -> None:
+        """Take up that so many records of a source partition were lost under `at_most_once`. From any thread."""
+        with self._lock:
+            self._partitions.setdefault(at, PartitionFigures()).lost_records += records
 
     def groups_synced(self, groups: Sequence[GroupShown] | None, *, done: bool = True) -> None:
         """Take up where consumer groups stand; None: this process doesn't sync them any more. From any thread.
@@ -308,6 +315,10 @@ class Figures:
     def heartbeats(self, flow: Flow) -> Callable[[float, int], None]:
         """Return what is told of a flow's heartbeats, see `ObservedFlow.heartbeat_seen`."""
         return self.flows[flow.name].heartbeat_seen
+
+    def lost(self, flow: Flow) -> Callable[[Partition, int], None]:
+        """Return what is told of a flow's lost records, see `ObservedFlow.records_lost`."""
+        return self.flows[flow.name].records_lost
 
     def conditions(self, flow: Flow) -> ObservedConditions:
         """Return what is told of what keeps a whole flow from copying."""

@@ -79,6 +79,12 @@ METRICS: Mapping[str, Described] = {
     "eos_flow_lag_seconds": Described("gauge", FLOW, "The largest of all partitions; absent as above."),
     "eos_flow_records": Described("counter", FLOW, "Records committed on the target since the process began."),
     "eos_flow_bytes": Described("counter", FLOW, "Bytes of keys, values and headers of those records."),
+    "eos_flow_lost_records": Described(
+        "counter",
+        FLOW,
+        "Under at_most_once: how many of eos_flow_records_total the target has refused or not acknowledged in time; "
+        "they are not written again. 0 with other deliveries.",
+    ),
     "eos_flow_end_to_end_seconds": Described(
         "gauge",
         FLOW,
@@ -118,6 +124,9 @@ METRICS: Mapping[str, Described] = {
     "eos_partition_cause": Described("gauge", (*PARTITION, "kind"), "1 for the reason it waits, or its incident."),
     "eos_partition_records": Described("counter", PARTITION, "Records committed since the process began."),
     "eos_partition_bytes": Described("counter", PARTITION, "Bytes of keys, values and headers of those records."),
+    "eos_partition_lost_records": Described(
+        "counter", PARTITION, "Of eos_flow_lost_records_total, those of this partition; absent before the first."
+    ),
     "eos_partition_position": Described("gauge", PARTITION, "The next source offset to be copied."),
     "eos_partition_lag_records": Described("gauge", PARTITION, "The source's last stable offset minus the position."),
     "eos_partition_lag_seconds": Described(
@@ -214,6 +223,7 @@ class Metrics:
             yield "eos_flow_lag_seconds", labels, seconds
         yield "eos_flow_records", labels, flow.records
         yield "eos_flow_bytes", labels, flow.bytes
+        yield "eos_flow_lost_records", labels, flow.lost_records
         if flow.heartbeat is not None:
             yield "eos_flow_end_to_end_seconds", labels, flow.heartbeat.took_s
             yield "eos_flow_heartbeat_timestamp_seconds", labels, flow.heartbeat.written_ms / 1000
@@ -277,6 +287,8 @@ def _of_partition(labels: str, partition: PartitionView) -> Iterator[Sample]:
         yield "eos_partition_cause", f"{labels},{_labels(kind=partition.kind)}", 1
     yield "eos_partition_records", labels, figures.records
     yield "eos_partition_bytes", labels, figures.bytes
+    if figures.lost_records:
+        yield "eos_partition_lost_records", labels, figures.lost_records
     if figures.position is not None:
         yield "eos_partition_position", labels, figures.position
     if lag is not None:

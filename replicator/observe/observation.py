@@ -53,6 +53,7 @@ class Observation:
         self.heartbeats, self.worker = self._figures.heartbeats, self._figures.worker
         self.groups, self.schemas = self._figures.groups, self._figures.schemas
         self.conditions, self.throttled = self._figures.conditions, self._figures.throttled
+        self.lost = self._figures.lost
 
     @contextmanager
     def running(

@@ -109,6 +109,11 @@ class FlowView:
         return sum(each.figures.bytes for each in self.partitions)
 
     @property
+    def lost_records(self) -> int:
+        """How many of those records `at_most_once` has lost."""
+        return sum(each.figures.lost_records for each in self.partitions)
+
+    @property
     def lag_records(self) -> int | None:
         """Of all partitions together that have a position or are stopped, but for topics that have gone or were failed
         over: those no copying will catch up with. None where it isn't known of one that is copied, or of none, and of a

@@ -76,6 +76,18 @@ def test_values_arrive() -> None:
     assert found[at("eos_lane_transaction_seconds_sum", flow="f", lane="0")] == 150
 
 
+def test_lost_records_are_counted_from_zero_for_a_flow_and_from_the_first_one_for_a_partition() -> None:
+    one, other = partition(1), partition(2)
+    found = samples(flow(one, other))
+    assert found[at("eos_flow_lost_records_total", flow="f")] == 0
+    assert not [name for name, _ in found if name.startswith("eos_partition_lost_records")]
+    lossy = replace(other, figures=replace(other.figures, lost_records=3))
+    found = samples(flow(one, lossy))
+    assert found[at("eos_flow_lost_records_total", flow="f")] == 3
+    lost = {key: value for key, value in found.items() if key[0] == "eos_partition_lost_records_total"}
+    assert lost == {at("eos_partition_lost_records_total", flow="f", topic="t", partition="2"): 3}
+
+
 def test_kind_and_meaning_are_read_as_they_are_described() -> None:
     families = text_string_to_metric_families(Metrics(lambda: [ALL], "1.2", 100).text().decode())
     found = {each.name: (each.type, each.documentation) for each in families if each.name.startswith("eos_")}
