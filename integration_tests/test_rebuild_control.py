@@ -12,12 +12,14 @@ import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
+from integration_tests.harness.advised import advised
 from integration_tests.harness.copying import ASKED_S_MAX, Copying
 from integration_tests.harness.two_topics import INCIDENT, TwoTopics
 from integration_tests.partitions.test_plan_and_run import foreign_record, internal
 from integration_tests.test_incidents_played import asked
 from replicator import config
 from replicator.flow.topics import ControlPlane
+from replicator.model.incident_kinds import KINDS
 from tests.running.users_packages import users_packages
 
 pytestmark = pytest.mark.tier("long", kafka="long")
@@ -210,8 +212,40 @@ def test_what_contradicts_itself_or_may_be_failed_over_is_refused(make_copying: 
     assert internal(copying, "control") not in clients.topics(copying.target)
 
 
-def test_a_lane_runs_under_a_generation_that_the_new_topic_does_not_know(make_copying: MakeCopying) -> None:
-    """control_topic_behind: it finds so, or that another generation has taken over."""
+def test_records_of_it_are_lost_under_a_running_flow(make_copying: MakeCopying) -> None:
+    """control_topic_behind: it knows the first generation, and lanes run under the second."""
+    copying = make_copying(partitions=1, lanes=1, limits={"discovery_interval_ms": 1_000})
+    copied(copying)
+    first = [(m.key(), m.value()) for m in clients.read(copying.target, internal(copying, "control"))]
+    copying.file.write(lanes=2)
+    worker = copying.running()
+    copying.load.mixed(100)
+    copying.wait_copied()
+    worker.suspend()
+    clients.recreate_topic(copying.target, internal(copying, "control"), 1, COMPACT)
+    writer = clients.producer(copying.target)
+    for key, value in first:
+        clients.put(writer, internal(copying, "control"), value, key=key)
+    worker.resume()
+    found = worker.wait_incident("control_topic_behind")
+    assert "lanes run under generation 2, the control topic knows 1" in found["detail"]
+    assert worker.wait_exit() == INCIDENT, worker.tail()
+
+    meaning = KINDS["control_topic_behind"].advice
+    for advice in (found["advice"], meaning.replace("FLOW", copying.name)):
+        words = advised(advice, "rebuild-control")
+        assert words == ["rebuild-control", "--flow", copying.name]
+    code, done, said = asked(copying, *words, "--yes-i-mean", copying.name)
+    assert (code, done.get("rebuilt")) == (0, True), said
+    copying.file.write(lanes=1)
+    copied(copying)
+    copying.file.write(lanes=2)
+    copied(copying)
+    copying.assert_exact()
+
+
+def test_a_lane_that_wakes_up_after_the_topic_was_made_anew_ends(make_copying: MakeCopying) -> None:
+    """A newer generation has taken over by then, and its positions are no longer the lane's."""
     two = TwoTopics(make_copying(partitions=1))
     worker = two.running(10)
     worker.suspend()

@@ -203,7 +203,7 @@ def test_every_line_of_the_log_is_json_while_a_cluster_is_away(
 
 @pytest.mark.tier("long", kafka="long")
 def test_at_most_once_counts_and_logs_what_the_target_refuses_and_goes_on(make_copying: MakeCopying) -> None:
-    """A compacted topic takes no record without a key. Nothing is to be decided: no incident, and no partition waits."""
+    """A compacted topic takes no record without a key. There is no incident, and no partition waits."""
     two = TwoTopics(make_copying(partitions=1, delivery="at_most_once"))
     asked = observed(two.flow)
     clients.create_topic(two.target, two.copy_of(two.first), 1, {"cleanup.policy": "compact"})

@@ -3,12 +3,16 @@ the others go on, and no process takes it for a successor."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
+from integration_tests.harness.advised import advised
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
 from integration_tests.test_incidents_played import asked
 
@@ -74,6 +78,41 @@ def test_the_offset_was_reset_while_no_worker_runs(copying: Copying) -> None:
     (left,) = client.committed([TopicPartition(copying.copy, 0)], timeout=clients.TIMEOUT_S)
     client.close()
     assert left.offset == STRAY
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("by", ["map", "offset"])
+def test_a_position_that_was_reset_while_no_worker_ran_is_adopted_and_the_flow_goes_on(
+    copying: Copying, by: str
+) -> None:
+    """position_unreadable: `--adopt map` as it is printed, or the offset in its place."""
+    assert started(copying).stop() == 0
+    client = clients.consumer(copying.target, group_id=copying.group)
+    reset(client, copying)
+    client.close()
+    end = clients.stable_end(copying.source, copying.topic, 0)
+    copying.load.mixed(300)
+    worker = copying.running()
+    worker.wait_event("incident", name="position_unreadable", topic=copying.topic, partition=0)
+    wait_until(lambda: bool(shown(copying)["commands"]), "the lane has written it down", worker.tail)
+    it = shown(copying)
+    words = advised(it["advice"], "incident resolve")
+    assert words[:5] == ["incident", "resolve", it["id"], "--adopt", "map"]
+    if by == "offset":
+        words = [str(end) if word == "map" else word for word in words]
+    code, done, said = asked(copying, *words)
+    assert (code, done["acted"], done["moved"][-1]) == (0, "adopted", end), said
+    worker.wait_event("copying", topic=copying.topic, partition=0)
+    assert listed(copying) == []
+    copying.load.mixed(100)
+    copying.finish(worker)
+
+
+def shown(copying: Copying) -> dict[str, Any]:
+    """The one incident that is open, as `incident show` has it."""
+    (it,) = asked(copying, "incident", "list")[1]["incidents"]
+    assert it["name"] == "position_unreadable"
+    return asked(copying, "incident", "show", it["id"])[1]
 
 
 @pytest.mark.tier("long", kafka="long")

@@ -23,7 +23,20 @@ EXPORTED = {
 }
 OF_OTHERS = {"up", "process_resident_memory_bytes"}
 """Metrics of Prometheus itself and of its client."""
-WORDS = {"time", "rate", "increase", "sum", "by", "max", "count", "unless", "on", "histogram_quantile", "label_values", "m"}
+WORDS = {
+    "time",
+    "rate",
+    "increase",
+    "sum",
+    "by",
+    "max",
+    "count",
+    "unless",
+    "on",
+    "histogram_quantile",
+    "label_values",
+    "m",
+}
 
 
 def rules() -> list[dict[str, Any]]:
