@@ -62,9 +62,11 @@ PLAYED: dict[str, str] = {
     "target_partition_unknown": f"{PLAYED_IN}::test_a_partition_that_only_the_target_has_is_named_and_holds_up_nothing",
     "too_many_differences": f"{ON_SPARK}::test_more_differences_than_one_process_takes_are_compared_by_spark",
     "repair_outdated": f"{REPAIR}::test_a_target_that_lost_its_end_is_made_whole_and_the_flow_goes_on",
-    "repair_record_gone": f"{REPAIR}::test_what_was_found_must_still_be_so",
+    "repair_record_gone": f"{REPAIR}"
+    "::test_a_missing_record_that_the_source_has_lost_too_is_named_and_the_others_are_copied",
     "repair_too_large": f"{ON_SPARK}::test_more_ranges_than_one_repair_takes_are_copied_by_another_flow",
-    "topic_gone": "integration_tests/spark/test_reconcile.py::test_what_goes_while_it_is_read_is_bounded_or_named",
+    "topic_gone": "integration_tests/proof/test_gone_meanwhile.py"
+    "::test_a_topic_that_was_created_again_while_it_is_compared_is_named_and_the_flow_goes_on",
     "timestamp_out_of_range": f"{ON_SPARK}"
     "::test_a_time_that_spark_can_not_read_leaves_the_records_before_it_to_be_compared",
     "batch_corrupt": f"{PLAYED_IN}::test_a_damaged_batch_of_the_copy_is_compared_once_it_is_sound",

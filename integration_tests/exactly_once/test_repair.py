@@ -217,6 +217,25 @@ def test_what_was_found_must_still_be_so(plant: Plant) -> None:
     assert "source offsets 3 to 3" in str(found[3])
 
 
+@pytest.mark.tier("long", kafka="long")
+def test_a_missing_record_that_the_source_has_lost_too_is_named_and_the_others_are_copied(plant: Plant) -> None:
+    """repair_record_gone: what a reconciliation finds when it is typed again is copied, and the flow goes on."""
+    records = mixed(RECORDS)
+    planted = plant([records], [without(records, LOST)])
+    planted.commit([RECORDS], [RECORDS - len(LOST)])
+    at, before = Partition(planted.topic, 0), copied(planted)
+    found = repair(planted.file, {at: Damage((Missing(3, 4, 2), *SPANS[1:]), RECORDS, len(before))}).partitions[at]
+    assert found.incident is not None
+    assert found.incident.name == "repair_record_gone"
+    assert "1 of the records at source offsets 3 to 3 aren't there any more" in str(found.incident)
+    assert "reconcile again" in found.incident.advice
+    assert copied(planted) == before
+    again = repair(planted.file, {at: Damage(SPANS, RECORDS, len(before))}).partitions[at]
+    assert (again.incident, again.copied) == (None, len(LOST))
+    assert copied(planted) == [*before, *(records[lost] for lost in LOST)]
+    goes_on(planted, 1)
+
+
 def test_a_live_worker_is_not_stopped_unasked(plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records], [without(records, LOST)])
