@@ -236,14 +236,9 @@ def parts(
     `conditions` gives what is told of what keeps a whole flow from copying. `throttled` is told what its lanes keep to
     from now on. `lost` as of `services`."""
 
-    def made_throttle(flow: Flow) -> FlowThrottle:
-        made = FlowThrottle(rate_of(flow))
-        throttled(flow, made)
-        return made
-
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
-        throttle = _OfFlow(made_throttle).of
+        throttle = _OfFlow(partial(_made_throttle, throttled)).of
         given = replace(
             services(failpoint, log, lost), cluster_away=lambda: bool(away), observe=observe, throttle=throttle
         )
@@ -292,6 +287,12 @@ def parts(
         )
 
     return make
+
+
+def _made_throttle(throttled: Callable[[Flow, FlowThrottle], None], flow: Flow) -> FlowThrottle:
+    made = FlowThrottle(rate_of(flow))
+    throttled(flow, made)
+    return made
 
 
 def member_clients(plane: ControlPlane) -> list[str]:
