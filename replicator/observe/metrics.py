@@ -69,7 +69,10 @@ METRICS: Mapping[str, Described] = {
         "gauge", FLOW, "How many bytes of keys, values and headers it copies at most; absent as above."
     ),
     "eos_topic_rate_limit_records_per_second": Described(
-        "gauge", TOPIC, "The same for a source topic that has a limit of its own; absent as above."
+        "gauge",
+        TOPIC,
+        "The same for a source topic that has a limit of its own; absent as above, and once the flow file no longer "
+        "has the topic.",
     ),
     "eos_topic_rate_limit_bytes_per_second": Described("gauge", TOPIC, "In bytes, as above."),
     "eos_flow_partitions": Described("gauge", (*FLOW, "state"), "Partitions in this state."),
@@ -213,7 +216,7 @@ class Metrics:
             yield "eos_flow_cluster_unreachable", f"{labels},{_labels(cluster=cluster)}", away
         yield "eos_flow_failed_over", labels, bool(flow.conditions.failed_over)
         yield "eos_flow_other_settings", labels, bool(flow.conditions.other_settings)
-        yield from _of_rates(labels, flow.rates)
+        yield from _of_rates(labels, {at: it for at, it in flow.rates.items() if at not in flow.taken_out})
         counts = flow.counts
         for doing in Doing:
             yield "eos_flow_partitions", f"{labels},{_labels(state=doing.name.lower())}", counts[doing]

@@ -104,6 +104,16 @@ def test_what_operators_have_limited_is_told_of_the_flow_and_of_topics_with_a_li
     }
 
 
+def test_a_limit_goes_with_a_topic_that_is_no_longer_in_the_flow_file() -> None:
+    rates = {FLOW: RateLimit(bytes_per_s=2_000), "t": RateLimit(records_per_s=500), "gone": RateLimit(bytes_per_s=1)}
+    limited = replace(ALL, rates=rates, taken_out=("gone",))
+    found = {name: dict(labels).get("topic") for name, labels in samples(limited) if "rate_limit" in name}
+    assert found == {
+        "eos_flow_rate_limit_bytes_per_second": None,
+        "eos_topic_rate_limit_records_per_second": "t",
+    }
+
+
 def test_the_help_of_a_state_has_each_number() -> None:
     told = ", ".join(f"{doing.value}: {doing.name.lower()}" for doing in Doing)
     assert METRICS["eos_partition_state"].help == f"{told}."
