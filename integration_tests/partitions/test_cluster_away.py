@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from datetime import datetime, timedelta
 
@@ -45,6 +46,29 @@ def test_it_is_told_once_and_once_when_it_is_back(
 
 def _at(event: Event) -> datetime:
     return datetime.fromisoformat(event["timestamp"])
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("shared", [False, True], ids=["standalone", "shared"])
+def test_it_is_told_that_it_is_back_after_the_flow_was_started_again_meanwhile(
+    make_copying: MakeCopying, source: BrokerHandle, *, shared: bool
+) -> None:
+    """By its process, since its file has changed while the cluster was away."""
+    copying = make_copying()
+    copying.load.plain(200)
+    worker = copying.running("", "--shared" if shared else "--standalone")
+    copying.wait_positions()
+    source.kill()
+    worker.wait_event("unreachable", cluster="here")
+    copying.file.write(commit={"linger_ms": 7})
+    mark = worker.mark()
+    worker.signal(signal.SIGHUP)
+    worker.wait_event("config_reloaded", changed=[copying.name])
+    worker.wait_event("connecting", after=mark)
+    source.restart()
+    worker.wait_event("recovered", cluster="here")
+    copying.finish(worker)
+    assert len(worker.seen("recovered")) == 1, worker.tail()
 
 
 @pytest.mark.tier("long")

@@ -74,14 +74,16 @@ class ClusterWatch:
         away: AwayClusters,
         ended: threading.Event,
         log: structlog.stdlib.BoundLogger,
-        told: ConditionObserver,
+        observer: ConditionObserver,
+        told: dict[str, float],
         clock: Clock | None = None,
     ) -> None:
-        """`topics` asks the cluster, and is closed at the end. `told`: is told of it as the log is."""
+        """`topics` asks the cluster, and is closed at the end. `observer`: is told of it as the log is. `told`: as of
+        `Connecting`; the flow may end here while the cluster is away."""
         self._cluster, self._topics, self._away, self._ended, self._log = cluster.name, topics, away, ended, log
         self._clock, self._about = clock or RealClock(), names.control_topic(flow.name)  # of either: it need not exist
         self._answered_s, self._is_away = self._clock.now_s(), False
-        self._led_s, self._told = self._answered_s, told
+        self._led_s, self._observer, self._told = self._answered_s, observer, told
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
         """The thread's work. `failed` is told of a bug, which ends it."""
@@ -93,7 +95,7 @@ class ClusterWatch:
         except BaseException as error:  # noqa: BLE001 - the flow classifies it
             failed(error)
         finally:
-            self._told.cluster_answers(self._cluster)
+            self._observer.cluster_answers(self._cluster)
 
     def ask(self) -> None:
         """One question, until there is an answer or the flow ends."""
@@ -115,8 +117,10 @@ class ClusterWatch:
         if self._is_away:
             self._is_away, self._led_s = False, now_s + LEADERS_S
             self._away.set_answers(self._cluster)
-            self._told.cluster_answers(self._cluster)
-            self._log.warning("recovered", cluster=self._cluster, unreachable_s=round(now_s - self._answered_s))
+            self._observer.cluster_answers(self._cluster)
+        since_s = self._told.pop(self._cluster, None)  # also where a worker before has said that it is away
+        if since_s is not None:
+            self._log.warning("recovered", cluster=self._cluster, unreachable_s=round(now_s - since_s))
         if now_s >= self._led_s:
             self._away.set(self._cluster, away=False)
         self._answered_s = now_s
@@ -127,7 +131,8 @@ class ClusterWatch:
         self._is_away, reason, for_s = True, self._reason(why), self._clock.now_s() - self._answered_s
         self._away.set(self._cluster, away=True)
         self._away.set_silent(self._cluster, self._answered_s, reason)
-        self._told.cluster_unreachable(self._cluster, for_s)
+        self._observer.cluster_unreachable(self._cluster, for_s)
+        self._told.setdefault(self._cluster, self._answered_s)
         self._log.error("unreachable", cluster=self._cluster, reason=reason, unreachable_s=round(for_s))
 
     def _reason(self, why: object) -> str:
@@ -145,11 +150,12 @@ def watch_clusters(
     ended: threading.Event,
     log: structlog.stdlib.BoundLogger,
     failed: Callable[[BaseException], None],
-    told: ConditionObserver,
+    observer: ConditionObserver,
+    told: dict[str, float],
 ) -> None:
     """Start a thread for each cluster of the flow; `ask` makes what asks it, as `topics.topics_of`; `failed` as of
-    `ClusterWatch.run`."""
+    `ClusterWatch.run`, `told` as of `Connecting`."""
     for cluster in (flow.source, flow.target):
-        watch = ClusterWatch(flow, cluster, ask(flow, cluster, "watch"), away, ended, log, told)
+        watch = ClusterWatch(flow, cluster, ask(flow, cluster, "watch"), away, ended, log, observer, told)
         name = f"{flow.name}.watch.{cluster.name}"
         threading.Thread(target=watch.run, args=(failed,), name=name, daemon=True).start()

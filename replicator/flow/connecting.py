@@ -64,7 +64,8 @@ class Connecting:
         self._asked, self._log, self._observer = asked, log, observer or NoConditions()
         self._quiet = told_before
         self._since_s: dict[str, float] = {}  # by cluster that doesn't answer, also where it isn't told yet
-        self._told = {} if told is None else told
+        self.told = {} if told is None else told
+        """Whoever watches the clusters once lanes run goes on with it."""
         self._known: set[str] = set()  # of those, since the flow was not failed over any more
         self._watched = False
         self.target_answers = False
@@ -90,8 +91,8 @@ class Connecting:
         self._plane, self._began_s = plane, time.monotonic()
         self._look_s = self._began_s + LOOK_S
         self.target_answers = False
-        for gone in self._told.keys() - {plane.flow.source.name, plane.flow.target.name}:
-            del self._told[gone]  # an earlier flow file named it
+        for gone in self.told.keys() - {plane.flow.source.name, plane.flow.target.name}:
+            del self.told[gone]  # an earlier flow file named it
         self._observer.connecting((plane.flow.source.name, plane.flow.target.name))
         try:
             return plane.connect(self._waits, self._answers)
@@ -105,12 +106,12 @@ class Connecting:
         unless_asked(self._asked, cluster.name)(why)
         now_s, since_s = (
             time.monotonic(),
-            self._since_s.setdefault(cluster.name, self._told.get(cluster.name, self._began_s)),
+            self._since_s.setdefault(cluster.name, self.told.get(cluster.name, self._began_s)),
         )
         if cluster.name not in self._known and now_s >= since_s + TOLD_S:
             self._known.add(cluster.name)
             if not self._quiet:
-                self._told.setdefault(cluster.name, since_s)
+                self.told.setdefault(cluster.name, since_s)
             reason, for_s = str(why) or NO_BROKER_ANSWERS, round(now_s - since_s)
             self._observer.cluster_unreachable(cluster.name, now_s - since_s)
             tell = self._log.debug if self._quiet else self._log.error
@@ -126,7 +127,7 @@ class Connecting:
         self._observer.cluster_answers(cluster.name)
         self._known.discard(cluster.name)
         self._since_s.pop(cluster.name, None)
-        since_s = self._told.pop(cluster.name, None)
+        since_s = None if self._watched else self.told.pop(cluster.name, None)
         if since_s is not None:
             self._log.warning("recovered", cluster=cluster.name, unreachable_s=round(time.monotonic() - since_s))
 

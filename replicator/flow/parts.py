@@ -63,9 +63,9 @@ Failed = Callable[[BaseException], None]
 Watch = Callable[[Flow, Generation, threading.Event, Failed], None]
 """Starts threads beside the lanes of a generation, which end with the event, and tell what ends the flow: TakenOver
 when the generation is over, or a bug."""
-WatchClusters = Callable[[Flow, threading.Event, Failed], Callable[[], Sequence[Silence]]]
+WatchClusters = Callable[[Flow, threading.Event, Failed, dict[str, float]], Callable[[], Sequence[Silence]]]
 """Starts threads that end with the event, and tell of a bug; what it returns says which clusters of the flow don't
-answer now."""
+answer now. The dict has the clusters that the log has as unreachable, as of `Connecting`."""
 Duties = Callable[[Flow, threading.Event, Failed], None]
 """Starts threads that end with the event, and tell of a bug."""
 WhileFrozen = Callable[[Flow, threading.Event, structlog.stdlib.BoundLogger, Callable[[], None]], bool]
@@ -180,7 +180,7 @@ class Parts:
     plane: Callable[[Flow], ControlPlane]
     lane: MakeLane
     watch: Watch = lambda flow, generation, ended, failed: None
-    clusters: WatchClusters = lambda flow, ended, failed: lambda: ()
+    clusters: WatchClusters = lambda flow, ended, failed, told: lambda: ()
     duties: Duties = lambda flow, ended, failed: None
     note: Callable[[Flow, Note], None] = lambda flow, note: None
     group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None

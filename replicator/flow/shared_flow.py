@@ -200,7 +200,7 @@ class SharedFlow:
     def _watch_clusters(self, flow: Flow) -> None:
         """Once, for all generations: between two of them it is told, too, that a cluster is away."""
         if self._silent is None:
-            self._silent = self._parts.clusters(flow, self._over, self._watch_failed)
+            self._silent = self._parts.clusters(flow, self._over, self._watch_failed, self._connecting.told)
             self._connecting.leave_to_watch()
 
     def _watch_failed(self, error: BaseException) -> None:

@@ -253,9 +253,9 @@ def parts(
             watch_settings(flow, generation, asks, throttle(flow), ended, log, failed)
 
         def clusters(
-            flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]
+            flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None], told: dict[str, float]
         ) -> Callable[[], Sequence[Silence]]:
-            watch_clusters(flow, topics_of, away, ended, log, failed, conditions(flow))
+            watch_clusters(flow, topics_of, away, ended, log, failed, conditions(flow), told)
             return lambda: away.silent(given.clock.now_s())
 
         def duties(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:

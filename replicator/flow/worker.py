@@ -112,7 +112,7 @@ class FlowWorker:
             self._events.put(DiscoveryEnded(error))
 
         self._parts.watch(self._flow, generation, self._ended, failed)
-        self._parts.clusters(self._flow, self._ended, failed)
+        self._parts.clusters(self._flow, self._ended, failed, self._connecting.told)
         self._parts.duties(self._flow, self._ended, failed)
         try:
             self._start(generation, routing, setup)

@@ -24,9 +24,11 @@ from tests.replicator.flow.fakes import flow
 
 @dataclass
 class Cluster:
-    """Answers, or doesn't, in simulated time. `script`: what follows, each for so many seconds."""
+    """Answers, or doesn't, in simulated time. `script`: what follows, each for so many seconds; `last`: what is
+    answered when it is over, and the flow ends."""
 
     script: list[tuple[float, ReplicatorError | None]]
+    last: ReplicatorError = field(default_factory=lambda: TopicMissing("the end"))
     time_s: float = 0.0
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -51,7 +53,7 @@ class Cluster:
             if self.time_s < end_s:
                 return answer
         self.ended.set()
-        return TopicMissing("the end")
+        return self.last
 
     def now_s(self) -> float:
         return self.time_s
@@ -79,7 +81,8 @@ def watched(*script: tuple[float, ReplicatorError | None]) -> list[tuple[str, fl
     log = structlog.wrap_logger(None, processors=[note])
     topics = cast(TopicQuestions, cluster)
     conditions = ObservedConditions(lambda: round(cluster.time_s * 1000))
-    ClusterWatch(at, at.target, topics, away, cluster.ended, log, conditions, cast(Any, cluster)).run(told.append)  # type: ignore[arg-type]
+    watch = ClusterWatch(at, at.target, topics, away, cluster.ended, log, conditions, {}, cast(Any, cluster))
+    watch.run(told.append)  # type: ignore[arg-type]
     assert bool(away) == (cluster.time_s < told[-1][1] + LEADERS_S if told else False)
     assert not conditions.now(), "nobody asks the cluster any more"
     return told
@@ -113,10 +116,31 @@ def test_the_reason_names_no_topic(error: str, reason: str) -> None:
     conditions, failures = ObservedConditions(lambda: 0), list[BaseException]()
     with capture_logs() as logs:
         log, topics = structlog.get_logger(), cast(TopicQuestions, cluster)
-        watch = ClusterWatch(at, at.target, topics, AwayClusters(), cluster.ended, log, conditions, cast(Any, cluster))
+        away, clock = AwayClusters(), cast(Any, cluster)
+        watch = ClusterWatch(at, at.target, topics, away, cluster.ended, log, conditions, {}, clock)
         watch.run(failures.append)
     assert failures == []
     assert [entry["reason"] for entry in logs if entry["event"] == "unreachable"] == [reason]
+
+
+def test_what_was_told_of_a_cluster_outlives_a_flow_that_ends_while_it_is_away() -> None:
+    """Its process starts it again, and the next watch, or `Connecting`, meets the answer."""
+    at, told, log = flow(), dict[str, float](), structlog.get_logger()
+
+    def lines(cluster: Cluster) -> list[tuple[str, int]]:
+        topics, clock, conditions = cast(TopicQuestions, cluster), cast(Any, cluster), ObservedConditions(lambda: 0)
+        failures = list[BaseException]()
+        with capture_logs() as logs:
+            watch = ClusterWatch(at, at.target, topics, AwayClusters(), cluster.ended, log, conditions, told, clock)
+            watch.run(failures.append)
+        assert failures == []
+        return [(it["event"], it["unreachable_s"]) for it in logs]
+
+    assert lines(Cluster([(10.0, HERE), (20.0, REFUSED)], last=REFUSED)) == [("unreachable", 4)]
+    assert told.keys() == {at.target.name}
+    assert 9 <= told[at.target.name] <= 10, "since its last answer"
+    assert lines(Cluster([(110.0, HERE)], time_s=100.0)) in ([("recovered", 90)], [("recovered", 91)])
+    assert not told
 
 
 def test_a_short_silence_is_none_and_a_missing_right_is_an_answer() -> None:

@@ -127,6 +127,17 @@ def test_a_worker_that_comes_after_tells_once_that_a_cluster_answers_again_with_
         assert sorted(found) == expected
 
 
+def test_who_watches_the_clusters_once_lanes_run_goes_on_with_what_was_told(refusing: str) -> None:
+    """Also between two generations of a shared flow: then it is the one to say that a cluster answers."""
+    whole, told = config(refusing, 60), {"a": time.monotonic() - 100}
+    made = Connecting(threading.Event(), structlog.get_logger(), told=told)
+    assert made.told is told
+    made.leave_to_watch()
+    with capture_logs() as logs, closing(FakePlane(whole.flows["f"])) as answers:
+        made.connect(cast(ControlPlane, answers))
+    assert (logs, told.keys()) == ([], {"a"})
+
+
 def test_who_asks_the_process_hears_which_cluster_keeps_it_from_starting_and_since_when(
     refusing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ class Clusters:
     def _silent(self) -> list[Silence]:
         return [Silence("a", 3_600.4, "no broker answers")] if self.known_away.is_set() else []
 
-    def _watch(self, flow: object, ended: threading.Event, failed: Failed) -> object:
+    def _watch(self, flow: object, ended: threading.Event, failed: Failed, told: dict[str, float]) -> object:
         self.ended.append(ended)
         self.failed = failed
         return self._silent
