@@ -125,12 +125,8 @@ class Secured:
 
     def _start_kafka(self) -> None:
         testcontainers_config.ryuk_disabled = True
-        (self.directory / "keystore.pem").write_bytes(
-            self._broker.key.read_bytes() + self._broker.certificate.read_bytes()
-        )
         (self.directory / "server.properties").write_text(self._properties())
-        for path in (self.directory, *self.directory.iterdir()):
-            path.chmod(0o755)
+        self._write_keystore()
         self._container = DockerContainer(image("target", IMAGE)).with_envs(
             KAFKA_HEAP="320m", JAVA_TOOL_OPTIONS=QUICK_START
         )
@@ -141,6 +137,33 @@ class Secured:
         for protocol, address in self._listeners():
             self._container.with_bind_ports(f"{PORTS[protocol]}/tcp", int(address.rpartition(":")[2]))
         self._container.start()
+
+    def _write_keystore(self) -> None:
+        """For Kafka, which reads both in one file."""
+        (self.directory / "keystore.pem").write_bytes(
+            self._broker.key.read_bytes() + self._broker.certificate.read_bytes()
+        )
+        for path in (self.directory, *self.directory.iterdir()):
+            path.chmod(0o755)
+
+    def restart(self, *, other_authority: bool = False) -> None:
+        """End it, start it again with what it has stored, and return once the admin is answered.
+
+        Args:
+            other_authority: with a certificate of a new one, which is the only one that it trusts from then on.
+        """
+        if other_authority:
+            self.authority = Authority(self.directory)
+            self.client_pair = self.authority.sign("client")
+            self._broker = self.authority.sign("broker", ((NameOID.COMMON_NAME, "broker"),))
+        if self._container is not None:
+            self._write_keystore()
+            self._container.get_wrapped_container().restart()
+        else:
+            self.stop()
+            self._start_embedded()
+        self.admin = AdminClient(self.config("admin"))
+        self.admin.list_topics(timeout=START_S_MAX)
 
     def _properties(self) -> str:
         users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())

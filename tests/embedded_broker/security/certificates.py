@@ -43,18 +43,25 @@ class Authority:
         self.certificate = directory / f"{name}.pem"
         self.certificate.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
-    def _builder(self, name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, name: x509.Name, key: ec.EllipticCurvePublicKey, life: datetime.timedelta = YEAR
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateBuilder().subject_name(name).issuer_name(self._name).public_key(key)
         builder = builder.serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now - YEAR).not_valid_after(now + YEAR)
+        return builder.not_valid_before(now - YEAR).not_valid_after(now + life)
 
-    def sign(self, file: str, name: Sequence[tuple[x509.ObjectIdentifier, str]] = CLIENT_NAME) -> Pair:
-        """Make `file`.pem and `file`.key for 127.0.0.1 and that name."""
+    def sign(
+        self,
+        file: str,
+        name: Sequence[tuple[x509.ObjectIdentifier, str]] = CLIENT_NAME,
+        life: datetime.timedelta = YEAR,
+    ) -> Pair:
+        """Make `file`.pem and `file`.key for 127.0.0.1 and that name, which expire after `life`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(oid, text) for oid, text in name])
         hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        builder = self._builder(subject, key.public_key())
+        builder = self._builder(subject, key.public_key(), life)
         builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         pair = Pair(self._directory / f"{file}.pem", self._directory / f"{file}.key")
         pair.certificate.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
