@@ -109,6 +109,7 @@ class Proxy:
         self._rules: list[Rule] = []
         self._counts: Counter[tuple[int, Side]] = Counter()
         self._asked: Counter[tuple[str, str]] = Counter()
+        self._accepted_count = 0
         self._pairs: set[_Pair] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -155,6 +156,11 @@ class Proxy:
         """How many requests have come by, by client.id and the name of the API."""
         with self._lock:
             return self._asked.copy()
+
+    def accepted(self) -> int:
+        """How many connections clients have made, also those that were ended at once because the broker is down."""
+        with self._lock:
+            return self._accepted_count
 
     def slow_down(self, bytes_per_s: float | None, side: Side = Side.REQUEST) -> None:
         """All requests together, or all replies, pass at this rate from now on; None: as fast as they come. Connections
@@ -203,6 +209,8 @@ class Proxy:
             pair.abort()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._lock:
+            self._accepted_count += 1
         try:
             from_broker, to_broker = await asyncio.open_connection(*self._upstream)
         except OSError:  # the broker is down: so is the proxy, as far as this client can tell

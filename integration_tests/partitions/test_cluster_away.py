@@ -10,10 +10,15 @@ import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.proxy import Proxy
 from integration_tests.harness.replicator import Event
 from replicator.flow.cluster_watch import LEADERS_S
 
 PARTITIONS = 6
+AWAY_S = 15.0
+CONNECTIONS_PER_S_MAX = 6.0
+"""Of one client to a cluster that doesn't answer, which it has two addresses of: the one that it was given, and the
+broker behind it."""
 TOLD_S_MAX = 25.0
 """10 s, and what a busy machine takes besides."""
 
@@ -91,3 +96,28 @@ def test_a_frozen_source_is_told_within_seconds_and_the_lane_stops_when_it_is_as
         source.resume()
     copying.finish(copying.running())
     copying.assert_exact()
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("engine", ["records", "batches"])
+def test_a_source_that_is_away_is_connected_to_a_few_times_a_second_by_each_client(
+    make_copying: MakeCopying, source: BrokerHandle, engine: str
+) -> None:
+    """With the product's own pauses, the harness has others; by what accepts connections and ends them, as a load
+    balancer does, which is counted here."""
+    with Proxy(source.bootstrap) as proxy:
+        via = {"bootstrap.servers": proxy.bootstrap, "reconnect.backoff.max.ms": "1000"}
+        copying = make_copying(source_via=via, engine=engine)
+        copying.load.plain(200)
+        worker = copying.running()
+        copying.wait_positions()
+        clients = {client for client, _ in proxy.asked()}
+        source.kill()
+        worker.wait_event("unreachable", cluster="here")
+        before, began_s = proxy.accepted(), time.monotonic()
+        time.sleep(AWAY_S)
+        per_s = (proxy.accepted() - before) / (time.monotonic() - began_s)
+        source.restart()
+        copying.finish(worker)
+    print(f"{per_s:.1f} connections a second of {len(clients)} clients")
+    assert 0 < per_s <= CONNECTIONS_PER_S_MAX * len(clients), worker.tail()

@@ -61,6 +61,12 @@ RECORD_OVERHEAD_BYTES = 1_024
 message.max.bytes: with this much more our own limit decides, which counts what is really sent."""
 
 
+READER_BACKOFF_MS = 250
+"""Of the reader of source records. librdkafka (2.16) bootstraps again whenever no broker answers, with new broker
+handles that begin with the shortest pause: with 20 ms it connected 90 times a second for as long as the source was
+away. Without bootstrapping it doesn't find a cluster that has come back at other addresses."""
+
+
 def fetch_bytes_max(flow: Flow, record_bytes_max: int) -> int:
     """Find the largest batch that the source reader takes: what the source may hold has no lower limit than the
     target's."""
@@ -92,6 +98,7 @@ def source_consumer(
     in_all, of_partition = fetch_bytes(flow, record_bytes_max, bulk=bulk, step=step)
     return {
         **_base(flow.source, flow, "source"),
+        "reconnect.backoff.ms": flow.source.properties.get("reconnect.backoff.ms", READER_BACKOFF_MS),
         "group.id": names.position_group(flow.name),  # required by librdkafka; nothing is ever committed here
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",  # invariant 8: an offset that is gone is an incident, not a guess

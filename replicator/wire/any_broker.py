@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable
 
+from replicator.backoff import Backoff
 from replicator.config import Cluster
 from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
 from replicator.wire.access import access
@@ -21,7 +22,7 @@ ATTEMPT_S, ATTEMPT_S_MAX = 1.0, 4.0
 """How long one broker may take, to connect or to answer; doubled whenever none of them has answered in time, for a slow
 line."""
 AVOIDED_S = 60.0
-AGAIN_S = 0.1  # after all of them have refused
+AGAIN_FIRST_S, AGAIN_MAX_S = 0.1, 0.5  # after all of them have refused
 RESPONSE_BYTES_MAX = 2**28
 
 Request = Callable[[Connection], bytes]
@@ -56,6 +57,7 @@ class AnyBroker:
         self._connection: Connection | None = None
         self._address: Address | None = None
         self._tried: set[Address] = set()  # since one has answered
+        self._backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
         self.last: ReplicatorError | None = None
         """Why the last broker that was tried didn't answer; None once one has."""
 
@@ -123,6 +125,10 @@ class AnyBroker:
         """Whether all brokers that are known have failed since one has answered."""
         return self._tried >= {*self._known, *self._bootstrap}
 
+    def pause_s(self) -> float:
+        """How long to wait before the next one is tried, after one has failed."""
+        return self._backoff.next_s() if self.exhausted else 0.0
+
     @property
     def patience_s(self) -> float:
         """How long the broker may take for an answer."""
@@ -142,6 +148,7 @@ class AnyBroker:
         if self._tried or self.last is not None:
             self._tried.clear()
             self._attempt_s, self.last = ATTEMPT_S, None
+            self._backoff.reset()
             if self._address is not None:
                 self._avoided.pop(self._address, None)
 
@@ -184,7 +191,7 @@ class Question:
         if connection is not None:
             self._brokers.lost(connection, error)
         self._sent, self._brokers.last = None, error
-        self._not_before_s = time.monotonic() + (AGAIN_S if self._brokers.exhausted else 0.0)
+        self._not_before_s = time.monotonic() + self._brokers.pause_s()
 
     def poll(self, timeout_s: float) -> bool:
         """Wait so long at most, and for a connection besides; whether there is an answer, or never will be."""
