@@ -54,7 +54,8 @@ class Commit(Frozen):
     linger_ms: Annotated[int, Field(strict=True, ge=0, le=HOUR_MS), MILLISECONDS] = Field(
         default=3,
         description="Shortest time that a transaction stays open, from its first record, for others to come: a longer "
-        "one makes fewer commits, which cost both clusters and the worker less, and records arrive later.",
+        "one makes fewer commits, which cost both clusters and the worker less, and records arrive later. What a "
+        "transaction costs: [sizing](../operate/sizing.md).",
     )
     records_max: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] = Field(
         default=100_000, description="Most records in one transaction."

@@ -94,11 +94,12 @@ def source_consumer(
         bulk: one partition is read for its records' sake, in large fetches.
         step: how much is asked for at once.
     """
-    limits, fetched = flow.limits, fetch_bytes_max(flow, record_bytes_max)
+    limits, fetched, given = flow.limits, fetch_bytes_max(flow, record_bytes_max), flow.source.properties
+    backoff_ms = min(READER_BACKOFF_MS, int(given.get("reconnect.backoff.max.ms", READER_BACKOFF_MS)))
     in_all, of_partition = fetch_bytes(flow, record_bytes_max, bulk=bulk, step=step)
     return {
         **_base(flow.source, flow, "source"),
-        "reconnect.backoff.ms": flow.source.properties.get("reconnect.backoff.ms", READER_BACKOFF_MS),
+        "reconnect.backoff.ms": given.get("reconnect.backoff.ms", backoff_ms),
         "group.id": names.position_group(flow.name),  # required by librdkafka; nothing is ever committed here
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",  # invariant 8: an offset that is gone is an incident, not a guess

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -70,6 +72,12 @@ def test_what_is_encoded_here_is_read_by_aiokafka(pairs: list[tuple[bytes | None
     found = [(record.offset, record.timestamp, record.key, record.value) for record in theirs]
     assert found == [(offset, time_ms, key, value) for offset, (key, value) in enumerate(pairs)]
     assert [record[2:4] for record in decode(batch)] == pairs
+
+
+def test_a_marker_takes_as_many_bytes_as_sizing_says() -> None:
+    said = (Path(__file__).parents[2] / "docs" / "operate" / "sizing.md").read_text()
+    sizes = {len(marker(2**40, 30_000, commit=commit, timestamp_ms=2**40)) for commit in (True, False)}
+    assert sizes == {int(re.findall(r"a batch of (\d+) bytes", said)[0])}
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -112,6 +112,23 @@ def test_properties_of_a_reader_that_do_not_go_together_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "pause_ms"),
+    [
+        ({}, 250),
+        ({"reconnect.backoff.max.ms": 200}, 200),
+        ({"reconnect.backoff.ms": 30}, 30),
+        ({"reconnect.backoff.ms": 2_000}, 2_000),
+    ],
+)
+def test_the_source_reader_pauses_before_it_connects_again_within_what_the_file_says(
+    given: Mapping[str, object], pause_ms: int
+) -> None:
+    made = properties.source_consumer(flow(given))
+    assert int(made["reconnect.backoff.ms"]) == pause_ms <= int(made["reconnect.backoff.max.ms"])
+    Consumer(made).close()
+
+
+@pytest.mark.parametrize(
     ("given", "in_all", "of_partition"),
     [
         ({}, 16 * MIB, MIB),
