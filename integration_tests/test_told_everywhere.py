@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.tier("long")
 
 BEFORE, AFTER = 10, 5
 """Records of each topic that are copied before anything happens, and that are written after that."""
-TOPICS = ("refused", "large", "lost", "again", "deleted", "held", "unseen", "over")
+TOPICS = ("refused", "large", "lost", "again", "deleted", "held", "unseen", "over", "fresh")
 
 
 class Told(NamedTuple):
@@ -49,9 +50,9 @@ class Expected(NamedTuple):
 
 
 class Flow:
-    """A flow of twelve partitions."""
+    """A flow of thirteen partitions."""
 
-    def __init__(self, copying: Copying) -> None:
+    def __init__(self, copying: Copying, deleted_topics: str = "report") -> None:
         self.copying, self.name = copying, copying.name
         self.expected = {
             Partition(copying.topic, number): Expected(Doing.COPYING, "", "in_sync") for number in range(3)
@@ -60,10 +61,14 @@ class Flow:
         self._expect("large", Doing.STOPPED, "record_too_large", "stopped")
         self._expect("lost", Doing.STOPPED, "source_records_gone", "records_lost")
         self._expect("again", Doing.STOPPED, "source_topic_recreated", "source_recreated")
-        self._expect("deleted", Doing.WAITING, "source_topic_gone", "topic_missing")
+        if deleted_topics == "keep":
+            self._expect("deleted", Doing.GONE, "copy_kept", "kept")
+        else:
+            self._expect("deleted", Doing.WAITING, "source_topic_gone", "topic_missing")
         self._expect("held", Doing.PAUSED, "paused", "paused")
         self._expect("unseen", Doing.STOPPED, "target_topic_deleted", "target_deleted")
         self._expect("over", Doing.FAILED_OVER, "failed_over", "failed_over")
+        self._expect("fresh", Doing.STOPPED, "target_topic_recreated", "target_recreated")
         self._expect("others", Doing.STOPPED, "target_not_empty", "stopped")
 
     def topic(self, name: str) -> str:
@@ -102,6 +107,7 @@ class Flow:
         clients.recreate_topic(copying.source, self.topic("again"))
         clients.delete_topic(copying.source, self.topic("deleted"))
         clients.delete_topic(copying.target, f"{self.topic('unseen')}.copy")
+        clients.recreate_topic(copying.target, f"{self.topic('fresh')}.copy")
         clients.create_topic(copying.source, self.topic("others"))
         clients.create_topic(copying.target, f"{self.topic('others')}.copy")
         clients.put(clients.producer(copying.target), f"{self.topic('others')}.copy", b"foreign")
@@ -148,9 +154,30 @@ def page(asked: Observed) -> dict[str, list[str]]:
     }
 
 
-def test_they_tell_the_same_of_partitions_in_every_state(make_copying: MakeCopying) -> None:
-    copying = make_copying(partitions=3, deleted_topics="report", limits={"discovery_interval_ms": 1_000})
-    flow = Flow(copying)
+def lags_of_topics(flow: Flow, told: Mapping[Partition, Told]) -> dict[str, float | None]:
+    """The lag in records of each topic, of what was told of its partitions: that of topics that have gone or were
+    failed over isn't counted, nor one that isn't known of a partition that waits."""
+    found: dict[str, float | None] = {}
+    for at, it in told.items():
+        counts = flow.expected[at].doing not in (Doing.GONE, Doing.FAILED_OVER) and it.lag_records is not None
+        found[at.topic] = (found.get(at.topic) or 0) + (it.lag_records or 0 if counts else 0)
+    return found
+
+
+def lags_on_page(asked: Observed) -> dict[str, float | None]:
+    """The lag in records of each topic in the page's table of topics, and that of the flow, which has no name."""
+    _, text = asked.get("/")
+    table = text[text.index("<h3>Topics</h3>") :]
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>\s*(.*?)</tr>', table[: table.index("</table>")], re.DOTALL)
+    cells = {name: re.findall(r'<td class="n">(.*?)</td>', row, re.DOTALL)[0] for name, row in rows}
+    cells[""] = re.findall(r"<dt>lag</dt><dd>(.*?) record", text)[0]
+    return {name: float(re.sub(r"\D", "", lag)) if re.search(r"\d", lag) else None for name, lag in cells.items()}
+
+
+@pytest.mark.parametrize("deleted_topics", ["report", "keep"])
+def test_they_tell_the_same_of_partitions_in_every_state(make_copying: MakeCopying, deleted_topics: str) -> None:
+    copying = make_copying(partitions=3, deleted_topics=deleted_topics, limits={"discovery_interval_ms": 1_000})
+    flow = Flow(copying, deleted_topics)
     copying.file.write(topics=[f"^{flow.name}[.].*"])
     asked = observed(copying)
     worker = flow.copied()
@@ -183,7 +210,7 @@ def test_they_tell_the_same_of_partitions_in_every_state(make_copying: MakeCopyi
         if flow.expected[at].doing is Doing.STOPPED:
             assert said.kind == told[at].kind, at
 
-    apart = {at for at, it in flow.expected.items() if it.doing is not Doing.COPYING}
+    apart = {at for at, it in flow.expected.items() if it.doing not in (Doing.COPYING, Doing.GONE)}
     _, top = copying.asked("top")
     assert {
         Partition(row["topic"], row["partition"]): (row["state"], row["kind"], row["position"])
@@ -193,6 +220,12 @@ def test_they_tell_the_same_of_partitions_in_every_state(make_copying: MakeCopyi
     assert {at: (row[1], row[2]) for at, row in shown.items()} == {
         str(at): (told[at].kind, "none" if told[at].position is None else f"{told[at].position:.0f}") for at in apart
     }
+    lags = lags_of_topics(flow, told)
+    by_top, by_page = {row["name"]: row["lag_records"] for row in top["topics"]}, lags_on_page(asked)
+    whole = asked.value("eos_flow_lag_records", flow=flow.name)
+    assert whole == sum(lag or 0 for lag in lags.values()) == top["lag_records"] == by_page.pop("")
+    assert by_top == by_page
+    assert {name: lag or 0 for name, lag in by_top.items()} == lags
     counted = {state.name.lower(): sum(it is state for it in doing.values()) for state in Doing}
     assert top["partitions"] == {state: number for state, number in counted.items() if number}
     for state, number in counted.items():

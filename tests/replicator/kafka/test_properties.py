@@ -124,7 +124,7 @@ def test_the_source_reader_pauses_before_it_connects_again_within_what_the_file_
     given: Mapping[str, object], pause_ms: int
 ) -> None:
     made = properties.source_consumer(flow(given))
-    assert int(made["reconnect.backoff.ms"]) == pause_ms <= int(made["reconnect.backoff.max.ms"])
+    assert int(str(made["reconnect.backoff.ms"])) == pause_ms <= int(str(made["reconnect.backoff.max.ms"]))
     Consumer(made).close()
 
 
