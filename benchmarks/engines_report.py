@@ -95,7 +95,7 @@ def _rows(heading: str, medians: Mapping[str, Figures], figure: str, form: str) 
     return found
 
 
-class Other(NamedTuple):
+class SingleFigure(NamedTuple):
     """What has a figure or two of its own: of one row, by system as it is called there."""
 
     title: str
@@ -105,13 +105,13 @@ class Other(NamedTuple):
 
 
 OTHERS = (
-    Other("50 ms of delay each way, MB/s", "far", "mb_per_s"),
-    Other("latency p50 at 1,000 records/s, ms", "latency", "p50_ms"),
-    Other("latency p99 at 1,000 records/s, ms", "latency", "p99_ms"),
-    Other("1,000 partitions, 20 B/s each: % of a core", "partitions", "cpu_percent"),
-    Other("the same, then a target that stands still: peak memory, MiB", "partitions", "rss_stalled_peak_mib"),
-    Other("a backlog, and a target that stands still: peak memory, MiB", "memory", "rss_peak_mib"),
-    Other(
+    SingleFigure("50 ms of delay each way, MB/s", "far", "mb_per_s"),
+    SingleFigure("latency p50 at 1,000 records/s, ms", "latency", "p50_ms"),
+    SingleFigure("latency p99 at 1,000 records/s, ms", "latency", "p99_ms"),
+    SingleFigure("1,000 partitions, 20 B/s each: % of a core", "partitions", "cpu_percent"),
+    SingleFigure("the same, then a target that stands still: peak memory, MiB", "partitions", "rss_stalled_peak_mib"),
+    SingleFigure("a backlog, and a target that stands still: peak memory, MiB", "memory", "rss_peak_mib"),
+    SingleFigure(
         "backfill of 4 million records on `local[*,4]`, records/s", "backfill", RATE,
         ("backfill, records", "backfill, batches", MIRROR),
     ),

@@ -83,6 +83,7 @@ def test_a_java_that_is_too_old_is_said_and_nothing_written(
     assert set(tmp_path.iterdir()) == before
 
 
+@pytest.mark.tier("full")
 def test_an_unreachable_cluster_is_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = set(path.parent.iterdir())
     assert main.invoke(["reconcile", "-c", str(path), "--out", str(path.parent / "out")]) == 3

@@ -215,7 +215,7 @@ def test_a_signal_that_is_delivered_twice_is_one_request() -> None:
     assert run(f=[signals(signal.SIGTERM, then)])[0] == 0
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("full")
 def test_a_second_signal_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAME_SIGNAL_S", 0.0)
 
