@@ -129,4 +129,4 @@ def test_each_kind_is_told_with_what_to_do() -> None:
 
 def test_of_a_record_that_is_too_large_it_is_said_beforehand_what_setting_it_aside_does_not_keep() -> None:
     (it,) = open_incidents(replace(FLOW, partitions=(replace(GONE, incident="record_too_large"),)))
-    assert "above limits.record_bytes_max --set-aside keeps neither key nor value" in it.advice
+    assert "larger than limits.record_bytes_max, --set-aside keeps only headers" in it.advice
