@@ -1,10 +1,10 @@
 """IncrementalAlterConfigs (44).
 
 Behaviour: sets, deletes, appends to or subtracts from configs of topics, consumer groups and brokers; durable before it
-is answered. The changes of a topic are applied atomically. Of a broker's settings those that are defaults of topics,
-and the limits of connections, can be changed while it runs, for it or for all brokers (KIP-226), those of logins for it
-alone; others are refused with INVALID_REQUEST. A list that would become longer than 32,767 bytes is refused with
-INVALID_CONFIG, as in Kafka.
+is answered. The changes of a topic are applied atomically. The settings of a broker that are
+defaults of topics, and the limits of connections, can be changed while it runs, for this broker or for all brokers
+(KIP-226); settings of logins can be changed for this broker alone. Other settings are refused with INVALID_REQUEST.
+A list that would become longer than 32,767 bytes is refused with INVALID_CONFIG, as in Kafka.
 Version notes: none that matter here.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from structlog.testing import capture_logs
@@ -120,6 +121,10 @@ def test_once_a_failover_is_undone_it_is_said_again_which_cluster_is_away_and_si
     clusters.undone = True
     with capture_logs() as logs:
         clusters.next_generation(group)
+        until_s = time.monotonic() + WAIT_S
+        while not any(it["event"] == "unreachable" for it in logs):  # by another thread than the one that asks
+            assert clusters.target_asked.acquire(timeout=WAIT_S)
+            assert time.monotonic() < until_s, logs
         for _ in range(3):
             assert clusters.target_asked.acquire(timeout=WAIT_S)
         assert clusters.run.stop() == 0

@@ -103,8 +103,11 @@ def test_an_error_without_a_topic_is_of_no_partition(
     found = reader.poll(100, 0)
     assert found.failed == {}
     assert found.groups.keys() == {A}
-    assert len(said) == 1
-    assert "None" not in said[0]
+    if code == KafkaError.GROUP_AUTHORIZATION_FAILED:  # a right that nothing here needs
+        assert said == []
+    else:
+        assert len(said) == 1
+        assert "None" not in said[0]
 
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TRANSPORT, KafkaError._TIMED_OUT])
