@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from cli.options import patience_ms
@@ -87,7 +88,7 @@ class MapRepairing:
         self.code = 130 if summary.stopped else 4 if summary.incident is not None else 0
         done = dict(summary.partitions)
         if not summary.stopped:
-            done = {at: _settled(one, missing[at]) for at, one in done.items()}
+            done = {at: _settled(one, missing[at], partial(choices.gone, at)) for at, one in done.items()}
         before = {at: one.done_before for at, one in done.items()}
         return RepairFacts(missing, done, summary.generation, before)
 
@@ -119,11 +120,24 @@ def run_repair(
         return job.run()
 
 
-def _settled(done: RepairedPartition, missing: list[MissingSpan]) -> RepairedPartition:
-    """What was called missing, and wasn't any more after the fence, stood on the target by then."""
-    from replicator.jobs.repair_by_map import WITHOUT_KEY
+def _settled(
+    done: RepairedPartition, missing: list[MissingSpan], gone: Callable[[list[MissingSpan]], int]
+) -> RepairedPartition:
+    """Account for what was called missing, and wasn't any more after the fence: the source has lost it since, or else
+    it stood on the target by then. `gone` counts the former."""
+    from replicator.jobs.repair_by_map import SOURCE_HAS_LOST, WITHOUT_KEY
+    from replicator.model.errors import ReplicatorError
 
     if done.incident is not None:
         return done
     others = done.copied + done.superseded + done.refused.get(WITHOUT_KEY, 0)
-    return replace(done, standing=max(done.standing, sum(records for _, _, records in missing) - others))
+    left = sum(records for _, _, records in missing) - others
+    if left <= done.standing:
+        return done
+    try:
+        lost = min(left - done.standing, gone(missing))
+    except ReplicatorError as error:  # the repair is done, and is told
+        untold = f"it isn't missing any more, and the source can't be asked whether it still has it: {error}"
+        return replace(done, refused={**done.refused, untold: left - done.standing})
+    refused = {**done.refused, SOURCE_HAS_LOST: lost} if lost else done.refused
+    return replace(done, standing=left - lost, refused=refused)

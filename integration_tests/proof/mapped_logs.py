@@ -36,11 +36,12 @@ class MappedFlow:
         acts: Sequence[str],
         *,
         configs: dict[str, str] | None = None,
+        source_configs: dict[str, str] | None = None,
         transactions: int = 8,
     ) -> None:
         self.source, self.target, self.seeds, self.acts = source.bootstrap, target.bootstrap, seeds, acts
         self.topic, self.copy, self.blocks_topic = f"{name}.in", f"{name}.in.copy", names.offsets_topic(name)
-        clients.create_topic(self.source, self.topic, len(seeds))
+        clients.create_topic(self.source, self.topic, len(seeds), source_configs)
         clients.create_topic(self.target, self.copy, len(seeds), configs)
         clients.create_topic(self.target, self.blocks_topic, MAP_PARTITIONS, dict(CONFIGS))
         self.file = FlowFile(directory, name, self.source, self.target, topics=[self.topic])

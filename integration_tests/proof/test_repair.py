@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from integration_tests.proof.mapped_logs import MappedFlow
 from integration_tests.proof.test_local import compared
 from integration_tests.proof.truth import Truth, multiset
 from integration_tests.spark.planted import EPOCH_MS, Content
-from integration_tests.spark.seeded_logs import read_contents
+from integration_tests.spark.seeded_logs import CLEANABLE, read_contents, read_offsets, set_compacted
 from replicator import failpoints
 from replicator.model import names
 from replicator.model.partition import Partition
@@ -316,3 +317,35 @@ def test_what_can_not_be_told_is_refused_by_name(
     assert compared(flow).outcome.differs
     flow.file.write(limits={"request_timeout_ms": 10_000})
     assert_repaired(flow)
+
+
+@pytest.mark.tier("full")
+def test_what_the_source_loses_between_comparison_and_repair_is_not_said_to_stand_on_the_target(
+    source: BrokerHandle, target: BrokerHandle, tmp_path: Path, unique: Callable[[str], str]
+) -> None:
+    acts = ("keyed", "skipped")
+    flow = damaged(MappedFlow(source, target, tmp_path, unique("gone"), range(6), acts, source_configs=CLEANABLE))
+    gone: dict[Partition, set[int]] = {}
+    for number, truth in enumerate(flow.truths):
+        last = {content.key: offset for offset, content in sorted(truth.source.items())}
+        gone[Partition(flow.topic, number)] = {one for one in truth.skipped if last[truth.source[one].key] != one}
+    assert sum(map(len, gone.values())) > 1
+
+    def left() -> dict[Partition, set[int]]:
+        there = read_offsets(flow.source, dict.fromkeys(gone, 0))
+        return {at: offsets & there[at] for at, offsets in gone.items() if offsets & there[at]}
+
+    with asleep(flow, "fenced@1") as process:
+        late_ms = int(time.time() * 1000) + 600_000
+        for at in gone:  # a segment of its own, so that those before are cleaned
+            put = clients.producer(flow.source)
+            clients.put(put, flow.topic, b"late", key=b"late", timestamp=late_ms, partition=at.partition)
+        set_compacted(flow.source, flow.topic)
+        wait_until(lambda: not left(), "the cleaner is through", lambda: str(left()))
+        process.send_signal(signal.SIGCONT)
+        said, errors = process.communicate(timeout=ASKED_S_MAX)
+    assert process.returncode in (0, 1), errors
+    for number, row in rows(json.loads(said)).items():
+        lost, missing = len(gone[Partition(flow.topic, number)]), len(flow.truths[number].skipped)
+        assert (row["missing"], row["copied"], row["standing"]) == (missing, missing - lost, 0)
+        assert row["refused"] == (f"{lost} not copied: the source doesn't have it any more" if lost else None)

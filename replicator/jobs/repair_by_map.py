@@ -22,6 +22,7 @@ from replicator.model.partition import Partition
 from replicator.offset_map.repair_rule import RepairChoice
 
 WITHOUT_KEY = "a record without a key, which a compacted topic doesn't take"
+SOURCE_HAS_LOST = "the source doesn't have it any more"
 
 
 class ChoosesByMap(Protocol):

@@ -11,7 +11,7 @@ again for its own: what the last one has copied stands in the map, if it was com
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from replicator.config import Flow
@@ -27,7 +27,7 @@ from replicator.proof.map_place import MapPlace, place_of_map, stable_offsets
 from replicator.proof.map_reader import read_sections
 from replicator.proof.pair_comparison import compare_pair
 from replicator.proof.pairs import Pair, own_sections
-from replicator.proof.partition_side import both_sides
+from replicator.proof.partition_side import PartitionSide, both_sides
 
 OnRead = Callable[[str, int, int], object]
 """Told how many offsets of both sides were read, of how many."""
@@ -49,6 +49,7 @@ class MapRepair:
         """`asked`: set when it shall stop."""
         self._flow, self._asked, self._connect_timeout_ms = flow, asked, connect_timeout_ms
         self._first: dict[Partition, _Ready | Incident] = {}
+        self._pairs: dict[Partition, Pair] = {}  # of which something was chosen
         self._lock = threading.Lock()
 
     def fenced(self, partitions: Collection[Partition]) -> None:
@@ -64,6 +65,7 @@ class MapRepair:
         if isinstance(ready, Incident):
             raise ready
         pair, flow, done = ready.pair, self._flow, 0
+        self._pairs[at] = pair
         of = sum(max(0, end - first) for first, end in (pair.source_range, pair.target_range))
 
         def passed(offsets: int) -> None:
@@ -73,6 +75,24 @@ class MapRepair:
 
         with both_sides(flow, pair) as sides:
             return compare_pair(pair, ready.taken, ready.stable, sides, passed, for_repair=True).choice()
+
+    def gone(self, at: Partition, missing: Sequence[tuple[int, int, int]]) -> int:
+        """Count the records that the source doesn't have any more: retention or a cleaner has taken them meanwhile.
+
+        Args:
+            at: the source partition.
+            missing: spans of offsets [first, end), and how many of their records were missing when that was found.
+
+        Raises what `PartitionSide` does.
+        """
+        pair = self._pairs.get(at)
+        if pair is None:
+            return 0
+        with PartitionSide(self._flow, self._flow.source, pair.source, pair.source_id) as source:
+            start = source.start()
+            spans = [(max(first, start), end) for first, end, _ in missing if end > start]
+            there = sum(end - first for span in spans for first, end in source.occupied(span))
+        return max(0, sum(records for _, _, records in missing) - there)
 
     def _read(self, partitions: Collection[Partition]) -> dict[Partition, _Ready | Incident]:
         flow, topics = self._flow, {at.topic for at in partitions}
