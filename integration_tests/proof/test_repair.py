@@ -319,7 +319,7 @@ def test_what_can_not_be_told_is_refused_by_name(
     assert_repaired(flow)
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long", kafka="long")
 def test_what_the_source_loses_between_comparison_and_repair_is_not_said_to_stand_on_the_target(
     source: BrokerHandle, target: BrokerHandle, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
