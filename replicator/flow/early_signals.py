@@ -41,7 +41,5 @@ def taken() -> list[int]:
 
 
 def stop_asked() -> bool:
-    """Return whether a stop was asked for, of what has just begun to listen. Nothing else is taken."""
-    asked = any(number in _STOPS for number in _noted)
-    _noted[:] = [number for number in _noted if number not in _STOPS]
-    return asked
+    """Return whether a stop was asked for, of a job that has just begun to listen: it has no file to read again."""
+    return any(number in _STOPS for number in taken())
