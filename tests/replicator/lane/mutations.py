@@ -59,6 +59,15 @@ class Mutation:
         """What the bug is."""
         return self.plant.__name__
 
+    def assert_found(self, patch: Patch, failures: type[BaseException] | tuple[type[BaseException], ...]) -> None:
+        """Each finder passes, and fails by one of `failures` once the bug is there: not by an accident of its code."""
+        for finder in self.finders:
+            finder()
+        self.plant(patch)
+        for finder in self.finders:
+            with pytest.raises(failures):
+                finder()
+
 
 MUTATIONS: list[Mutation] = []
 

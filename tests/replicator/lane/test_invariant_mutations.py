@@ -10,9 +10,4 @@ from tests.replicator.lane.mutations import Mutation
 
 @pytest.mark.parametrize("planted", INVARIANT_MUTATIONS, ids=lambda planted: planted.name)
 def test_it_is_found(planted: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    for finder in planted.finders:
-        finder()
-    planted.plant(monkeypatch)
-    for finder in planted.finders:
-        with pytest.raises((AssertionError, pytest.fail.Exception)):
-            finder()
+    planted.assert_found(monkeypatch, (AssertionError, pytest.fail.Exception))

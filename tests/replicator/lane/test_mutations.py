@@ -12,9 +12,4 @@ assert decision_mutations.ALL_MUTATIONS is map_mutations.ALL_MUTATIONS  # both h
 
 @pytest.mark.parametrize("planted", MUTATIONS, ids=lambda planted: planted.name)
 def test_it_is_found(planted: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    for finder in planted.finders:
-        finder()
-    planted.plant(monkeypatch)
-    for finder in planted.finders:
-        with pytest.raises(AssertionError):  # not by an accident of the planted code
-            finder()
+    planted.assert_found(monkeypatch, AssertionError)
