@@ -79,7 +79,7 @@ def test_metadata_of_positions_is_decoded_in_one_place() -> None:
     """Whoever decodes by himself has an idea of his own of what no position is, and of metadata that can't be read."""
     module = "replicator.model.checkpoint"
     users: dict[str, set[str]] = {}
-    for path in MODULES:
+    for path in (path for path in MODULES if "checkpoint" in path.read_text()):
         tree = ast.parse(path.read_text())
         names = {name.removeprefix(f"{module}.") for name in imported(tree) if name.startswith(f"{module}.")}
         if module in imported(tree):
