@@ -19,7 +19,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.copying import ASKED_S_MAX, Copying
 from integration_tests.harness.granting import grant
 from integration_tests.harness.group_reading import deleted
-from integration_tests.harness.guarded import login
+from integration_tests.harness.guarded import USER, login
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import FlowFile, Replicator
 from integration_tests.harness.two_topics import TwoTopics, numbered
@@ -30,7 +30,7 @@ from replicator.model.names import heartbeats_topic
 from tests.running.users_packages import users_packages
 
 WHY = "the test decides so"
-TAKEN_OVER = 5
+TAKEN_OVER, NOT_ALLOWED = 5, 3
 NOW_MS = time.time_ns() // 1_000_000
 MISSING = ("the user needs", "authorization failed", "AUTHORIZATION_FAILED", "not authorized")
 """How a missing right is named, by us and by Kafka."""
@@ -57,6 +57,15 @@ class Operator:
         assert self.code in codes, told
         assert_no_right_is_missing(told)
         return dict(json.loads(done.stdout))
+
+    def refused(self, *words: str) -> str:
+        """What a command says that misses a right."""
+        command = [sys.executable, "-m", "cli.main", *words, "-c", str(self._file)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX, env=users_packages()
+        )
+        assert done.returncode == NOT_ALLOWED, done.stdout + done.stderr
+        return " ".join(done.stderr.split())
 
     def confirmed(self, *words: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """The same of a command that has to be confirmed."""
@@ -319,7 +328,7 @@ def test_what_is_missing_is_copied_again(pair: SecuredPair, tmp_path: Path, uniq
     assert sum(row["copied"] for row in done["partitions"]) == sum(lost) > 0
 
 
-def test_a_copy_of_another_program_is_taken_over(make_two: MakeTwo) -> None:
+def test_a_copy_of_another_program_is_taken_over(make_two: MakeTwo, pair: SecuredPair) -> None:
     """adopt-mm2, without the offsets of Kafka Connect."""
     two, operator = make_two()
     for topic in (two.first, two.second):
@@ -327,6 +336,9 @@ def test_a_copy_of_another_program_is_taken_over(make_two: MakeTwo) -> None:
         for bootstrap, name, records in ((two.source, topic, 10), (two.target, two.copy_of(topic), 6)):
             clients.put(clients.producer(bootstrap), name, *numbered("old", records), key=b"key", timestamp=NOW_MS)
     adopting = ("adopt-mm2", "--alias", "here")
+    refused = operator.refused(*adopting, "--dry-run")
+    assert "Describe on group 'here-mm2'" in refused, "nobody would see whether it has members"
+    pair[1].allow(USER, "GROUP", "here-mm2", "DESCRIBE")
     shown = operator.asked(*adopting, "--dry-run")
     assert [row["position"] for row in shown["partitions"]] == [6, 6]
     operator.confirmed(*adopting)

@@ -264,6 +264,7 @@ class ClusterAdmin:
             KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
             KafkaError.UNSUPPORTED_VERSION,
             KafkaError._UNSUPPORTED_FEATURE,
+            KafkaError._INVALID_ARG,  # librdkafka's, of a group whose members aren't consumers, as Kafka Connect's
         }
         answer = self._result(future, f"describe group {group!r}", f"Describe on group {group!r}", unknown)
         if answer is None or not answer.authorized_operations:

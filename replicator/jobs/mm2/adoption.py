@@ -148,7 +148,9 @@ class Mm2Adoption:
 
     def _check_stopped(self, clients: JobClients) -> None:
         members = len(clients.plane.target.members(self._group))
-        if members:
+        if not members:  # brokers list no group that the user may not describe, so that members would not be seen
+            clients.plane.target.group_rights(self._group)
+        else:
             raise NotDecided(
                 Objection.STILL_RUNS,
                 f"group {self._group} of MirrorMaker 2 has {members} members: stop it. One that was killed is a member "
