@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 import click
+
+from replicator.model.nearest import nearest
 
 
 class SuggestingGroup(click.Group):
@@ -16,7 +16,7 @@ class SuggestingGroup(click.Group):
         """As click does, but for a suggestion. It compares names only, so no command's module is imported."""
         known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], known, n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            near = nearest(args[0], known)
+            hint = f" Did you mean {near!r}?" if near else ""
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)

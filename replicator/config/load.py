@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from replicator.config import librdkafka, metrics, properties, registries, routing, token_command
 from replicator.config.engine import not_honoured
-from replicator.config.messages import faults_of, nearest, suggestion
+from replicator.config.messages import faults_of, suggestion
 from replicator.config.models import Cluster, Config, Flow, MetricsSection, SparkSection
 from replicator.config.outside_files import outside_files
 from replicator.config.registry_settings import SchemaRegistrySettings
@@ -29,6 +29,7 @@ from replicator.config.units import MILLISECONDS
 from replicator.model.counting import counted
 from replicator.model.delivery import Delivery
 from replicator.model.errors import ConfigError
+from replicator.model.nearest import nearest
 
 FILE_BYTES_MAX = 1024 * 1024
 _EMPTY_SECTIONS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, get_args, get_origin
@@ -11,6 +10,7 @@ from pydantic import BaseModel
 
 from replicator.config.source import Path, but
 from replicator.config.units import unit_of
+from replicator.model.nearest import nearest
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -50,11 +50,6 @@ def faults_of(model: type[BaseModel], details: Sequence[ErrorDetails]) -> list[t
         if not (detail["type"] == "missing" and place in meant)
         and not (detail["type"] == "too_short" and any(other[:-1] == place for other in places))
     ]
-
-
-def nearest(name: str, known: Collection[str], cutoff: float = 0.5) -> str | None:
-    """The known name that was probably meant. `cutoff`: how near it must be, from 0 to 1 (see difflib)."""
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
 
 def alternatives(choices: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ Exactly-once rests on a few client properties. They are the replicator's own, so
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replicator.config.models import Properties, servers
+from replicator.model.nearest import nearest
 
 SECRET = re.compile(
     r"password|secret|\.key\.pem$|^ssl\.key\.pem|oauthbearer\.config|assertion\.private\.key|passphrase"
@@ -110,7 +110,7 @@ def check(
         written: all keys, those too whose values aren't text.
         allow_plaintext_password: the cluster's own word that a readable password is wanted.
     """
-    if "bootstrap.servers" not in written and not difflib.get_close_matches("bootstrap.servers", written):
+    if "bootstrap.servers" not in written and nearest("bootstrap.servers", written, 0.6) is None:
         yield Problem("", "bootstrap.servers is missing")  # one that is misspelt is an unknown property
     for key in raw:
         if key in OWNED:
