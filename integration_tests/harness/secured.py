@@ -33,7 +33,7 @@ from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness import acls
 from integration_tests.harness.broker import Kind, free_port
-from integration_tests.harness.kafka_container import IMAGE, QUICK_START
+from integration_tests.harness.kafka_container import DATA, IMAGE, QUICK_START, START
 from integration_tests.harness.versions import image
 from tests.embedded_broker.security.certificates import Authority, Pair
 
@@ -130,6 +130,7 @@ class Secured:
         self._container = DockerContainer(image("target", IMAGE)).with_envs(
             KAFKA_HEAP="320m", JAVA_TOOL_OPTIONS=QUICK_START
         )
+        self._container.with_kwargs(entrypoint=["sh", "-c", START])
         self._container.with_volume_mapping(str(self.directory), "/secrets", "ro")
         self._container.with_volume_mapping(
             str(self.directory / "server.properties"), "/mnt/shared/config/server.properties"
@@ -286,14 +287,14 @@ def secured_broker(kind: Kind, directory: Path, reauth_ms: int = REAUTH_MS) -> I
 
 
 PORTS = {"PLAINTEXT": 9091, "SASL_PLAINTEXT": 9092, "SASL_SSL": 9094, "SSL": 9095, "BROKER": 9096, "CONTROLLER": 9093}
-FIXED = """
+FIXED = f"""
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@localhost:9093
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=BROKER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
-log.dirs=/tmp/data
+log.dirs={DATA}
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
