@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import html
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,9 +13,10 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.failing_over import command, failover
-from integration_tests.harness.observed import TIMEOUT_S, Observed
+from integration_tests.harness.observed import TIMEOUT_S
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import DEFAULT, Replicator
+from integration_tests.harness.told import Expected, Told, assert_shown, assert_status, metrics, status, wait_doing
 from integration_tests.harness.two_topics import INCIDENT
 from integration_tests.test_incidents_played import LARGE, open_id, resolved
 from integration_tests.test_incidents_played import asked as command_asked
@@ -33,20 +31,24 @@ BEFORE, AFTER = 10, 5
 TOPICS = ("refused", "large", "lost", "again", "deleted", "held", "unseen", "over", "fresh")
 
 
-class Told(NamedTuple):
-    """What one of them says of a partition. `kind`: the incident, or why it waits."""
-
-    kind: str
-    position: int | None
-    lag_records: int | None
-
-
-class Expected(NamedTuple):
-    """What happens to a partition: its number in the metrics, the incident or reason, and the state in `status`."""
-
-    doing: Doing
-    kind: str
-    state: str
+SAME = Expected(Doing.COPYING, "", "in_sync")
+EXPECTED = {
+    "refused": Expected(Doing.STOPPED, "record_refused", "stopped"),
+    "large": Expected(Doing.STOPPED, "record_too_large", "stopped"),
+    "lost": Expected(Doing.STOPPED, "source_records_gone", "records_lost"),
+    "again": Expected(Doing.STOPPED, "source_topic_recreated", "source_recreated"),
+    "held": Expected(Doing.PAUSED, "paused", "paused"),
+    "unseen": Expected(Doing.STOPPED, "target_topic_deleted", "target_deleted"),
+    "over": Expected(Doing.FAILED_OVER, "failed_over", "failed_over"),
+    "fresh": Expected(Doing.STOPPED, "target_topic_recreated", "target_recreated"),
+    "others": Expected(Doing.STOPPED, "target_not_empty", "stopped"),
+}
+"""What happens to the topics but one, by what is behind the flow's name in theirs."""
+DELETED = {
+    "report": Expected(Doing.WAITING, "source_topic_gone", "topic_missing"),
+    "keep": Expected(Doing.GONE, "copy_kept", "kept"),
+}
+"""What happens to the other one, by the flow's `deleted_topics`."""
 
 
 class Flow:
@@ -54,29 +56,13 @@ class Flow:
 
     def __init__(self, copying: Copying, deleted_topics: str = "report") -> None:
         self.copying, self.name = copying, copying.name
-        self.expected = {
-            Partition(copying.topic, number): Expected(Doing.COPYING, "", "in_sync") for number in range(3)
-        }
-        self._expect("refused", Doing.STOPPED, "record_refused", "stopped")
-        self._expect("large", Doing.STOPPED, "record_too_large", "stopped")
-        self._expect("lost", Doing.STOPPED, "source_records_gone", "records_lost")
-        self._expect("again", Doing.STOPPED, "source_topic_recreated", "source_recreated")
-        if deleted_topics == "keep":
-            self._expect("deleted", Doing.GONE, "copy_kept", "kept")
-        else:
-            self._expect("deleted", Doing.WAITING, "source_topic_gone", "topic_missing")
-        self._expect("held", Doing.PAUSED, "paused", "paused")
-        self._expect("unseen", Doing.STOPPED, "target_topic_deleted", "target_deleted")
-        self._expect("over", Doing.FAILED_OVER, "failed_over", "failed_over")
-        self._expect("fresh", Doing.STOPPED, "target_topic_recreated", "target_recreated")
-        self._expect("others", Doing.STOPPED, "target_not_empty", "stopped")
+        topics = {**EXPECTED, "deleted": DELETED[deleted_topics]}
+        self.expected = {Partition(self.topic(name), 0): it for name, it in topics.items()}
+        self.expected |= {Partition(copying.topic, number): SAME for number in range(3)}
 
     def topic(self, name: str) -> str:
         """The source topic of that short name."""
         return f"{self.name}.{name}"
-
-    def _expect(self, name: str, doing: Doing, kind: str, state: str) -> None:
-        self.expected[Partition(self.topic(name), 0)] = Expected(doing, kind, state)
 
     def put(self, name: str, *values: bytes, key: bytes | None = b"key") -> None:
         """Write to a source topic."""
@@ -116,64 +102,6 @@ class Flow:
         self.put("large", LARGE)
 
 
-def metrics(asked: Observed, flow: Flow) -> dict[Partition, tuple[Doing, Told]]:
-    """What /metrics says."""
-    found: dict[Partition, dict[str, Any]] = {}
-    for (name, labels), value in asked.samples().items():
-        of = dict(labels)
-        if "partition" in of and of["flow"] == flow.name:
-            row = found.setdefault(Partition(of["topic"], int(of["partition"])), {})
-            row[name.removeprefix("eos_partition_")] = of.get("kind", value)
-    return {
-        at: (Doing(int(row["state"])), Told(row.get("cause", ""), row.get("position"), row.get("lag_records")))
-        for at, row in found.items()
-    }
-
-
-def status(flow: Flow) -> dict[Partition, tuple[str, Told]]:
-    """What `status` says."""
-    _, said = flow.copying.asked("status")
-    return {
-        Partition(row["source_topic"], row["partition"]): (
-            row["state"],
-            Told(row["incident"], row["position"], row["lag_records"]),
-        )
-        for row in said["partitions"]
-    }
-
-
-def page(asked: Observed) -> dict[str, list[str]]:
-    """State, cause and position of each partition that the page shows as not copied, without its markup."""
-    _, text = asked.get("/")
-    text = re.sub(r'<span class="narrow">.*?</span>', "", text)  # the heading's word, on narrow screens
-    table = text[text.index("<caption>", text.index("Partitions that are not copied")) :]
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table[: table.index("</table>")], re.DOTALL)
-    cells = {name: re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL) for name, row in rows}
-    return {
-        re.sub(r"<.*?>", "", name): [re.sub(r"<.*?>", "", cell).strip() for cell in row] for name, row in cells.items()
-    }
-
-
-def lags_of_topics(flow: Flow, told: Mapping[Partition, Told]) -> dict[str, float | None]:
-    """The lag in records of each topic, of what was told of its partitions: that of topics that have gone or were
-    failed over isn't counted, nor one that isn't known of a partition that waits."""
-    found: dict[str, float | None] = {}
-    for at, it in told.items():
-        counts = flow.expected[at].doing not in (Doing.GONE, Doing.FAILED_OVER) and it.lag_records is not None
-        found[at.topic] = (found.get(at.topic) or 0) + (it.lag_records or 0 if counts else 0)
-    return found
-
-
-def lags_on_page(asked: Observed) -> dict[str, float | None]:
-    """The lag in records of each topic in the page's table of topics, and that of the flow, which has no name."""
-    _, text = asked.get("/")
-    table = text[text.index("<h3>Topics</h3>") :]
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>\s*(.*?)</tr>', table[: table.index("</table>")], re.DOTALL)
-    cells = {name: re.findall(r'<td class="n">(.*?)</td>', row, re.DOTALL)[0] for name, row in rows}
-    cells[""] = re.findall(r"<dt>lag</dt><dd>(.*?) record", text)[0]
-    return {name: float(re.sub(r"\D", "", lag)) if re.search(r"\d", lag) else None for name, lag in cells.items()}
-
-
 @pytest.mark.parametrize("deleted_topics", ["report", "keep"])
 def test_they_tell_the_same_of_partitions_in_every_state(make_copying: MakeCopying, deleted_topics: str) -> None:
     copying = make_copying(partitions=3, deleted_topics=deleted_topics, limits={"discovery_interval_ms": 1_000})
@@ -188,48 +116,13 @@ def test_they_tell_the_same_of_partitions_in_every_state(make_copying: MakeCopyi
     held_back = clients.transactional(copying.source, f"{flow.name}-open")
     held_back.begin_transaction()
     clients.put(held_back, copying.topic, b"not committed", partition=2)
-    doing = {at: it.doing for at, it in flow.expected.items()}
-
-    def differing() -> list[object]:
-        now = {at: row[0] for at, row in metrics(asked, flow).items()}
-        return [(at, doing.get(at), now.get(at)) for at in now.keys() | doing.keys() if doing.get(at) != now.get(at)]
-
-    wait_until(lambda: not differing(), "every state", lambda: str((differing(), metrics(asked, flow), status(flow))))
+    wait_doing(asked, copying, flow.expected)
     asked.wait(
         "a transaction holds records back",
         lambda it: it.value("eos_partition_held_back_records", flow=flow.name, topic=copying.topic, partition="2") == 1,
     )
-
-    by_status, by_metrics = status(flow), metrics(asked, flow)
-    assert {at: row[0] for at, row in by_status.items()} == {at: it.state for at, it in flow.expected.items()}
-    told = {at: row[1] for at, row in by_metrics.items()}
-    assert {at: it.kind for at, it in told.items()} == {at: it.kind for at, it in flow.expected.items()}
-    for at, (_, said) in by_status.items():
-        assert said.position == told[at].position, at
-        assert said.lag_records == told[at].lag_records, at
-        if flow.expected[at].doing is Doing.STOPPED:
-            assert said.kind == told[at].kind, at
-
-    apart = {at for at, it in flow.expected.items() if it.doing not in (Doing.COPYING, Doing.GONE)}
-    _, top = copying.asked("top")
-    assert {
-        Partition(row["topic"], row["partition"]): (row["state"], row["kind"], row["position"])
-        for row in top["not_copied"]
-    } == {at: (doing[at].name.lower(), told[at].kind, told[at].position) for at in apart}
-    shown = page(asked)
-    assert {at: (row[1], row[2]) for at, row in shown.items()} == {
-        str(at): (told[at].kind, "none" if told[at].position is None else f"{told[at].position:.0f}") for at in apart
-    }
-    lags = lags_of_topics(flow, told)
-    by_top, by_page = {row["name"]: row["lag_records"] for row in top["topics"]}, lags_on_page(asked)
-    whole = asked.value("eos_flow_lag_records", flow=flow.name)
-    assert whole == sum(lag or 0 for lag in lags.values()) == top["lag_records"] == by_page.pop("")
-    assert by_top == by_page
-    assert {name: lag or 0 for name, lag in by_top.items()} == lags
-    counted = {state.name.lower(): sum(it is state for it in doing.values()) for state in Doing}
-    assert top["partitions"] == {state: number for state, number in counted.items() if number}
-    for state, number in counted.items():
-        assert asked.value("eos_flow_partitions", flow=flow.name, state=state) == number
+    assert_status(asked, copying, flow.expected)
+    assert_shown(asked, copying)
     held_back.abort_transaction()
     assert worker.stop() == INCIDENT, worker.tail()
 
@@ -264,7 +157,7 @@ def test_they_tell_the_same_of_topics_that_were_created_again_while_the_flow_run
         clients.put(clients.producer(copying.source), name, *[b"old"] * BEFORE)
     worker = copying.running("", "--shared")
     wait_until(
-        lambda: {told.position for at, (_, told) in metrics(asked, Flow(copying)).items() if at in left} == {BEFORE},
+        lambda: {told.position for at, (_, told) in metrics(asked, copying.name).items() if at in left} == {BEFORE},
         "copied",
         worker.tail,
     )
@@ -277,11 +170,11 @@ def test_they_tell_the_same_of_topics_that_were_created_again_while_the_flow_run
 
     kind = "target_topic_recreated"
     expected = {where: Told(kind, None, lag) for where, lag in left.items()}
-    by_status = status(Flow(copying))
+    by_status = status(copying)
     assert {where: by_status[where][1] for where in left} == expected
 
     def by_metrics() -> dict[Partition, Told]:
-        found = {name: told for name, (_, told) in metrics(asked, Flow(copying)).items()}
+        found = {name: told for name, (_, told) in metrics(asked, copying.name).items()}
         return {where: found[where] for where in left}
 
     wait_until(lambda: by_metrics() == expected, "metrics", lambda: str(by_metrics()))

@@ -53,6 +53,10 @@ class Damage:
         client.commit(offsets=[where], asynchronous=False)
         client.close()
 
+    def moved(self, at_ms: int) -> None:
+        """Have the position say that its offset moved last then."""
+        self.commit(lambda it: replace(it, moved_ms=at_ms))
+
     def source_records_gone(self) -> None:
         self.put(10)
         clients.delete_records(self.source, self.topic, 0, clients.stable_end(self.source, self.topic) - 2)
@@ -107,7 +111,7 @@ class Damage:
         self.commit(text=json.dumps({"v": 99, "kind": "position", "must_understand": True}))
 
 
-KINDS = [name for name in vars(Damage) if name not in ("put", "commit") and not name.startswith("_")]
+KINDS = [name for name in vars(Damage) if name not in ("put", "commit", "moved") and not name.startswith("_")]
 NEW = ("target_not_empty", "target_topic_too_small")
 """Of topics that the flow has not copied yet."""
 

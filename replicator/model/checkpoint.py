@@ -51,6 +51,10 @@ class NewerMetadata(BadMetadata):
     incident = "newer_format"
 
 
+UNREADABLE = frozenset({BadMetadata.incident, NewerMetadata.incident})
+"""Incidents of a committed offset that stands in place of a position and can't be understood."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What is written beside the offset. Offsets are -1 and ids empty where nothing is known.

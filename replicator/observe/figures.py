@@ -23,7 +23,7 @@ from replicator.lane.driver import QueuedBytes, States
 from replicator.lane.partition import PartitionState, Reason, Stopped, Waiting
 from replicator.lane.plan import LanePlan
 from replicator.lane.throttle import FlowThrottle
-from replicator.model.checkpoint import Position
+from replicator.model.checkpoint import UNREADABLE, Position
 from replicator.model.commands import LOST, RECREATED
 from replicator.model.partition import Partition
 from replicator.observe.conditions import WELL, FlowConditions, ObservedConditions
@@ -195,6 +195,9 @@ class ObservedFlow:
         for at in partitions.keys() & found.keys():
             if lost(found[at]):
                 partitions[at].position = None
+        for at, state in found.items():
+            if (offset := unreadable_at(state)) is not None:
+                partitions.setdefault(at, PartitionFigures()).position = offset
         worker = None if self._worker is None else self._worker.figures
         nobodys = frozenset(
             at for at, lane in left.items() if at not in found and (worker is None or not worker.elsewhere(lane))
@@ -226,6 +229,12 @@ def recreated(state: PartitionState | None) -> bool:
 def lost(state: PartitionState | None) -> bool:
     """Tell whether the target has no position any more: the one that a lane has read before is none."""
     return isinstance(state, Stopped) and state.incident.name in LOST and state.incident.offset < 0
+
+
+def unreadable_at(state: PartitionState | None) -> int | None:
+    """Return the offset that stands in place of a position, where that can't be read: how much is left to copy isn't
+    known then. None: it can be."""
+    return state.incident.offset if isinstance(state, Stopped) and state.incident.name in UNREADABLE else None
 
 
 def _had(ended: Iterable[States]) -> set[Partition]:

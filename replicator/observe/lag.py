@@ -1,8 +1,8 @@
 """How far a flow is behind its source, in records and in seconds: asks the source's brokers for the ends of its logs.
 
-One thread for each flow, started where metrics are on. Lag in seconds doesn't come from the records' timestamps, which
-producers choose: it is how long ago the source had an end that isn't copied yet, as this process saw it. So it is exact
-to the interval between two questions, and begins at zero when the process begins.
+One thread for each flow, also where metrics are off: the log's summaries tell it. Lag in seconds doesn't come from the
+records' timestamps, which producers choose: it is how long ago the source had an end that isn't copied yet, as this
+process saw it. So it is exact to the interval between two questions, and begins at zero when the process begins.
 
 Invariant: what couldn't be asked is unknown, never zero. An answer that is older than `KNOWN_INTERVALS` intervals is
 forgotten.

@@ -22,6 +22,7 @@ from replicator.observe.figures import (
     LaneFigures,
     PartitionFigures,
     recreated,
+    unreadable_at,
 )
 from replicator.observe.lag import Lag, LagWatch
 from replicator.observe.worker_figures import WorkerFigures
@@ -197,8 +198,8 @@ class Views:
         positions = {
             at: None if recreated(shown.get(at)) or (known := found.partitions.get(at)) is None else known.position
             for at in found.partitions.keys() | {at for at, state in shown.items() if state is not None}
-            if at not in left
-        }  # of others nobody has read yet whether they have one
+            if at not in left and unreadable_at(shown.get(at)) is None
+        }  # of others nobody has read yet whether they have one, or nobody can
         lags = watch.lags(positions) if watch is not None else {}
         nobodys = (Doing.FAILED_OVER if conditions.failed_over else Doing.GONE, "", "")
         partitions = tuple(

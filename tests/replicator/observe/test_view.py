@@ -205,6 +205,28 @@ def test_a_position_that_is_gone_is_not_shown_and_all_of_another_topic_is_left_t
     assert flow.figures.partition_positions() == {A: 3, B: lag}
 
 
+@pytest.mark.parametrize("name", ["position_unreadable", "newer_format"])
+def test_what_stands_in_place_of_a_position_is_shown_and_what_is_left_to_copy_is_unknown(name: str) -> None:
+    """As `status` says it, also of a process that has copied the partition before."""
+    asked: list[dict[Partition, int | None]] = []
+
+    class Watch:
+        def lags(self, positions: dict[Partition, int | None]) -> dict[Partition, Lag]:
+            asked.append(positions)
+            return {}
+
+    states: dict[Partition, PartitionState | None] = {
+        A: Stopped(Incident(name, "not ours", topic="t", partition=0, offset=7))
+    }
+    for before in ({}, {A: position(3)}):
+        figures = Figures(["f"], lambda: 0)
+        figures.lane(plan(0, "one"), lambda: states).on_committed({}, before, 0.1)
+        views = Views({"f": ("a", "b")}, figures, {"f": cast(LagWatch, Watch())}, lambda: {"f": Stage.RUNNING})
+        (shown,) = views.flows()[0].partitions
+        assert (shown.figures.position, shown.lag) == (7, None)
+    assert asked == [{}, {}]
+
+
 def test_before_a_lane_has_read_positions_no_log_counts_as_left_to_copy() -> None:
     asked: list[dict[Partition, int | None]] = []
 
