@@ -113,14 +113,13 @@ class Intake:
         write: Write,
         flush: Callable[[], None],
         full: Callable[[], bool],
-        *,
-        divide: bool = False,
+        whole_max: int | None = None,
     ) -> Taken:
         """Hand over batches until so many records are reached, a batch of each partition in turn, or it is `full`. The
         next call goes on with the partition behind the last one: none has to wait for all that others have.
 
-        A batch isn't divided, so there may be more; one is taken at least. `divide`: of the first one no more are taken
-        than `records_max`, which costs decoding it. `flush` waits for acknowledgements.
+        A batch isn't divided, so there may be more; one is taken at least. But of one that has more than `whole_max` no
+        more are taken than are left of `records_max`, which costs decoding it. `flush` waits for acknowledgements.
         """
         taken = Taken()
         for part in self._parts.values():
@@ -134,8 +133,8 @@ class Intake:
                 self._block(at, part, first, write)
             else:
                 rest: SelectedBatch | None = None
-                if divide and not taken.records:
-                    first, rest = _divided(first, max(1, records_max))
+                if whole_max is not None and _records(first) > whole_max:
+                    first, rest = _divided(first, records_max - taken.records)
                 if rest is not None:
                     part.waiting.appendleft(rest)
                 taken.records += _records(first)

@@ -195,8 +195,10 @@ class BatchesPlane:
         result.failed |= self._intake.add(news)
         before = {at: sent.records for at, sent in self._sent.items()}
         self._queued = sum(self._writer.unacknowledged.values()) if self._sent else 0
-        divide = not (self._sent or result.records)  # a transaction that is small on purpose: the target is slow
-        taken = self._intake.take(max(1, records_max), self._write, self._writer.flush, self._full, divide=divide)
+        # A batch of more records than the whole transaction may have is divided: the target is slow, or the flow is
+        # limited. To decode others would be worth little: none makes a transaction twice as large as it may be.
+        whole_max = sum(sent.records for sent in self._sent.values()) + max(1, records_max)
+        taken = self._intake.take(max(1, records_max), self._write, self._writer.flush, self._full, whole_max)
         self._reader.took(taken.bytes)
         for at in self._intake.blocked():
             self._reader.stop(at)

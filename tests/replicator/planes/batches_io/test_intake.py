@@ -48,11 +48,11 @@ class Taking:
         self.written: list[tuple[Partition, WritableBatch]] = []
         self.flushed: list[int] = []
 
-    def take(self, records_max: int = MANY, full: bool = False, divide: bool = False) -> Taken:
+    def take(self, records_max: int = MANY, full: bool = False, whole_max: int | None = None) -> Taken:
         def flush() -> None:
             self.flushed.append(len(self.written))
 
-        return self.intake.take(records_max, lambda *one: self.written.append(one), flush, lambda: full, divide=divide)
+        return self.intake.take(records_max, lambda *one: self.written.append(one), flush, lambda: full, whole_max)
 
     def runs(self, at: Partition) -> list[tuple[int, int]]:
         return [run for where, batch in self.written if where == at for run in batch.runs]
@@ -139,11 +139,22 @@ def test_a_batch_is_divided_where_a_transaction_is_to_be_small() -> None:
     found = batches(ONE, 0, [1] * 5, [1])
     taking.intake.add(FetchedNews({ONE: found}, {ONE: Seek(6, 3)}))
     for _ in range(2):
-        assert (taking.take(2, divide=True).records, taking.intake.ends) == (2, {})
-    last = taking.take(2, divide=True)
+        assert (taking.take(2, whole_max=2).records, taking.intake.ends) == (2, {})
+    last = taking.take(2, whole_max=2)
     assert (taking.runs(ONE), last.records) == ([(0, 2), (2, 4), (4, 5), (5, 6)], 2)
     assert last.bytes == sum(len(each.batch.data) for each in found)
     assert taking.intake.ends == {ONE: Seek(6, 3)}
+
+
+def test_a_large_batch_is_divided_also_behind_a_small_one() -> None:
+    """As behind the first record of a producer, whose next batch has all that has come meanwhile."""
+    taking = Taking()
+    taking.intake.add(FetchedNews({ONE: batches(ONE, 0, [1]), TWO: batches(TWO, 0, [1] * 9, [1] * 2)}))
+    assert taking.take(4, whole_max=4).records == 4
+    assert (taking.runs(ONE), taking.runs(TWO)) == ([(0, 1)], [(0, 3)])
+    assert taking.take(1, whole_max=5).records == 1, "of a transaction that has four already"
+    assert taking.take(3, whole_max=5).records == 5, "what it may have as a whole isn't divided"
+    assert taking.runs(TWO)[1:] == [(3, 4), (4, 9)]
 
 
 def test_a_lane_that_holds_nothing_may_always_fetch() -> None:
