@@ -78,12 +78,12 @@ class Rotated:
         worker.wait_event("committed")
         return worker
 
-    def waits(self, worker: Replicator) -> None:
-        """The target, which runs again, is told to be away, and stays so while nothing is changed."""
+    def waits(self, worker: Replicator, mark: int) -> None:
+        """The target, which runs again since `mark`, is told to be away, and stays so while nothing is changed."""
         self.copying.load.mixed(100)
-        worker.wait_event("unreachable", cluster="there")
+        worker.wait_event("unreachable", after=mark, cluster="there")
         time.sleep(WAITS_S)
-        assert not worker.seen("recovered"), worker.tail()
+        assert not worker.seen("recovered", after=mark), worker.tail()
 
     def finish(self, worker: Replicator) -> None:
         """All is copied, exactly, by the same process, and nothing was an incident."""
@@ -102,6 +102,7 @@ def rotated(source: BrokerHandle, rotating: Secured, tmp_path: Path) -> Iterator
 @pytest.mark.parametrize("how", ["watch", "signal"])
 def test_renewed_certificates_are_taken_while_the_old_ones_hold(rotated: Rotated, how: str) -> None:
     worker = rotated.copies(*["--watch-config"] if how == "watch" else [])
+    mark = worker.mark()
     rotated.target.client_pair = rotated.target.authority.sign("renewed")
     rotated.put()
     if how == "signal":
@@ -111,20 +112,21 @@ def test_renewed_certificates_are_taken_while_the_old_ones_hold(rotated: Rotated
     rotated.copying.load.mixed(100)
     rotated.finish(worker)
     assert not worker.seen("flow_ended")
-    assert not worker.seen("unreachable")
+    assert not worker.seen("unreachable", after=mark)
 
 
 @pytest.mark.parametrize("how", ["watch", "signal"])
 def test_an_authority_that_is_no_longer_trusted_makes_the_flow_wait(rotated: Rotated, how: str) -> None:
     """Neither side trusts the other until the flow's files are replaced."""
     worker = rotated.copies(*["--watch-config"] if how == "watch" else [])
+    mark = worker.mark()
     rotated.target.restart(other_authority=True)
-    rotated.waits(worker)
+    rotated.waits(worker, mark)
     rotated.put()
     if how == "signal":
         worker.signal(signal.SIGHUP)
     worker.wait_event("config_reloaded", changed=[rotated.copying.name])
-    worker.wait_event("recovered", cluster="there")
+    worker.wait_event("recovered", after=mark, cluster="there")
     rotated.finish(worker)
 
 
@@ -135,10 +137,11 @@ def test_a_certificate_that_expires_makes_the_flow_wait(rotated: Rotated) -> Non
     worker = rotated.copies("--watch-config")
     assert time.monotonic() - began_s < LIFE.total_seconds(), "the flow has begun too late"
     time.sleep(began_s + LIFE.total_seconds() + 1 - time.monotonic())
+    mark = worker.mark()
     rotated.target.restart()  # connections that are open go on
-    rotated.waits(worker)
+    rotated.waits(worker, mark)
     rotated.target.client_pair = rotated.target.authority.sign("renewed")
     rotated.put()
     worker.wait_event("config_reloaded", changed=[rotated.copying.name])
-    worker.wait_event("recovered", cluster="there")
+    worker.wait_event("recovered", after=mark, cluster="there")
     rotated.finish(worker)
