@@ -62,8 +62,8 @@ PLAYED: dict[str, str] = {
     "target_partition_unknown": f"{PLAYED_IN}::test_a_partition_that_only_the_target_has_is_named_and_holds_up_nothing",
     "too_many_differences": f"{ON_SPARK}::test_more_differences_than_one_process_takes_are_compared_by_spark",
     "repair_outdated": f"{REPAIR}::test_a_target_that_lost_its_end_is_made_whole_and_the_flow_goes_on",
-    "repair_record_gone": f"{REPAIR}"
-    "::test_a_missing_record_that_the_source_has_lost_too_is_named_and_the_others_are_copied",
+    "repair_record_gone": f"{ON_SPARK}"
+    "::test_what_a_cleaner_takes_at_the_source_between_comparison_and_repair_is_named_and_the_rest_is_copied",
     "repair_too_large": f"{ON_SPARK}::test_more_ranges_than_one_repair_takes_are_copied_by_another_flow",
     "topic_gone": "integration_tests/proof/test_gone_meanwhile.py"
     "::test_a_topic_that_was_created_again_while_it_is_compared_is_named_and_the_flow_goes_on",

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -212,7 +212,7 @@ class RepairJob:
                     future.cancel()
                 self.stop()
                 raise
-        return outcomes
+        return {at: _told(one, self._flow.name) for at, one in outcomes.items()}
 
     def _lane(self, at: Partition, generation: JobGeneration) -> _Lane:
         route = generation.routes[at]
@@ -238,6 +238,11 @@ class RepairJob:
         if isinstance(request, RepairByMap):
             return RecordsByMap(plan, at, request.choices)
         return ListedRecords(plan, at, request)
+
+
+def _told(done: RepairedPartition, flow: str) -> RepairedPartition:
+    """The same, with advice that names the flow."""
+    return done if done.incident is None else replace(done, incident=done.incident.of_flow(flow))
 
 
 def _gone(at: Partition) -> Incident:

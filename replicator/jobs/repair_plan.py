@@ -58,9 +58,12 @@ def planned(
             target = Partition(routing.target_topic(flow, at.topic), at.partition)
             sides = Sides(here, there, source_records, target_records, at, target)
             try:
-                found[at] = planned_partition(sides, one, say)
+                told = planned_partition(sides, one, say)
             except ReadStopped:
                 break
+            if told.incident is not None:
+                told.incident = told.incident.of_flow(flow.name)
+            found[at] = told
     return found
 
 

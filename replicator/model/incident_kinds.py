@@ -319,7 +319,8 @@ _JOBS = {
     "repair_record_gone": IncidentKind(
         "The source doesn't have a missing record any more",
         "It can't be copied again",
-        "Reconcile again: the report names what the source has lost, which can only be restored from elsewhere",
+        "Run eos-replicate reconcile --repair apply --flow FLOW -c FILE again: it copies what the source still has. "
+        "What it has lost is at the offsets named here, and can only be restored from elsewhere",
     ),
     "repair_too_large": IncidentKind(
         "More than 100,000 ranges of records are missing",
