@@ -17,6 +17,7 @@ import io
 import os
 import tarfile
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -42,6 +43,12 @@ fi
 exec /etc/kafka/docker/run
 """
 
+
+def _variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a broker as the image's entry point takes them."""
+    return {f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in settings.items()}
+
+
 SETTINGS = {
     "JAVA_TOOL_OPTIONS": QUICK_START,
     "KAFKA_CONTROLLER_QUORUM_VOTERS": f"{CONTROLLER_ID}@localhost:{CONTROLLER_PORT}",
@@ -62,7 +69,7 @@ SETTINGS = {
     "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
     "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
     "KAFKA_TRANSACTION_MAX_TIMEOUT_MS": "900000",
-    **{f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in SHORT_SESSIONS.items()},
+    **_variables(SHORT_SESSIONS),
     "KAFKA_GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS": "1000",
     "KAFKA_GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS": "100",
     # how often Kafka looks for transactions that are past their timeout; its default of 10 s would be waited for
@@ -122,10 +129,17 @@ class KafkaContainer:
     kind: Kind = "kafka"
 
     def __init__(
-        self, heap_mib: int = 320, image: str = IMAGE, transactions: int | None = None, *, auto_create: bool = False
+        self,
+        heap_mib: int = 320,
+        image: str = IMAGE,
+        transactions: int | None = None,
+        *,
+        auto_create: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """`transactions`: the transaction protocol that it offers (KIP-890); None: the newest that it can.
-        `auto_create`: create topics that clients ask for, as Kafka does by default."""
+        `auto_create`: create topics that clients ask for, as Kafka does by default. `settings`: more of the broker's,
+        by their names in Kafka."""
         testcontainers_config.ryuk_disabled = True  # one image is enough; fixtures remove their containers
         port, controller_port = free_port(), free_port()
         self.bootstrap, self._controller_address = f"127.0.0.1:{port}", f"127.0.0.1:{controller_port}"
@@ -135,7 +149,7 @@ class KafkaContainer:
         self._controller.with_bind_ports(f"{CLIENT_PORT}/tcp", port)
         self._controller.with_bind_ports(f"{CONTROLLER_PORT}/tcp", controller_port)
         self._container = DockerContainer(image).with_envs(
-            **common | {"KAFKA_AUTO_CREATE_TOPICS_ENABLE": str(auto_create).lower()},
+            **common | {"KAFKA_AUTO_CREATE_TOPICS_ENABLE": str(auto_create).lower()} | _variables(settings or {}),
             **BROKER,
             KAFKA_ADVERTISED_LISTENERS=f"PLAINTEXT://{self.bootstrap},BROKER://localhost:9094",
             KAFKA_HEAP=f"{heap_mib}m",
