@@ -34,10 +34,11 @@ def types(columns: str) -> pa.Schema:
 _COLUMN_OF = {str: "string", int: "long", bool: "boolean", bytes: "binary"}
 
 
-def columns(of: type[tuple[object, ...]]) -> str:
-    """The fields of a named tuple, or of another class with annotations, as columns that `types` takes."""
-    named = typing.get_type_hints(of).items()
-    return ", ".join(f"{name} {_COLUMN_OF[_without_none(kind)]}" for name, kind in named)
+def columns(of: type[tuple[object, ...]], *only: str) -> str:
+    """The fields of a named tuple, or of another class with annotations, as columns that `types` takes; all, or these
+    of them."""
+    kinds = typing.get_type_hints(of)
+    return ", ".join(f"{name} {_COLUMN_OF[_without_none(kinds[name])]}" for name in only or kinds)
 
 
 def _without_none(kind: Any) -> type:

@@ -25,12 +25,14 @@ from replicator.proof import verdicts
 from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.transforms import PARTITION
+from replicator.spark.reconcile.verdicts import FINDING, Finding
 from replicator.wire import log_evidence
 
 INTERVALS_AT_ONCE = 1_000
 """Read in one go: their empty offsets are held in memory."""
-_PLACE = (*PARTITION, "verdict", "other_after", "other_before")
-_PROVEN = "topic string, partition int, verdict string, other_after long, other_before long, proven string, why string"
+_OF_PLACE = (FINDING.verdict, FINDING.other_after, FINDING.other_before)
+_PLACE = (*PARTITION, *_OF_PLACE)
+_PROVEN = f"topic string, partition int, {arrow.columns(Finding, *_OF_PLACE)}, proven string, why string"
 _PROVEN_TYPES = arrow.types(_PROVEN)
 _FEWER = "compaction emptied {} offsets where {} records are missing, so that some of them may be lost"
 _ELSEWHERE = (
@@ -68,7 +70,7 @@ def settled(
     def prove(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         topic, partition, verdict = (value.as_py() for value in key)
         pair = by_source[Partition(topic, partition)]
-        columns = (table.column(name).to_pylist() for name in ("other_after", "other_before", "missing"))
+        columns = (table.column(name).to_pylist() for name in (FINDING.other_after, FINDING.other_before, "missing"))
         places = [Place(*row) for row in zip(*columns, strict=True)]
         read, whole = _reader(flow, pair, verdict), _range(pair, verdict)
         proven = proven_places(read, places, whole, in_order=pair.source not in elsewhere)
@@ -78,18 +80,20 @@ def settled(
         ]
         return arrow.table(rows, _PROVEN_TYPES)
 
-    asked = findings.where(F.col("verdict").isin(verdicts.COMPACTED, verdicts.COMPACTED_SOURCE))
+    asked = findings.where(F.col(FINDING.verdict).isin(verdicts.COMPACTED, verdicts.COMPACTED_SOURCE))
     places = asked.groupBy(*_PLACE).agg(F.count(F.lit(1)).alias("missing"))
     # Also where all findings are one partition, several tasks read the logs.
-    apart = places.repartition(*PARTITION, "verdict")
-    proven = apart.groupBy(*PARTITION, "verdict").applyInArrow(prove, _PROVEN)
+    apart = places.repartition(*PARTITION, FINDING.verdict)
+    proven = apart.groupBy(*PARTITION, FINDING.verdict).applyInArrow(prove, _PROVEN)
     found = findings.join(F.broadcast(proven) if few else proven, list(_PLACE), "left")
     lost, unproven = F.col("proven") == verdicts.MISSING, F.col("proven") == verdicts.UNPROVEN
     candidate = F.isnotnull("proven")
     return found.withColumns(
         {
-            "verdict": F.when(lost, F.col("reason")).when(unproven, F.col("proven")).otherwise(F.col("verdict")),
-            "reason": F.when(candidate, F.col("why")).otherwise(F.col("reason")),
+            FINDING.verdict: F.when(lost, F.col(FINDING.reason))
+            .when(unproven, F.col("proven"))
+            .otherwise(F.col(FINDING.verdict)),
+            FINDING.reason: F.when(candidate, F.col("why")).otherwise(F.col(FINDING.reason)),
         }
     ).select(findings.columns)
 

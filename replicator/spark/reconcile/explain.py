@@ -27,8 +27,9 @@ from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import arrow, compaction_proof, left_out, opened_chunks, resolve
 from replicator.spark.reconcile.opened_chunks import Firsts
 from replicator.spark.reconcile.passes import Passes, ToOpen
+from replicator.spark.reconcile.resolve import KNOWN, PartitionFacts
 from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
-from replicator.spark.reconcile.verdicts import ONLY_ALTERATIONS
+from replicator.spark.reconcile.verdicts import FINDING, ONLY_ALTERATIONS
 
 _ONE_SIDED = (verdicts.MISSING, verdicts.EXTRA, verdicts.DOUBLED)
 ON_DRIVER_MAX = 20_000
@@ -51,7 +52,7 @@ def explain(
 ) -> tuple[list[ToOpen], DataFrame, dict[Pair, RetainedPrefix]]:
     """What was opened, as `left_out` completes it, the findings with missing and extra records looked for beyond their
     gap, and what retention explains. `now`: the pairs with the beginnings of their logs after the last read."""
-    differing = opened.where(F.col("verdict") != verdicts.SAME)
+    differing = opened.where(F.col(FINDING.verdict) != verdicts.SAME)
     found_of = Counter[str]()
     for of_partition in firsts.values():
         found_of.update({name: first.records for name, first in of_partition.items() if name != verdicts.SAME})
@@ -64,7 +65,7 @@ def explain(
     opened_now, differing = left_out.looked_up(passes, differ, differing, firsts)
     differing = _alterations(passes, differ, differing, firsts, keep, few=few)
     common = {item.pair: _first_common(item, firsts) for item in differ}
-    one_sided = F.col("verdict").isin(*_ONE_SIDED)
+    one_sided = F.col(FINDING.verdict).isin(*_ONE_SIDED)
     settled, found = differing.where(~one_sided), keep(resolve.moved(differing.where(one_sided)))
     numbers = _one_sided(passes.spark, opened_now, common, settled.unionByName(found), firsts)
     removed = {
@@ -106,7 +107,7 @@ def _compacted(
     if not compacted:
         return found
     found = keep(found)
-    moved = found.where(F.col("verdict") == verdicts.REORDERED).select("topic", "partition").distinct().collect()
+    moved = found.where(F.col(FINDING.verdict) == verdicts.REORDERED).select("topic", "partition").distinct().collect()
     reordered = {at for at, kinds in firsts.items() if verdicts.REORDERED in kinds}
     return compaction_proof.settled(found, flow, compacted, reordered | {Partition(*row) for row in moved}, few=few)
 
@@ -138,7 +139,7 @@ def _alterations(
                 "alone", F.isnotnull("large") & resolve.alone()
             )
         )
-        together = F.when(F.col("large"), F.col("place")).otherwise(F.lit(-1))
+        together = F.when(F.col("large"), F.col(FINDING.place)).otherwise(F.lit(-1))
         paired = opened_chunks.altered(marked.where("alone").withColumn("together", together))
         differing = marked.where(~F.col("alone")).select(differing.columns).unionByName(paired)
     return keep(differing)
@@ -175,15 +176,16 @@ def _one_sided(
     ]
     if not asked:
         return numbers
-    again = F.col("verdict") == verdicts.NEVER_MINE
-    ranks = F.broadcast(
-        arrow.frame(spark, asked, "topic string, partition int, common_source long, common_target long")
+    again = F.col(FINDING.verdict) == verdicts.NEVER_MINE
+    common_ranks = arrow.columns(PartitionFacts, KNOWN.common_source, KNOWN.common_target)
+    ranks = F.broadcast(arrow.frame(spark, asked, f"topic string, partition int, {common_ranks}"))
+    asked_of = found.where(F.col(FINDING.verdict).isin(*_ONE_SIDED, verdicts.NEVER_MINE)).join(
+        ranks, ["topic", "partition"]
     )
-    asked_of = found.where(F.col("verdict").isin(*_ONE_SIDED, verdicts.NEVER_MINE)).join(ranks, ["topic", "partition"])
     counts = asked_of.groupBy("topic", "partition").agg(
-        F.count_if(resolve.before("source_rank", "common_source")).alias("source"),
-        F.count_if(resolve.before("target_rank", "common_target") & ~again).alias("target"),
-        F.count_if(F.col("source_rank") >= F.col("common_source")).alias("missing"),
+        F.count_if(resolve.before(FINDING.source_rank, KNOWN.common_source)).alias("source"),
+        F.count_if(resolve.before(FINDING.target_rank, KNOWN.common_target) & ~again).alias("target"),
+        F.count_if(F.col(FINDING.source_rank) >= F.col(KNOWN.common_source)).alias("missing"),
         F.count_if(again).alias("copied_again"),
     )
     for row in counts.collect():
@@ -209,14 +211,17 @@ def _place(
         for start, first in ((pair.source_start, pair.source_range[0]), (pair.target_start, pair.target_range[0]))
     ]
     prefix = removed[known]
-    return (
-        *pair.source,
-        *(common[known] or (None, None)),
-        prefix.source - item.left_out[0],
-        prefix.target - item.left_out[1],
-        prefix.proven,
-        pair.source_compacted,
-        pair.target_compacted,
-        pair.source_copied_end,
-        *gone,
+    ranks = common[known] or (None, None)
+    facts = PartitionFacts(
+        common_source=ranks[0],
+        common_target=ranks[1],
+        expired_source=prefix.source - item.left_out[0],
+        expired_target=prefix.target - item.left_out[1],
+        proven=prefix.proven,
+        source_compacted=pair.source_compacted,
+        target_compacted=pair.target_compacted,
+        source_copied_end=pair.source_copied_end,
+        source_gone=gone[0],
+        target_gone=gone[1],
     )
+    return (*pair.source, *facts)

@@ -21,13 +21,13 @@ from replicator.proof import verdicts
 from replicator.proof.pairs import Offsets
 from replicator.spark.reconcile import arrow, kafka, transforms
 from replicator.spark.reconcile.alignment import Side
-from replicator.spark.reconcile.opened_chunks import FIELD_COLUMNS, FIELDS, FOUND, Firsts
+from replicator.spark.reconcile.opened_chunks import FIELDS, FOUND, Firsts
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.transforms import PARTITION
-from replicator.spark.reconcile.verdicts import Finding
+from replicator.spark.reconcile.verdicts import FINDING, RECORD, Finding, ReadRecord
 
 _MORE = (verdicts.EXTRA, verdicts.DOUBLED)
-_RANKED = f"topic string, partition int, rank long, {FIELD_COLUMNS}"
+_RANKED = f"topic string, partition int, {arrow.columns(ReadRecord, RECORD.rank, *FIELDS)}"
 
 
 def looked_up(
@@ -55,8 +55,8 @@ def looked_up(
         return list(differ), differing
     found = found.persist()
     counts: dict[Partition, dict[str, int]] = defaultdict(dict)
-    for row in found.groupBy(*PARTITION, "verdict").count().collect():
-        counts[Partition(row["topic"], row["partition"])][row["verdict"]] = row["count"]
+    for row in found.groupBy(*PARTITION, FINDING.verdict).count().collect():
+        counts[Partition(row["topic"], row["partition"])][row[FINDING.verdict]] = row["count"]
     items = [
         replace(
             item,
@@ -109,26 +109,25 @@ def _ranked(limits: Mapping[Partition, tuple[str, int]]) -> arrow.Task:
                 pa.array(np.arange(first, first + kept.num_rows)),
                 *(kept.column(name) for name in FIELDS),
             ]
-            yield pa.RecordBatch.from_arrays(columns, names=["topic", "partition", "rank", *FIELDS])
+            yield pa.RecordBatch.from_arrays(columns, names=["topic", "partition", RECORD.rank, *FIELDS])
 
     return ranked
 
 
 def _wanted(left_out: DataFrame, differing: DataFrame, of_source: bool) -> DataFrame:
     """Findings of those records that the other side has more of than was found on this one."""
-    missing = F.count_if(F.col("verdict") == verdicts.MISSING)
-    more = F.count_if(F.col("verdict").isin(*_MORE))
+    missing = F.count_if(F.col(FINDING.verdict) == verdicts.MISSING)
+    more = F.count_if(F.col(FINDING.verdict).isin(*_MORE))
     surplus = (more - missing) if of_source else (missing - more)
-    digests = differing.groupBy(*PARTITION, "digest").agg(surplus.alias("surplus")).where("surplus > 0")
-    last = Window.partitionBy(*PARTITION, "digest").orderBy(F.desc("rank"))
-    found = left_out.join(digests, [*PARTITION, "digest"]).withColumn("nth", F.row_number().over(last))
-    side = "source" if of_source else "target"
+    digests = differing.groupBy(*PARTITION, FINDING.digest).agg(surplus.alias("surplus")).where("surplus > 0")
+    last = Window.partitionBy(*PARTITION, RECORD.digest).orderBy(F.desc(RECORD.rank))
+    found = left_out.join(digests, [*PARTITION, FINDING.digest]).withColumn("nth", F.row_number().over(last))
+    place = (FINDING.source_offset, FINDING.source_rank) if of_source else (FINDING.target_offset, FINDING.target_rank)
     usual = Finding(verdicts.MISSING if of_source else verdicts.EXTRA, 1)._asdict()
     known = {name: F.lit(value) for name, value in usual.items() if name not in FIELDS} | {
-        f"{side}_offset": F.col("offset"),
-        f"{side}_rank": F.col("rank"),
-        "tombstone": F.isnull("value_hash"),
-        "key": F.col("key_shown"),
+        place[0]: F.col(RECORD.offset),
+        place[1]: F.col(RECORD.rank),
+        FINDING.tombstone: F.isnull(RECORD.value_hash),
     }
     columns = (column.split() for column in FOUND.split(", "))
     return found.where("nth <= surplus").select(

@@ -17,6 +17,7 @@ from replicator.proof.outcome import Outcome
 from replicator.proof.repair_report import RepairFacts
 from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile.outcome.partitions import GUESSED, PAIRED_BY_GUESS
+from replicator.spark.reconcile.verdicts import FINDING
 
 SPANS_MAX = 100_000
 """Spans that one repair takes: each may cost it a transaction, and all are held in memory."""
@@ -29,16 +30,16 @@ def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
 
     Raises Incident when there are too many spans for one repair.
     """
-    order = Window.partitionBy("topic", "partition").orderBy("source_rank")
+    order = Window.partitionBy("topic", "partition").orderBy(FINDING.source_rank)
     rows = (
-        findings.where((F.col("verdict") == verdicts.MISSING) & F.isnotnull("source_rank"))
-        .withColumn("island", F.col("source_rank") - F.row_number().over(order))
+        findings.where((F.col(FINDING.verdict) == verdicts.MISSING) & F.isnotnull(FINDING.source_rank))
+        .withColumn("island", F.col(FINDING.source_rank) - F.row_number().over(order))
         .groupBy("topic", "partition", "island")
         .agg(
-            F.min("source_offset").alias("first"),
-            F.max("source_offset").alias("last"),
-            F.count("*").alias("records"),
-            F.min("other_after").alias("after"),
+            F.min(FINDING.source_offset).alias("first"),
+            F.max(FINDING.source_offset).alias("last"),
+            F.count("*").alias(FINDING.records),
+            F.min(FINDING.other_after).alias("after"),
         )
         .orderBy("topic", "partition", "first")
         .limit(SPANS_MAX + 1)
@@ -49,7 +50,7 @@ def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
     found: dict[Partition, list[Missing]] = {}
     for row in rows:
         at = Partition(row["topic"], row["partition"])
-        found.setdefault(at, []).append(Missing(row["first"], row["last"] + 1, row["records"], row["after"]))
+        found.setdefault(at, []).append(Missing(row["first"], row["last"] + 1, row[FINDING.records], row["after"]))
     return {at: tuple(items) for at, items in found.items()}
 
 

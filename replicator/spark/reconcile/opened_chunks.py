@@ -14,12 +14,11 @@ from pyspark.sql import functions as F
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import alterations, arrow, verdicts
 from replicator.spark.reconcile.transforms import PARTITION
-from replicator.spark.reconcile.verdicts import Finding, ReadRecord
+from replicator.spark.reconcile.verdicts import FINDING, RECORD, Finding, ReadRecord
 
-FIELDS = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
-FIELD_COLUMNS = ", ".join(f"{name} {'binary' if name == 'key_shown' else 'long'}" for name in FIELDS)
-"""What is read of a record, see `transforms.by_field`."""
-_SIDE = f"topic string, partition int, gap long, of_source boolean, {FIELD_COLUMNS}"
+FIELDS = tuple(name for name in ReadRecord._fields if name != RECORD.rank)
+"""What is read of a record, see `transforms.by_field`; its rank comes from its place among those that are read."""
+_SIDE = f"topic string, partition int, gap long, of_source boolean, {arrow.columns(ReadRecord, *FIELDS)}"
 FOUND = f"topic string, partition int, {arrow.columns(Finding)}"
 """Columns of findings: where, and all fields of a `Finding`."""
 FOUND_TYPES = arrow.types(FOUND)
@@ -78,7 +77,7 @@ def _located(places: Mapping[Partition, tuple[str, list[GapRange]]], of_source: 
     def locate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for at, batch in arrow.by_partition(batches):
             topic, firsts, ends = tables[at]
-            offsets = batch.column("offset").to_numpy()
+            offsets = batch.column(RECORD.offset).to_numpy()
             gaps = np.searchsorted(firsts, offsets, side="right") - 1
             inside = (gaps >= 0) & (offsets < ends[gaps])
             if not inside.any():
@@ -120,7 +119,7 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
 
 
 def _records(table: pa.Table, of_source: bool, rank: int, skipped: int) -> list[ReadRecord]:
-    mine = table.filter(pc.equal(table.column("of_source"), of_source)).sort_by("offset")
+    mine = table.filter(pc.equal(table.column("of_source"), of_source)).sort_by(RECORD.offset)
     columns = [mine.column(name).to_pylist() for name in FIELDS]
     return [ReadRecord(rank + index, *fields) for index, fields in enumerate(zip(*columns, strict=True))][
         max(0, skipped - rank) :
@@ -161,13 +160,12 @@ Firsts = Mapping[Partition, Mapping[str, First]]
 
 def firsts(opened: DataFrame) -> Firsts:
     """Collects which verdicts there are on opened records, and where each begins."""
-    rows = opened.groupBy(*PARTITION, "verdict").agg(
-        F.sum("records").alias("records"),
-        F.min("source_rank").alias("source_rank"),
-        F.min("target_rank").alias("target_rank"),
+    ranks = FINDING.source_rank, FINDING.target_rank
+    rows = opened.groupBy(*PARTITION, FINDING.verdict).agg(
+        F.sum(FINDING.records).alias(FINDING.records), *(F.min(rank).alias(rank) for rank in ranks)
     )
     found: dict[Partition, dict[str, First]] = {}
     for row in rows.collect():
-        first = First(row["records"], row["source_rank"], row["target_rank"])
-        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["verdict"]] = first
+        first = First(row[FINDING.records], *(row[rank] for rank in ranks))
+        found.setdefault(Partition(row["topic"], row["partition"]), {})[row[FINDING.verdict]] = first
     return found

@@ -22,6 +22,7 @@ from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, t
 from replicator.spark.reconcile.alignment import Aligned, Gap, Side
 from replicator.spark.reconcile.cutting import Cutter, Piece
 from replicator.spark.reconcile.opened_chunks import GapRange, GapSides
+from replicator.spark.reconcile.verdicts import RECORD
 
 TASK_RECORDS = 2_000_000
 """A partition with more offsets than these is read by several tasks."""
@@ -84,7 +85,7 @@ class Passes:
     def __init__(self, spark: SparkSession, flow: Flow, pairs: Sequence[Pair], *, deep: bool) -> None:
         """`deep`: records are told apart by 128 bits, not 64."""
         self.spark, self._flow, self._pairs, self.deep = spark, flow, pairs, deep
-        self.digest_columns = ["digest", *(["second_digest"] if deep else [])]
+        self.digest_columns = [RECORD.digest, *(["second_digest"] if deep else [])]
         sides = ([pair.source_range for pair in pairs], [pair.target_range for pair in pairs])
         self._mean = alignment.mean_size(max(sum(end - first for first, end in side) for side in sides))
 
@@ -108,7 +109,7 @@ class Passes:
 
     def aligned(self) -> list[Aligned]:
         """How both sides correspond, pair by pair: one read of both, cut into chunks."""
-        columns = ["topic", "partition", "offset", "timestamp_ms", "size", *self.digest_columns]
+        columns = ["topic", "partition", RECORD.offset, RECORD.timestamp_ms, "size", *self.digest_columns]
         both = kafka.union(
             [
                 read.withColumn("size", transforms.size())
@@ -195,7 +196,9 @@ def _cut(mean: int, columns: Sequence[str], of_source: bool) -> arrow.Task:
         cutter, at = Cutter(mean), None
         for at, batch in arrow.of_one_partition(batches):
             digests = [batch.column(name).to_numpy().view(np.uint64) for name in columns]
-            offsets, times_ms, sizes = (batch.column(name).to_numpy() for name in ("offset", "timestamp_ms", "size"))
+            offsets, times_ms, sizes = (
+                batch.column(name).to_numpy() for name in (RECORD.offset, RECORD.timestamp_ms, "size")
+            )
             yield _pieces(at, of_source, cutter.feed(offsets, times_ms, sizes, *digests))
         if at is not None:
             yield _pieces(at, of_source, cutter.finish())

@@ -25,6 +25,7 @@ from replicator.spark.cause import FAILURES, root
 from replicator.spark.directories import HadoopDirectory, LocalDirectory
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
+from replicator.spark.reconcile.verdicts import FINDING
 
 ROWS_AT_ONCE = 10_000
 FILES = ("findings.parquet", "report.html", "report.json")
@@ -65,7 +66,9 @@ def write_findings(findings: DataFrame, path: Path) -> None:
     """Writes one Parquet file on the driver, a few thousand rows at a time: executors need not share a disk with it."""
     told = FOUND_TYPES.empty_table().select([name for name in FOUND_TYPES.names if name in findings.columns]).schema
     rows = findings.orderBy(
-        "topic", "partition", F.coalesce("source_rank", "target_rank", "source_offset", "target_offset")
+        "topic",
+        "partition",
+        F.coalesce(FINDING.source_rank, FINDING.target_rank, FINDING.source_offset, FINDING.target_offset),
     ).select(told.names)
     found = rows.toLocalIterator()
     with parquet.ParquetWriter(path, told) as file:

@@ -11,6 +11,7 @@ Records that are identical are interchangeable: which of them is missing can't b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,21 +21,36 @@ from pyspark.sql import functions as F
 from replicator.model.partition import Partition
 from replicator.proof import verdicts
 from replicator.proof.copied_again import CopiedRun, copied_from
+from replicator.spark.reconcile import arrow
+from replicator.spark.reconcile.names import names
 from replicator.spark.reconcile.transforms import PARTITION
-from replicator.spark.reconcile.verdicts import SIDES, Finding
+from replicator.spark.reconcile.verdicts import FINDING, SIDES, Finding
 
-PLACES = (
-    "topic string, partition int, common_source long, common_target long, expired_source long, expired_target long, "
-    "proven boolean, source_compacted boolean, target_compacted boolean, source_copied_end long, source_gone long, "
-    "target_gone long"
-)
-"""What is known of a partition: ranks of the first record that both sides have (null: none); how many of the first
-records of either side that were opened and have no equal lost their copy to retention, and whether that is proven
-(`retention.RetainedPrefix`); whose topic is compacted; the position; and below which offset records of either side went
-while they were read (0: none did)."""
+
+class PartitionFacts(NamedTuple):
+    """What is known of a partition: ranks of the first record that both sides have (None: none); how many of the first
+    records of either side that were opened and have no equal lost their copy to retention, and whether that is proven
+    (`retention.RetainedPrefix`); whose topic is compacted; the position; and below which offset records of either side
+    went while they were read (0: none did)."""
+
+    common_source: int | None
+    common_target: int | None
+    expired_source: int
+    expired_target: int
+    proven: bool
+    source_compacted: bool
+    target_compacted: bool
+    source_copied_end: int
+    source_gone: int
+    target_gone: int
+
+
+KNOWN = names(PartitionFacts)
+PLACES = f"topic string, partition int, {arrow.columns(PartitionFacts)}"
+"""Where, and all fields of its `PartitionFacts`."""
 BY_RETENTION = "retention may have removed its copy, and no count says whether it did"
 MEANWHILE = "retention removed records here while they were read, and its copy may have been one of them"
-_OF_EITHER = [name for name in Finding._fields if name not in (*SIDES, "verdict", "digest", "reason")]
+_OF_EITHER = [name for name in Finding._fields if name not in (*SIDES, FINDING.verdict, FINDING.digest, FINDING.reason)]
 """What a missing record and the extra one that equals it are the same in, or of which one will do."""
 
 
@@ -46,21 +62,23 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
         places: schema PLACES, one row for each partition.
     """
     found = findings.join(F.broadcast(places), list(PARTITION))
-    there = _missing() & before("source_rank", "common_source") & (F.col("expired_source") > 0)
-    here = (_extra() | _doubled()) & before("target_rank", "common_target") & (F.col("expired_target") > 0)
+    there = _missing() & before(FINDING.source_rank, KNOWN.common_source) & (F.col(KNOWN.expired_source) > 0)
+    here = (
+        (_extra() | _doubled()) & before(FINDING.target_rank, KNOWN.common_target) & (F.col(KNOWN.expired_target) > 0)
+    )
     found = found.withColumn("prefix", F.when(there, F.lit(1)).when(here, F.lit(2)))
-    order = Window.partitionBy(*PARTITION, "prefix").orderBy(F.coalesce("source_rank", "target_rank"))
+    order = Window.partitionBy(*PARTITION, "prefix").orderBy(F.coalesce(FINDING.source_rank, FINDING.target_rank))
     prefixes = found.where(F.isnotnull("prefix")).withColumn("nth", F.row_number().over(order))
-    of_source, proven = F.col("prefix") == 1, F.col("proven")
-    gone = F.col("nth") <= F.when(of_source, F.col("expired_source")).otherwise(F.col("expired_target"))
+    of_source, proven = F.col("prefix") == 1, F.col(KNOWN.proven)
+    gone = F.col("nth") <= F.when(of_source, F.col(KNOWN.expired_source)).otherwise(F.col(KNOWN.expired_target))
     verdict = (
         F.when(gone & ~proven, F.lit(verdicts.UNPROVEN))
         .when(gone & of_source, F.lit(verdicts.EXPIRED))
         .when(gone, F.lit(verdicts.NEVER_MINE))
-        .otherwise(F.col("verdict"))
+        .otherwise(F.col(FINDING.verdict))
     )
-    reason = F.when(gone & ~proven, F.lit(BY_RETENTION)).otherwise(F.col("reason"))
-    named = prefixes.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
+    reason = F.when(gone & ~proven, F.lit(BY_RETENTION)).otherwise(F.col(FINDING.reason))
+    named = prefixes.withColumns({FINDING.verdict: verdict, FINDING.reason: reason}).select(findings.columns)
     return found.where(F.isnull("prefix")).select(findings.columns).unionByName(named)
 
 
@@ -76,14 +94,14 @@ def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Seque
 
     def name_expired(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            places = zip(*(batch.column(name).to_pylist() for name in (*PARTITION, "target_offset")), strict=True)
+            places = zip(*(batch.column(name).to_pylist() for name in (*PARTITION, FINDING.target_offset)), strict=True)
             gone = []
             for topic, number, offset in places:
                 copied, start = lost.get(Partition(topic, number), ((), 0))
                 original = copied_from(copied, offset)
                 gone.append(original is not None and original < start)
-            verdict = pc.if_else(pa.array(gone, pa.bool_()), verdicts.NEVER_MINE, batch.column("verdict"))
-            yield batch.set_column(batch.schema.get_field_index("verdict"), "verdict", verdict)
+            verdict = pc.if_else(pa.array(gone, pa.bool_()), verdicts.NEVER_MINE, batch.column(FINDING.verdict))
+            yield batch.set_column(batch.schema.get_field_index(FINDING.verdict), FINDING.verdict, verdict)
 
     asked = _extra() | _doubled()
     named = findings.where(asked).mapInArrow(name_expired, findings.schema)
@@ -101,20 +119,22 @@ def removed_meanwhile(findings: DataFrame, places: DataFrame) -> DataFrame:
         places: schema PLACES, one row for each partition.
     """
     found = findings.join(F.broadcast(places), list(PARTITION))
-    behind = F.col("other_after") + 1
-    here = (_extra() | _doubled()) & (behind < F.col("source_gone"))
-    unseen = here | (_missing() & (behind < F.col("target_gone")))
-    verdict = F.when(unseen, F.lit(verdicts.UNPROVEN)).otherwise(F.col("verdict"))
-    reason = F.when(unseen, F.lit(MEANWHILE)).otherwise(F.col("reason"))
-    return found.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
+    behind = F.col(FINDING.other_after) + 1
+    here = (_extra() | _doubled()) & (behind < F.col(KNOWN.source_gone))
+    unseen = here | (_missing() & (behind < F.col(KNOWN.target_gone)))
+    verdict = F.when(unseen, F.lit(verdicts.UNPROVEN)).otherwise(F.col(FINDING.verdict))
+    reason = F.when(unseen, F.lit(MEANWHILE)).otherwise(F.col(FINDING.reason))
+    return found.withColumns({FINDING.verdict: verdict, FINDING.reason: reason}).select(findings.columns)
 
 
 def moved(findings: DataFrame) -> DataFrame:
     """Makes one finding of a missing and an extra or doubled record of one partition with one digest; as many as there
     are."""
-    place = F.coalesce("source_rank", "target_rank")
+    place = F.coalesce(FINDING.source_rank, FINDING.target_rank)
     before = (
-        Window.partitionBy(*PARTITION, "digest").orderBy(place, "verdict").rowsBetween(Window.unboundedPreceding, 0)
+        Window.partitionBy(*PARTITION, FINDING.digest)
+        .orderBy(place, FINDING.verdict)
+        .rowsBetween(Window.unboundedPreceding, 0)
     )
     more = _extra() | _doubled()
     nth = F.when(_missing(), F.count_if(_missing()).over(before)).when(more, F.count_if(more).over(before))
@@ -122,11 +142,13 @@ def moved(findings: DataFrame) -> DataFrame:
     other = -F.count_if(~(_missing() | more)).over(before)
     return (
         findings.withColumn("nth", F.coalesce(nth, other))
-        .groupBy(*PARTITION, "digest", "nth")
+        .groupBy(*PARTITION, FINDING.digest, "nth")
         .agg(
-            F.when(F.count(F.lit(1)) == 2, F.lit(verdicts.REORDERED)).otherwise(F.min("verdict")).alias("verdict"),
+            F.when(F.count(F.lit(1)) == 2, F.lit(verdicts.REORDERED))
+            .otherwise(F.min(FINDING.verdict))
+            .alias(FINDING.verdict),
             *(F.first(name, ignorenulls=True).alias(name) for name in _OF_EITHER),
-            *(F.max(name).alias(name) for name in (*SIDES, "reason")),
+            *(F.max(name).alias(name) for name in (*SIDES, FINDING.reason)),
         )
         .select(findings.columns)
     )
@@ -139,20 +161,24 @@ def doubled(findings: DataFrame, source: DataFrame, *, few: bool = False) -> Dat
         source, few: as of `explained`.
     """
     small = F.broadcast if few else _as_it_is
-    wanted = findings.where(_extra()).select(*PARTITION, "digest").distinct()
-    there = source.select(*PARTITION, "digest").join(small(wanted), [*PARTITION, "digest"], "left_semi").distinct()
-    found = findings.join(small(there.withColumn("equal", F.lit(True))), [*PARTITION, "digest"], "left")
-    verdict = F.when(_extra() & F.isnotnull("equal"), F.lit(verdicts.DOUBLED)).otherwise(F.col("verdict"))
-    return found.withColumn("verdict", verdict).select(findings.columns)
+    wanted = findings.where(_extra()).select(*PARTITION, FINDING.digest).distinct()
+    there = (
+        source.select(*PARTITION, FINDING.digest)
+        .join(small(wanted), [*PARTITION, FINDING.digest], "left_semi")
+        .distinct()
+    )
+    found = findings.join(small(there.withColumn("equal", F.lit(True))), [*PARTITION, FINDING.digest], "left")
+    verdict = F.when(_extra() & F.isnotnull("equal"), F.lit(verdicts.DOUBLED)).otherwise(F.col(FINDING.verdict))
+    return found.withColumn(FINDING.verdict, verdict).select(findings.columns)
 
 
 def alone() -> Column:
     """Whether a missing or an extra record has no equal on the other side to which, or from where, it could have moved:
     only such a record can be one that was altered. Of several equal ones the first are those that moved. Asked after
     `doubled`: an extra record that equals one of the source isn't called extra any more."""
-    place = F.coalesce("source_rank", "target_rank")
-    equal = Window.partitionBy(*PARTITION, "digest")
-    before = equal.orderBy(place, "verdict").rowsBetween(Window.unboundedPreceding, 0)
+    place = F.coalesce(FINDING.source_rank, FINDING.target_rank)
+    equal = Window.partitionBy(*PARTITION, FINDING.digest)
+    before = equal.orderBy(place, FINDING.verdict).rowsBetween(Window.unboundedPreceding, 0)
     others = F.count_if(_extra() | _doubled()).over(equal)
     return _extra() | (_missing() & (F.count_if(_missing()).over(before) > others))
 
@@ -170,39 +196,41 @@ def explained(
     """
     small = F.broadcast if few else _as_it_is
     found = findings.join(F.broadcast(places), list(PARTITION))
-    keys = found.where(_open_question() & F.isnotnull("key_hash")).select(*PARTITION, "key_hash").distinct()
-    copied_end = places.select(*PARTITION, "source_copied_end")
+    keys = found.where(_open_question() & F.isnotnull(FINDING.key_hash)).select(*PARTITION, FINDING.key_hash).distinct()
+    copied_end = places.select(*PARTITION, KNOWN.source_copied_end)
     for side, records in (("source", source), ("target", target)):
-        names = f"{side}_last", f"{side}_last_copied", f"{side}_last_digest"
+        last_of = f"{side}_last", f"{side}_last_copied", f"{side}_last_digest"
         if records is None:
-            found = found.withColumns({name: F.lit(None).cast("long") for name in names})
+            found = found.withColumns({name: F.lit(None).cast("long") for name in last_of})
             continue
-        here = records.join(F.broadcast(copied_end), list(PARTITION)).join(small(keys), [*PARTITION, "key_hash"])
-        copied = F.when(F.lit(side == "target") | (F.col("offset") < F.col("source_copied_end")), F.col("offset"))
-        last = here.groupBy(*PARTITION, "key_hash").agg(
-            F.max("offset").alias(names[0]),
-            F.max(copied).alias(names[1]),
-            F.max_by("digest", "offset").alias(names[2]),
+        here = records.join(F.broadcast(copied_end), list(PARTITION)).join(small(keys), [*PARTITION, FINDING.key_hash])
+        copied = F.when(F.lit(side == "target") | (F.col("offset") < F.col(KNOWN.source_copied_end)), F.col("offset"))
+        last = here.groupBy(*PARTITION, FINDING.key_hash).agg(
+            F.max("offset").alias(last_of[0]),
+            F.max(copied).alias(last_of[1]),
+            F.max_by(FINDING.digest, "offset").alias(last_of[2]),
         )
-        found = found.join(small(last), [*PARTITION, "key_hash"], "left")
-    gone, never = F.col("target_compacted") & _missing(), F.col("source_compacted") & (_extra() | _doubled())
+        found = found.join(small(last), [*PARTITION, FINDING.key_hash], "left")
+    gone, never = F.col(KNOWN.target_compacted) & _missing(), F.col(KNOWN.source_compacted) & (_extra() | _doubled())
     verdict = (
         F.when(gone & (_cleaned_there() | _last_equals("target")), F.lit(verdicts.COMPACTED))
         .when(never & (_cleaned_here() | _last_equals("source")), F.lit(verdicts.COMPACTED_SOURCE))
-        .otherwise(F.col("verdict"))
+        .otherwise(F.col(FINDING.verdict))
     )
     # One of several identical records may have been removed anywhere before: not between its neighbours.
     anywhere = (gone & ~_cleaned_there() & _last_equals("target")) | (never & ~_cleaned_here() & _last_equals("source"))
-    after = F.when(anywhere, F.lit(-1)).otherwise(F.col("other_after"))
+    after = F.when(anywhere, F.lit(-1)).otherwise(F.col(FINDING.other_after))
     otherwise = (
         F.when(verdict == verdicts.COMPACTED, F.lit(verdicts.MISSING))
         .when(
             verdict == verdicts.COMPACTED_SOURCE,
             F.when(_doubled(), F.lit(verdicts.DOUBLED)).otherwise(verdicts.EXTRA),
         )
-        .otherwise(F.col("reason"))
+        .otherwise(F.col(FINDING.reason))
     )
-    return found.withColumns({"verdict": verdict, "other_after": after, "reason": otherwise}).select(findings.columns)
+    return found.withColumns({FINDING.verdict: verdict, FINDING.other_after: after, FINDING.reason: otherwise}).select(
+        findings.columns
+    )
 
 
 def _as_it_is(frame: DataFrame) -> DataFrame:
@@ -210,15 +238,15 @@ def _as_it_is(frame: DataFrame) -> DataFrame:
 
 
 def _missing() -> Column:
-    return F.col("verdict") == verdicts.MISSING
+    return F.col(FINDING.verdict) == verdicts.MISSING
 
 
 def _extra() -> Column:
-    return F.col("verdict") == verdicts.EXTRA
+    return F.col(FINDING.verdict) == verdicts.EXTRA
 
 
 def _doubled() -> Column:
-    return F.col("verdict") == verdicts.DOUBLED
+    return F.col(FINDING.verdict) == verdicts.DOUBLED
 
 
 def before(rank: str, common: str) -> Column:
@@ -227,29 +255,29 @@ def before(rank: str, common: str) -> Column:
 
 
 def _open_question() -> Column:
-    return (_missing() & F.col("target_compacted")) | ((_extra() | _doubled()) & F.col("source_compacted"))
+    return (_missing() & F.col(KNOWN.target_compacted)) | ((_extra() | _doubled()) & F.col(KNOWN.source_compacted))
 
 
 def _cleaned_there() -> Column:
     """Whether compaction may have removed a missing record from the target: a later record of its key was copied, or
     stands there behind its place, whoever wrote it; or it is a tombstone, and the key is gone there; or it has no key,
     which no compacted topic keeps."""
-    later = F.col("source_last_copied") > F.col("source_offset")
-    there = F.col("target_last") > F.col("other_after")
-    return _any(later, there, F.col("tombstone") & F.isnull("target_last"), F.isnull("key_hash"))
+    later = F.col("source_last_copied") > F.col(FINDING.source_offset)
+    there = F.col("target_last") > F.col(FINDING.other_after)
+    return _any(later, there, F.col(FINDING.tombstone) & F.isnull("target_last"), F.isnull(FINDING.key_hash))
 
 
 def _cleaned_here() -> Column:
     """Whether compaction may have removed an extra record from the source: a later record of its key stands there,
     however far behind, or came to the target; or it is a tombstone, and the key is gone here; or it has no key."""
-    here = F.col("source_last") > F.col("other_after")
-    later = F.col("target_last") > F.col("target_offset")
-    return _any(here, later, F.col("tombstone") & F.isnull("source_last"), F.isnull("key_hash"))
+    here = F.col("source_last") > F.col(FINDING.other_after)
+    later = F.col("target_last") > F.col(FINDING.target_offset)
+    return _any(here, later, F.col(FINDING.tombstone) & F.isnull("source_last"), F.isnull(FINDING.key_hash))
 
 
 def _last_equals(side: str) -> Column:
     """Whether a side's last record of the key equals this one: then it may be what is left of both."""
-    return F.coalesce(F.col(f"{side}_last_digest") == F.col("digest"), F.lit(False))
+    return F.coalesce(F.col(f"{side}_last_digest") == F.col(FINDING.digest), F.lit(False))
 
 
 def _any(*conditions: Column) -> Column:

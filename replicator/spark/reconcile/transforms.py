@@ -9,6 +9,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from replicator.spark.reconcile.verdicts import RECORD
+
 KEY_BYTES_SHOWN = 64
 PARTITION = ("topic", "partition")
 GAPS = "topic string, partition int, first long, end long"
@@ -19,13 +21,15 @@ def without(records: DataFrame, gaps: DataFrame) -> DataFrame:
     """Leaves out the records at these offsets (schema GAPS); the others keep their order and their tasks."""
     left_out = F.broadcast(gaps.select(*(F.col(name).alias(f"gap_{name}") for name in gaps.columns)))
     at = (F.col("topic") == F.col("gap_topic")) & (F.col("partition") == F.col("gap_partition"))
-    return records.join(left_out, at & F.col("offset").between(F.col("gap_first"), F.col("gap_end") - 1), "left_anti")
+    return records.join(
+        left_out, at & F.col(RECORD.offset).between(F.col("gap_first"), F.col("gap_end") - 1), "left_anti"
+    )
 
 
 def hashed(records: DataFrame) -> DataFrame:
     """Adds `digest` of key, value, headers and timestamp, and `timestamp_ms`."""
-    return records.withColumn("timestamp_ms", F.unix_millis("timestamp")).withColumn(
-        "digest", F.xxhash64(*_identity(_headers_hash()))
+    return records.withColumn(RECORD.timestamp_ms, F.unix_millis("timestamp")).withColumn(
+        RECORD.digest, F.xxhash64(*_identity(_headers_hash()))
     )
 
 
@@ -44,7 +48,7 @@ def hashed_again(records: DataFrame) -> DataFrame:
 
 def _identity(headers: Column) -> list[Column]:
     nulls = [F.isnull(name) for name in ("key", "value", "headers")]
-    return [nulls[0], F.col("key"), nulls[1], F.col("value"), nulls[2], headers, F.col("timestamp_ms")]
+    return [nulls[0], F.col("key"), nulls[1], F.col("value"), nulls[2], headers, F.col(RECORD.timestamp_ms)]
 
 
 def _headers_hash() -> Column:
@@ -56,18 +60,18 @@ def _headers_hash() -> Column:
 
 
 def by_field(records: DataFrame, *, deep: bool = False) -> DataFrame:
-    """Adds a hash of each field, null where the field is, and the first bytes of the key for people.
+    """Adds a hash of each field, null where the field is, and leaves of the key its first bytes, for people.
 
     Args:
         deep: records have a `second_digest`; `digest` is of both of them from here on.
     """
     if deep:
-        records = records.withColumn("digest", F.xxhash64("digest", "second_digest"))
+        records = records.withColumn(RECORD.digest, F.xxhash64(RECORD.digest, "second_digest"))
     return records.withColumns(
         {
-            "key_hash": F.when(F.isnotnull("key"), F.xxhash64("key")),
-            "value_hash": F.when(F.isnotnull("value"), F.xxhash64("value")),
-            "headers_hash": _headers_hash(),
-            "key_shown": F.substring("key", 1, KEY_BYTES_SHOWN),
+            RECORD.key_hash: F.when(F.isnotnull("key"), F.xxhash64("key")),
+            RECORD.value_hash: F.when(F.isnotnull("value"), F.xxhash64("value")),
+            RECORD.headers_hash: _headers_hash(),
+            RECORD.key: F.substring("key", 1, KEY_BYTES_SHOWN),
         }
     )

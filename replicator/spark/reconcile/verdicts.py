@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from replicator.proof.verdicts import DOUBLED, EXTRA, MISSING, REORDERED, SAME
+from replicator.spark.reconcile.names import names
 from replicator.spark.reconcile.sequences import Pairs, matched
 
 
@@ -64,11 +65,17 @@ class Finding(NamedTuple):
     repeats: int = 0
 
 
-ONLY_ALTERATIONS = ("value_hash", "headers_hash", "place", "keys_repeat", "repeats")
+RECORD, FINDING = names(ReadRecord), names(Finding)
+"""The fields' names, by which frames have them as columns."""
+ONLY_ALTERATIONS = (FINDING.value_hash, FINDING.headers_hash, FINDING.place, FINDING.keys_repeat, FINDING.repeats)
 """Fields of a finding that nobody needs any more once altered records are known."""
-SIDES = ("source_offset", "target_offset", "source_rank", "target_rank")
+SIDES = (FINDING.source_offset, FINDING.target_offset, FINDING.source_rank, FINDING.target_rank)
 """Fields of a finding that one side has by itself."""
-SIGNS = (("key_hash", "value_hash"), ("key_hash", "timestamp_ms"), ("value_hash", "timestamp_ms"))
+SIGNS = (
+    (FINDING.key_hash, FINDING.value_hash),
+    (FINDING.key_hash, FINDING.timestamp_ms),
+    (FINDING.value_hash, FINDING.timestamp_ms),
+)
 """Two fields that two records have in common if one of them is the other with its third field altered."""
 PLACES_BITS = 32
 """The number of a range, and so many bits for the number of a gap between two matches in it."""

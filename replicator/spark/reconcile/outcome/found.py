@@ -17,6 +17,7 @@ from replicator.proof import verdicts
 from replicator.proof.outcome import BUCKETS, OffsetRange
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.passes import Compared
+from replicator.spark.reconcile.verdicts import FINDING
 
 RANGES_OF_VERDICT, RANGES_MAX = 20, 5_000
 """Ranges of each verdict in each partition that are told, and of all; the driver and the page hold them."""
@@ -42,12 +43,17 @@ def _counts(findings: DataFrame, compared: Iterable[Compared]) -> dict[Partition
         (*item.pair.source, max(1, item.aligned.source.records, item.aligned.target.records)) for item in compared
     ]
     sizes = arrow.frame(findings.sparkSession, lengths, "topic string, partition int, length long")
-    rank = F.coalesce("source_rank", "target_rank")
+    rank = F.coalesce(FINDING.source_rank, FINDING.target_rank)
     bucket = F.least(F.floor(rank * BUCKETS / F.col("length")), F.lit(BUCKETS - 1)).cast("int")
     rows = (
         findings.join(F.broadcast(sizes), ["topic", "partition"])
-        .groupBy("topic", "partition", "verdict", bucket.alias("bucket"))
-        .agg(F.sum("records"), F.count("source_rank"), F.count("target_rank"), F.count_if("guessed"))
+        .groupBy("topic", "partition", FINDING.verdict, bucket.alias("bucket"))
+        .agg(
+            F.sum(FINDING.records),
+            F.count(FINDING.source_rank),
+            F.count(FINDING.target_rank),
+            F.count_if(FINDING.guessed),
+        )
         .collect()
     )
     found: dict[Partition, dict[str, Count]] = {}
@@ -80,7 +86,7 @@ class LeftOut(NamedTuple):
     def is_followed_by(self, row: Row) -> bool:
         """Whether findings of the same kind begin where these end."""
         here = self.verdict, self.reason, self.of_source, self.end
-        return here == (row["verdict"], row["reason"], row["of_source"], row["place"])
+        return here == (row[FINDING.verdict], row[FINDING.reason], row["of_source"], row["rank"])
 
     def joined_with(self, behind: OffsetRange) -> OffsetRange:
         """Both as one range."""
@@ -147,8 +153,8 @@ def _ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut
     Args:
         left_out: records that are no findings because nobody looked at them; they come first.
     """
-    of_verdict = ["topic", "partition", "verdict"]
-    order = Window.partitionBy(*of_verdict).orderBy("place", "shift")
+    of_verdict = ["topic", "partition", FINDING.verdict]
+    order = Window.partitionBy(*of_verdict).orderBy("rank", "shift")
     all_ = Window.partitionBy(*of_verdict)
     joined = _joined(findings).withColumns(
         {"nth": F.row_number().over(order), "found": F.count(F.lit(1)).over(all_)},
@@ -157,9 +163,9 @@ def _ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut
     first: dict[Partition, list[OffsetRange]] = {}
     found: dict[Partition, dict[str, int]] = {}
     waiting = {at: list(items) for at, items in left_out.items()}
-    for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["place"])):
+    for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["rank"])):
         at = Partition(row["topic"], row["partition"])
-        found.setdefault(at, {})[row["verdict"]] = row["found"]
+        found.setdefault(at, {})[row[FINDING.verdict]] = row["found"]
         one = _range(row)
         for before in [it for it in waiting.get(at, ()) if it.is_followed_by(row)]:
             waiting[at].remove(before)
@@ -175,28 +181,28 @@ def _ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut
 
 def _joined(findings: DataFrame) -> DataFrame:
     """One row for findings of one kind whose ranks follow one another, on both sides where both have the record."""
-    place = F.coalesce("source_rank", "target_rank")
+    place = F.coalesce(FINDING.source_rank, FINDING.target_rank)
     with_shift = findings.withColumns(
         {
-            "place": place,
-            "shift": F.coalesce(F.col("target_rank") - F.col("source_rank"), F.lit(0)),
-            "of_source": F.isnotnull("source_rank"),
+            "rank": place,
+            "shift": F.coalesce(F.col(FINDING.target_rank) - F.col(FINDING.source_rank), F.lit(0)),
+            "of_source": F.isnotnull(FINDING.source_rank),
         }
     )
-    kind = ["topic", "partition", "verdict", "fields", "reason", "of_source", "shift"]
-    order = Window.partitionBy(*kind).orderBy("place")
+    kind = ["topic", "partition", FINDING.verdict, FINDING.fields, FINDING.reason, "of_source", "shift"]
+    order = Window.partitionBy(*kind).orderBy("rank")
     return (
-        with_shift.withColumn("island", F.col("place") - F.row_number().over(order))
+        with_shift.withColumn("island", F.col("rank") - F.row_number().over(order))
         .groupBy(*kind, "island")
         .agg(
-            F.min("place").alias("place"),
-            F.sum("records").alias("records"),
+            F.min("rank").alias("rank"),
+            F.sum(FINDING.records).alias(FINDING.records),
             *(
                 end(name).alias(f"{end.__name__}_{name}")
-                for name in ("source_offset", "target_offset", "timestamp_ms")
+                for name in (FINDING.source_offset, FINDING.target_offset, FINDING.timestamp_ms)
                 for end in (F.min, F.max)
             ),
-            F.min_by("key", "place").alias("key"),
+            F.min_by(FINDING.key, "rank").alias(FINDING.key),
         )
     )
 
@@ -204,33 +210,35 @@ def _joined(findings: DataFrame) -> DataFrame:
 def _range(row: Row) -> OffsetRange:
     spans = [
         None if row[f"min_{name}"] is None else (row[f"min_{name}"], row[f"max_{name}"])
-        for name in ("source_offset", "target_offset", "timestamp_ms")
+        for name in (FINDING.source_offset, FINDING.target_offset, FINDING.timestamp_ms)
     ]
     return OffsetRange(
-        verdict=row["verdict"],
-        records=row["records"],
-        fields=row["fields"],
-        reason=row["reason"],
+        verdict=row[FINDING.verdict],
+        records=row[FINDING.records],
+        fields=row[FINDING.fields],
+        reason=row[FINDING.reason],
         source_offsets=spans[0],
         target_offsets=spans[1],
         timestamps_ms=spans[2],
-        key=None if row["key"] is None else bytes(row["key"]),
+        key=None if row[FINDING.key] is None else bytes(row[FINDING.key]),
     )
 
 
 def _reasons(findings: DataFrame) -> dict[Partition, dict[str, int]]:
     """Why records are unproven, by partition: REASONS_MAX reasons at most, and how many records have others."""
     of_reason = (
-        findings.where(F.col("verdict") == verdicts.UNPROVEN)
-        .groupBy("topic", "partition", "reason")
-        .agg(F.sum("records").alias("records"))
+        findings.where(F.col(FINDING.verdict) == verdicts.UNPROVEN)
+        .groupBy("topic", "partition", FINDING.reason)
+        .agg(F.sum(FINDING.records).alias(FINDING.records))
     )
-    order = Window.partitionBy("topic", "partition").orderBy(F.desc("records"), "reason")
-    told = F.when(F.row_number().over(order) <= REASONS_MAX, F.col("reason")).otherwise(F.lit(OTHER_REASONS))
+    order = Window.partitionBy("topic", "partition").orderBy(F.desc(FINDING.records), FINDING.reason)
+    told = F.when(F.row_number().over(order) <= REASONS_MAX, F.col(FINDING.reason)).otherwise(F.lit(OTHER_REASONS))
     rows = (
-        of_reason.withColumn("told", told).groupBy("topic", "partition", "told").agg(F.sum("records").alias("records"))
+        of_reason.withColumn("told", told)
+        .groupBy("topic", "partition", "told")
+        .agg(F.sum(FINDING.records).alias(FINDING.records))
     )
     found: dict[Partition, dict[str, int]] = {}
-    for row in rows.orderBy("topic", "partition", F.desc("records"), "told").collect():
-        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["told"]] = row["records"]
+    for row in rows.orderBy("topic", "partition", F.desc(FINDING.records), "told").collect():
+        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["told"]] = row[FINDING.records]
     return found
