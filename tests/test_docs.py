@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from cli import main
 from cli.demo import show
-from cli.demo.model import Outcome, Progress, Settings
+from cli.demo.model import DemoResult, Progress, Settings
 from cli.reference.__main__ import PAGES
 from cli.streams import STREAM_FAILED
 from replicator import config
@@ -227,7 +227,7 @@ def test_the_picture_of_the_demo_is_of_its_present_output() -> None:
     picture = (ROOT / "docs/images/demo.svg").read_text()
     shown = html.unescape(" ".join(re.findall(r">([^<]+)</text>", picture))).replace("\xa0", " ")
     tables = (
-        show.verdict_table(Outcome({}, 0, 0, (), 0.0)),
+        show.verdict_table(DemoResult({}, 0, 0, (), 0.0)),
         show.progress_table(Progress(), Settings(0, 0.0, 0, 0, 0)),
     )
     for words in [str(column.header) for table in tables for column in table.columns] + [str(tables[0].title)]:

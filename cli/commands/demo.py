@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cli.demo.failing_over import FailedOver
-    from cli.demo.model import Outcome, Settings
+    from cli.demo.model import DemoResult, Settings
 
 MODES = ("at_most_once", "at_least_once", "exactly_once")
 KILLS = click.IntRange(0, 1_000)
@@ -144,7 +144,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _run(settings: Settings, directory: Path, console: Console, as_json: bool) -> Outcome:
+def _run(settings: Settings, directory: Path, console: Console, as_json: bool) -> DemoResult:
     from cli.demo import show
     from cli.demo.orchestrator import Orchestrator
 
@@ -158,32 +158,32 @@ def _run(settings: Settings, directory: Path, console: Console, as_json: bool) -
 def _one(settings: Settings, directory: Path, console: Console, as_json: bool) -> bool:
     from cli.demo import show
 
-    outcome = _run(settings, directory, console, as_json)
+    found = _run(settings, directory, console, as_json)
     if as_json:
-        click.echo(json.dumps({"event": "result", "seed": settings.seed, **show.summary(outcome)}))
+        click.echo(json.dumps({"event": "result", "seed": settings.seed, **show.as_json(found)}))
     else:
-        console.print(show.verdict_table(outcome))
-        for line in show.verdict_lines(outcome, settings):
+        console.print(show.verdict_table(found))
+        for line in show.verdict_lines(found, settings):
             console.print(line, markup=False, highlight=False)
-    return outcome.exact
+    return found.exact
 
 
 def _compare(settings: Settings, directory: Path, console: Console, as_json: bool) -> bool:
     from cli.demo import show
 
-    outcomes = {
+    of_modes = {
         mode: _run(replace(settings, delivery=mode, at_steps=True), directory / mode, console, as_json)
         for mode in MODES
     }
     if as_json:
-        modes = {mode: show.summary(outcome) for mode, outcome in outcomes.items()}
+        modes = {mode: show.as_json(found) for mode, found in of_modes.items()}
         exact = modes["exactly_once"]
         click.echo(json.dumps({"event": "result", "seed": settings.seed, **exact, "modes": modes}))
     else:
-        console.print(show.comparison_table(outcomes))
-        for line in show.comparison_lines(outcomes, settings):
+        console.print(show.comparison_table(of_modes))
+        for line in show.comparison_lines(of_modes, settings):
             console.print(line, markup=False, highlight=False)
-    return _kept_promises(outcomes)
+    return _kept_promises(of_modes)
 
 
 def _failover(settings: Settings, directory: Path, console: Console, as_json: bool) -> bool:
@@ -198,7 +198,7 @@ def _failover(settings: Settings, directory: Path, console: Console, as_json: bo
 
     found: FailedOver = FailoverDemo(settings, directory, say).run()
     if as_json:
-        click.echo(json.dumps({"event": "result", "seed": settings.seed, **show_failover.summary(found)}))
+        click.echo(json.dumps({"event": "result", "seed": settings.seed, **show_failover.as_json(found)}))
     else:
         console.print(show_failover.table(found))
         for line in show_failover.lines(found):
@@ -206,7 +206,7 @@ def _failover(settings: Settings, directory: Path, console: Console, as_json: bo
     return found.good
 
 
-def _kept_promises(outcomes: dict[str, Outcome]) -> bool:
+def _kept_promises(of_modes: dict[str, DemoResult]) -> bool:
     """Whether no mode had a fault that it excludes."""
-    never_doubles, never_loses = outcomes["at_most_once"].total, outcomes["at_least_once"].total
-    return not never_doubles.doubled and not never_loses.lost and outcomes["exactly_once"].exact
+    never_doubles, never_loses = of_modes["at_most_once"].total, of_modes["at_least_once"].total
+    return not never_doubles.doubled and not never_loses.lost and of_modes["exactly_once"].exact

@@ -1,4 +1,4 @@
-"""Settings, progress and outcome of a run of the demo."""
+"""Settings, progress and result of a run of the demo."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoResult:
     """The end of a run: verdicts by topic and partition, kills that really happened, recovery times in seconds; what
     `reconcile --local` says of it, which needs exactly_once; and of several workers, who ran which lane from when."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from cli.demo import schedule, topic_reader
 from cli.demo.compare import compare_records
 from cli.demo.crew import Crew, timeline
-from cli.demo.model import FLOW, RENAMED, TOPICS, DemoFailed, Outcome, Progress, Settings
+from cli.demo.model import FLOW, RENAMED, TOPICS, DemoFailed, DemoResult, Progress, Settings
 from cli.demo.processes import BrokerProcess, Child
 from cli.demo.proof import Reconciliation
 from cli.demo.watch import Watch
@@ -39,7 +39,7 @@ class Orchestrator:
             self._worker = self._crew = Crew(directory / "flow.yaml", directory, settings.workers, settings.seed)
         self._stack = ExitStack()
 
-    def run(self) -> Outcome:
+    def run(self) -> DemoResult:
         """The whole demo. Raises DemoFailed when there can be no verdict; all children have ended in any case."""
         with self._stack:
             source, target = self._broker("source"), self._broker("target")
@@ -181,7 +181,7 @@ flows:
         time.sleep(TICK_S)  # the rate of the display
         return caught_up
 
-    def _compare(self, source: str, target: str, written: int) -> Outcome:
+    def _compare(self, source: str, target: str, written: int) -> DemoResult:
         self._say("comparing every record")
         reconciliation = self._reconciliation() if self._settings.delivery == "exactly_once" else None
         here = topic_reader.read(source, TOPICS)
@@ -194,7 +194,7 @@ flows:
         progress = self._progress
         self._held = sum(map(len, there.values()))
         self._say("done")
-        return Outcome(
+        return DemoResult(
             verdicts,
             progress.worker_kills,
             progress.broker_kills,

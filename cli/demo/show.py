@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from cli.demo.compare import Comparison
-from cli.demo.model import Outcome, Progress, Settings
+from cli.demo.model import DemoResult, Progress, Settings
 from replicator.model.counting import counted
 
 NAMED_MAX = 5  # faults that are named one by one
@@ -80,27 +80,27 @@ def progress_table(progress: Progress, settings: Settings) -> Table:
     return table
 
 
-def verdict_table(outcome: Outcome) -> Table:
+def verdict_table(found: DemoResult) -> Table:
     """The final table: one row a partition, and the sum."""
     table = _table("every record compared: key, value, headers, timestamp, order", "partition")
-    for (topic, number), verdict in sorted(outcome.verdicts.items()):
+    for (topic, number), verdict in sorted(found.verdicts.items()):
         table.add_row(f"{topic}-{number}", *_cells(verdict))
     table.add_section()
-    table.add_row("all", *_cells(outcome.total))
+    table.add_row("all", *_cells(found.total))
     return table
 
 
-def verdict_lines(outcome: Outcome, settings: Settings) -> list[str]:
+def verdict_lines(found: DemoResult, settings: Settings) -> list[str]:
     """The result in words, and the first of each partition's faults by name."""
-    kills = f"{counted(outcome.worker_kills, 'worker kill')} and {counted(outcome.broker_kills, 'broker kill')}"
-    slowest = f"; slowest recovery {max(outcome.recoveries_s):.1f} s" if outcome.recoveries_s else ""
-    result = "Nothing lost, doubled, reordered or altered" if outcome.exact else "NOT exactly once"
-    said = [f"{result}: {kills} in {outcome.seconds:.0f} s (seed {settings.seed}){slowest}."]
-    if outcome.proof is not None:
-        said.append(f"Proven by the offset map (reconcile --local): {outcome.proof.headline}")
-    said += outcome.timeline
-    said += [SEE_MORE] if outcome.exact else []
-    for (topic, number), verdict in sorted(outcome.verdicts.items()):
+    kills = f"{counted(found.worker_kills, 'worker kill')} and {counted(found.broker_kills, 'broker kill')}"
+    slowest = f"; slowest recovery {max(found.recoveries_s):.1f} s" if found.recoveries_s else ""
+    result = "Nothing lost, doubled, reordered or altered" if found.exact else "NOT exactly once"
+    said = [f"{result}: {kills} in {found.seconds:.0f} s (seed {settings.seed}){slowest}."]
+    if found.proof is not None:
+        said.append(f"Proven by the offset map (reconcile --local): {found.proof.headline}")
+    said += found.timeline
+    said += [SEE_MORE] if found.exact else []
+    for (topic, number), verdict in sorted(found.verdicts.items()):
         for fault in FAULTS:
             names = [name.decode(errors="replace")[:40] for name in getattr(verdict, fault)]
             if names:
@@ -109,39 +109,39 @@ def verdict_lines(outcome: Outcome, settings: Settings) -> list[str]:
     return said
 
 
-def comparison_table(outcomes: Mapping[str, Outcome]) -> Table:
+def comparison_table(of_modes: Mapping[str, DemoResult]) -> Table:
     """The faults of each delivery mode under the same kills."""
     table = _table("the same seeded kills under three delivery modes", "delivery")
-    for mode, outcome in outcomes.items():
-        table.add_row(mode, *_cells(outcome.total))
+    for mode, found in of_modes.items():
+        table.add_row(mode, *_cells(found.total))
     return table
 
 
-def comparison_lines(outcomes: Mapping[str, Outcome], settings: Settings) -> list[str]:
+def comparison_lines(of_modes: Mapping[str, DemoResult], settings: Settings) -> list[str]:
     """At which steps the kills came, and how many there were in each mode."""
     said = [
         f"Of each three worker kills one came right after a transaction's end, one right before it, one at a random "
         f"moment (seed {settings.seed})."
     ]
-    for mode, outcome in outcomes.items():
-        kills = f"{counted(outcome.worker_kills, 'worker kill')}, {counted(outcome.broker_kills, 'broker kill')}"
-        said.append(f"{mode}: {kills} in {outcome.seconds:.0f} s")
+    for mode, found in of_modes.items():
+        kills = f"{counted(found.worker_kills, 'worker kill')}, {counted(found.broker_kills, 'broker kill')}"
+        said.append(f"{mode}: {kills} in {found.seconds:.0f} s")
     return said
 
 
-def summary(outcome: Outcome) -> dict[str, float | str | list[str]]:
+def as_json(found: DemoResult) -> dict[str, float | str | list[str]]:
     """The result as one flat object; times in seconds."""
-    total = outcome.total
+    total = found.total
     return {
         "records_source": total.source,
         "records_target": total.target,
         **{fault: len(getattr(total, fault)) for fault in FAULTS},
-        "worker_kills": outcome.worker_kills,
-        "broker_kills": outcome.broker_kills,
-        "seconds": outcome.seconds,
-        "recovery_s_max": round(max(outcome.recoveries_s, default=0.0), 2),
-        **({"proof": outcome.proof.verdict} if outcome.proof is not None else {}),
-        **({"timeline": list(outcome.timeline)} if outcome.timeline else {}),
+        "worker_kills": found.worker_kills,
+        "broker_kills": found.broker_kills,
+        "seconds": found.seconds,
+        "recovery_s_max": round(max(found.recoveries_s, default=0.0), 2),
+        **({"proof": found.proof.verdict} if found.proof is not None else {}),
+        **({"timeline": list(found.timeline)} if found.timeline else {}),
     }
 
 

@@ -65,7 +65,7 @@ def _names(total: Processed) -> list[str]:
     return [*names[:NAMED_MAX], "…"] if len(names) > NAMED_MAX else names
 
 
-def summary(found: FailedOver) -> dict[str, object]:
+def as_json(found: FailedOver) -> dict[str, object]:
     """Return the result as one flat object."""
     total, verdict = found.total, found.verdict
     return {

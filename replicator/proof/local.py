@@ -4,7 +4,7 @@
 2 map       its committed sections up to the positions, then the target's stable offsets           (map_reader, map_cut)
 3 compare   both sides of a partition read side by side, in the order of offsets    (pair_comparison, partition_side)
 4 explain   what compaction may have taken; the fields of altered records                (pair_rows, altered_fields)
-5 sum up    every record of both sides has exactly one verdict                           (local_findings, local_outcome)
+5 sum up    every record of both sides has exactly one verdict                           (local_findings, summed_up)
 
 What the map doesn't cover is counted and left unproven: contents are compared on Spark only.
 """

@@ -1,4 +1,4 @@
-"""What a comparison by the map says of records, in the words of the reports. Pure; used by `local_outcome`."""
+"""What a comparison by the map says of records, in the words of the reports. Pure; used by `summed_up`."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from replicator.proof.altered_fields import altered_fields
 from replicator.proof.local_findings import Reported, reported
-from replicator.proof.local_outcome import partition_outcome
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.outcome import PartitionOutcome
 from replicator.proof.pair_comparison import PairComparison
 from replicator.proof.pairs import Pair
 from replicator.proof.partition_side import PartitionSide
+from replicator.proof.summed_up import summed_up
 
 
 def pair_report(
@@ -25,8 +25,8 @@ def pair_report(
     """
     notes = [f"the map's sections are out of order from here on: {taken.unordered}"] if taken.unordered else []
     if one.mapped is None:
-        return partition_outcome(pair, None, one.found, Reported(), one.coverage, notes), Reported()
+        return summed_up(pair, None, one.found, Reported(), one.coverage, notes), Reported()
     altered = altered_fields(one.found, *sides)
     said = reported(one.mapped, one.found, altered.differing, one.unproven)
-    outcome = partition_outcome(pair, one.mapped, one.found, said, one.coverage, notes, taken.since)
+    outcome = summed_up(pair, one.mapped, one.found, said, one.coverage, notes, taken.since)
     return (replace(outcome, ranges=altered.shown(outcome.ranges)) if values else outcome), said

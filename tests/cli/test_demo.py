@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from cli.commands import demo as command
 from cli.demo.compare import Comparison
-from cli.demo.model import DemoFailed, Outcome
+from cli.demo.model import DemoFailed, DemoResult
 
 pytestmark = pytest.mark.tier("default")  # whole demos
 
@@ -139,15 +139,15 @@ def test_any_fault_is_failure_and_keeps_the_evidence(
     verdict: Comparison, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    outcome = Outcome({("orders", 0): verdict}, 5, 1, (), 1.0)
-    monkeypatch.setattr(command, "_run", lambda *_: outcome)
+    found = DemoResult({("orders", 0): verdict}, 5, 1, (), 1.0)
+    monkeypatch.setattr(command, "_run", lambda *_: found)
     shown = CliRunner().invoke(command.demo, ["--seed", "1"], standalone_mode=False)
     assert (shown.return_value, shown.exception) == (code, None)
     assert bool(list(tmp_path.iterdir())) == bool(code)
 
 
 def test_a_demo_without_a_verdict_is_an_error_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> Outcome:
+    def broken(*_: object) -> DemoResult:
         raise DemoFailed("the target ended by itself")
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

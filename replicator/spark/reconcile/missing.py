@@ -16,7 +16,7 @@ from replicator.proof import verdicts
 from replicator.proof.outcome import Outcome
 from replicator.proof.repair_report import RepairFacts
 from replicator.proof.snapshot import Snapshot
-from replicator.spark.reconcile.outcome.partitions import GUESSED, PAIRED_BY_GUESS
+from replicator.spark.reconcile.summed_up.partitions import GUESSED, PAIRED_BY_GUESS
 from replicator.spark.reconcile.verdicts import FINDING
 
 SPANS_MAX = 100_000

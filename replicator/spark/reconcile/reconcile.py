@@ -6,7 +6,7 @@ What the flow's offset map covers is compared by that (`by_map`), whatever it do
 2 align     equal chunks correspond; what lies between is a gap                             (alignment)
 3 open      records of the gaps, compared one by one                          (opened_chunks, verdicts)
 4 explain   what is there twice, was altered or has moved, what retention and compaction removed      (explain)
-5 sum up    every record of both sides has exactly one verdict; findings as ranges          (outcome)
+5 sum up    every record of both sides has exactly one verdict; findings as ranges        (summed_up)
 6 show      some altered records side by side                                               (altered)
 """
 
@@ -29,9 +29,9 @@ from replicator.spark.reconcile import altered, arrow, kafka, opened_chunks
 from replicator.spark.reconcile.by_map.compare import ByMap, compare_by_map
 from replicator.spark.reconcile.explain import explain
 from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
-from replicator.spark.reconcile.outcome.partitions import outcomes
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
 from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
+from replicator.spark.reconcile.summed_up.partitions import all_summed_up
 from replicator.spark.reconcile.verdicts import ONLY_ALTERATIONS
 
 PREFIX_TIMES, PREFIX_RECORDS = 2, 4_096
@@ -133,7 +133,7 @@ def _by_content(
         wanted |= {item.pair.source: item for item in done}
     if findings is not None:
         say("summing up what was found")
-    partitions = outcomes(list(wanted.values()), findings, firsts, removed)
+    partitions = all_summed_up(list(wanted.values()), findings, firsts, removed)
     if values and any(verdicts.ALTERED in partition.verdicts for partition in partitions):
         say("reading some of the altered records again")
         partitions = altered.with_fields(flow, {pair.source: pair for pair in pairs}, partitions)

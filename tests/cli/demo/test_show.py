@@ -12,11 +12,11 @@ from rich.console import Console
 
 from cli.demo import show
 from cli.demo.compare import Comparison
-from cli.demo.model import Outcome, Progress, Proof, Settings
+from cli.demo.model import DemoResult, Progress, Proof, Settings
 
 SETTINGS = Settings(records=10, seconds=2, kills=3, broker_kills=1, seed=42)
-GOOD = Outcome({("orders", 0): Comparison(10, 10), ("orders", 1): Comparison(5, 5)}, 3, 1, (0.5, 1.25), 9.5)
-BAD = Outcome({("orders", 0): Comparison(10, 9, lost=(b"#000000003",))}, 3, 1, (), 9.5)
+GOOD = DemoResult({("orders", 0): Comparison(10, 10), ("orders", 1): Comparison(5, 5)}, 3, 1, (0.5, 1.25), 9.5)
+BAD = DemoResult({("orders", 0): Comparison(10, 9, lost=(b"#000000003",))}, 3, 1, (), 9.5)
 
 
 def printed(what: object) -> str:
@@ -70,14 +70,14 @@ def test_faults_are_said_and_named() -> None:
     assert show.verdict_lines(differ, SETTINGS)[1:] == [
         "Proven by the offset map (reconcile --local): The sides differ: 1 missing."
     ]
-    assert show.summary(differ)["proof"] == "differs"
+    assert show.as_json(differ)["proof"] == "differs"
     said = show.verdict_lines(BAD, SETTINGS)
     assert said[0].startswith("NOT exactly once")
     assert said[1] == "orders-0: 1 lost: #000000003"
 
 
-def test_the_summary_is_flat_and_has_the_agreed_names() -> None:
-    assert show.summary(BAD) == {
+def test_the_result_is_flat_and_has_the_agreed_names() -> None:
+    assert show.as_json(BAD) == {
         "records_source": 10,
         "records_target": 9,
         "lost": 1,
@@ -89,7 +89,7 @@ def test_the_summary_is_flat_and_has_the_agreed_names() -> None:
         "seconds": 9.5,
         "recovery_s_max": 0.0,
     }
-    assert show.summary(GOOD)["recovery_s_max"] == 1.25
+    assert show.as_json(GOOD)["recovery_s_max"] == 1.25
 
 
 def test_the_live_view_shows_kills_out_of_those_planned() -> None:

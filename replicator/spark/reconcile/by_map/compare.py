@@ -27,12 +27,12 @@ from replicator.model.partition import Partition, merged
 from replicator.offset_map.verdicts import MapComparison, MapVerdict
 from replicator.proof.coverage import NO_MAP, SideCount
 from replicator.proof.local_findings import Reported
-from replicator.proof.local_outcome import partition_outcome
 from replicator.proof.map_place import place_of_map, stable_offsets
 from replicator.proof.outcome import DIFFERS, Mode, PartitionOutcome
 from replicator.proof.pair_comparison import LEFT_MAX
 from replicator.proof.pairs import Offsets, Pair
 from replicator.proof.snapshot import Snapshot
+from replicator.proof.summed_up import summed_up
 from replicator.spark.reconcile import arrow, kafka
 from replicator.spark.reconcile.by_map import chunk_sums, compared_pairs, known_rows, opened_rows
 from replicator.spark.reconcile.by_map.chunk_sums import MapSaid, SumKind
@@ -253,7 +253,7 @@ class _Comparison:
         same = here.placed - closed[0]
         there.counts[MapVerdict.SAME] = same
         notes = [f"the map's sections are out of order from here on: {said.unordered}"] if said.unordered else []
-        outcome = partition_outcome(
+        outcome = summed_up(
             pair, None, there, Reported(same=same), here.coverage(pair), notes, said.since, whole=not one.opened
         )
         if not (one.differing or unplaced):

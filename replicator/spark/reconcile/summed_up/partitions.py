@@ -14,14 +14,14 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from replicator.proof import verdicts
-from replicator.proof.local_outcome import CHANGED, outcome_of
 from replicator.proof.outcome import BUCKETS, DIFFERS, PartitionOutcome
 from replicator.proof.pairs import Pair
+from replicator.proof.summed_up import CHANGED, outcome_of
 from replicator.spark.reconcile.opened_chunks import First, Firsts
-from replicator.spark.reconcile.outcome.found import Found, LeftOut, found
 from replicator.spark.reconcile.passes import ToOpen
 from replicator.spark.reconcile.resolve import BY_RETENTION
 from replicator.spark.reconcile.retention import RetainedPrefix
+from replicator.spark.reconcile.summed_up.found import Found, LeftOut, found
 
 GUESSED = (
     "more records differ here in a row than are compared with one another at a time, and none of them says where to "
@@ -33,7 +33,7 @@ PAIRED_BY_GUESS = (
 )
 
 
-def outcomes(
+def all_summed_up(
     wanted: Sequence[ToOpen], findings: DataFrame | None, firsts: Firsts, removed: Mapping[Pair, RetainedPrefix]
 ) -> tuple[PartitionOutcome, ...]:
     """What became of each partition, with what a reader is shown of its findings.
@@ -47,18 +47,16 @@ def outcomes(
     left = {item.pair.source: left_out(item, removed.get(item.pair)) for item in wanted}
     known = {} if findings is None else found(findings, [item.compared for item in wanted], left)
     return tuple(
-        partition_outcome(item, firsts.get(at, {}), known.get(at, Found()), left[at])
+        summed_up(item, firsts.get(at, {}), known.get(at, Found()), left[at])
         for at, item in {item.pair.source: item for item in wanted}.items()
     )
 
 
-def partition_outcome(
-    item: ToOpen, firsts: Mapping[str, First], known: Found, left: Sequence[LeftOut]
-) -> PartitionOutcome:
+def summed_up(item: ToOpen, firsts: Mapping[str, First], known: Found, left: Sequence[LeftOut]) -> PartitionOutcome:
     """What became of one partition. Pure.
 
     Args:
-        firsts: as of `outcomes`, by verdict.
+        firsts: as of `all_summed_up`, by verdict.
         known: the findings, besides the records that are the same.
         left: records that nobody looked at.
     """

@@ -30,7 +30,7 @@ WHOLE = "the offset map is whole from source offset {} on, since {}"
 CONTENT = "the offset map doesn't cover all of it: eos-replicate reconcile without --local compares contents"
 
 
-def partition_outcome(
+def summed_up(
     pair: Pair,
     mapped: PartitionMap | None,
     found: MapComparison,
