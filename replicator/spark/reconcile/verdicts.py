@@ -104,7 +104,8 @@ def compare(
         number: of the range in its partition.
         from_end: of several equal records the last ones correspond, as where the beginning of a side was cut off.
         compacted: a cleaner takes a record because a later one has its key: a common key alone then does not make two
-            records one that was altered.
+            records one that was altered. And the offsets between which a record would stand are those of records that
+            no other one equals: between two of them empty offsets say whether something was compacted.
         prefix_cut: the range is at the beginning, and records were removed from there: so it is with common keys before
             the first match.
     """
@@ -119,19 +120,20 @@ def compare(
     findings += [_both(REORDERED, was, now) for was, now in zip(moved_away, moved_here, strict=True)]
     digests = {record.digest for record in source}
     away, here = set(moved_away), set(moved_here)
+    known = _unlike(pairs, source, target) if compacted else [True] * len(pairs)
     around = (
-        _around([source[index].offset for index, _ in pairs], edges[0]),
-        _around([target[index].offset for _, index in pairs], edges[1]),
+        _around([source[index].offset for index, _ in pairs], known, edges[0]),
+        _around([target[index].offset for _, index in pairs], known, edges[1]),
     )
     repeats = _repeats(source), _repeats(target)
     for gap, record in gone:
         if record not in away:
-            after, before = around[1][gap : gap + 2]
+            after, before = around[1][gap]
             found = on_source(MISSING, record)._replace(other_after=after, other_before=before)
             findings.append(_placed(found, number, gap, compacted or (prefix_cut and not gap), repeats[0]))
     for gap, record in come:
         if record not in here:
-            after, before = around[0][gap : gap + 2]
+            after, before = around[0][gap]
             verdict = DOUBLED if record.digest in digests else EXTRA
             found = on_target(verdict, record)._replace(other_after=after, other_before=before)
             findings.append(_placed(found, number, gap, compacted or (prefix_cut and not gap), repeats[1]))
@@ -160,9 +162,20 @@ def _placed(
     return finding._replace(place=number << PLACES_BITS | gap, keys_repeat=keys_repeat, repeats=bits)
 
 
-def _around(matches: Sequence[int], edges: tuple[int, int]) -> list[int]:
-    """Offsets of one side between which the gaps lie."""
-    return [edges[0], *matches, edges[1]]
+def _unlike(pairs: Pairs, source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> list[bool]:
+    """Which pairs are of records that no other one of the range equals: those of equal ones may be other pairs."""
+    here, there = (Counter(record.digest for record in side) for side in (source, target))
+    return [here[source[index].digest] == there[source[index].digest] == 1 for index, _ in pairs]
+
+
+def _around(matches: Sequence[int], known: Sequence[bool], edges: tuple[int, int]) -> list[tuple[int, int]]:
+    """The offsets of one side between which each gap lies: those of the nearest matches that are `known`."""
+    before, after = [edges[0]], [edges[1]]
+    for offset, is_known in zip(matches, known, strict=True):
+        before.append(offset if is_known else before[-1])
+    for offset, is_known in zip(reversed(matches), reversed(known), strict=True):
+        after.append(offset if is_known else after[-1])
+    return list(zip(before, reversed(after), strict=True))
 
 
 def _pairs(source: list[int], target: list[int], from_end: bool) -> Pairs:

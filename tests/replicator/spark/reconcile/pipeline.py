@@ -25,12 +25,12 @@ def hashed(*fields: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(fields).encode(), digest_size=8).digest(), "big")
 
 
-def records(contents: Sequence[Content]) -> list[ReadRecord]:
-    """At offsets that are their ranks."""
+def records(contents: Sequence[Content], offsets: Sequence[int] | None = None) -> list[ReadRecord]:
+    """At these offsets, or at those that are their ranks."""
     return [
         ReadRecord(
             rank,
-            rank,
+            rank if offsets is None else offsets[rank],
             content.ms,
             hashed(*content[1:]),
             None if content.key is None else hashed(content.key),
@@ -44,27 +44,41 @@ def records(contents: Sequence[Content]) -> list[ReadRecord]:
 
 def reconciled(history: History, mean: int) -> tuple[list[Finding], bool]:
     """All findings, and whether a gap was divided."""
-    here, there = records(history.source), records(history.target)
+    return compared(records(history.source), records(history.target), mean)
+
+
+def compared(
+    here: Sequence[ReadRecord], there: Sequence[ReadRecord], mean: int, *, compacted: bool = False
+) -> tuple[list[Finding], bool]:
+    """The same of records; `compacted`: a side's topic is."""
     source, target = (side(cut([record.digest for record in one], mean=mean)) for one in (here, there))
     aligned = align(source, target, mean)
     found = [Finding(verdicts.SAME, aligned.matched_records)] if aligned.matched_records else []
     for number, gap in enumerate(aligned.gaps):
-        found += _opened(number, gap, aligned.source, aligned.target, here, there)
+        found += _opened(number, gap, aligned.source, aligned.target, here, there, compacted=compacted)
     return resolved(found, {record.digest for record in here}), any(gap.divided for gap in aligned.gaps)
 
 
 def _opened(
-    number: int, gap: Gap, source: Side, target: Side, here: Sequence[ReadRecord], there: Sequence[ReadRecord]
+    number: int,
+    gap: Gap,
+    source: Side,
+    target: Side,
+    here: Sequence[ReadRecord],
+    there: Sequence[ReadRecord],
+    *,
+    compacted: bool,
 ) -> list[Finding]:
     (first, end), (target_first, target_end) = (
         (of.ranks[numbers[0]], of.ranks[numbers[1]]) for of, numbers in ((source, gap.source), (target, gap.target))
     )
-    edges = _edge(first, end, len(here)), _edge(target_first, target_end, len(there))
-    return compare(here[first:end], there[target_first:target_end], edges, number=number)
+    edges = _edges(first, end, here), _edges(target_first, target_end, there)
+    here, there = here[first:end], there[target_first:target_end]
+    return compare(here, there, edges, number=number, from_end=compacted, compacted=compacted)
 
 
-def _edge(first: int, end: int, records: int) -> tuple[int, int]:
-    return first - 1, end if end < records else -1
+def _edges(first: int, end: int, side: Sequence[ReadRecord]) -> tuple[int, int]:
+    return side[first - 1].offset if first else -1, side[end].offset if end < len(side) else -1
 
 
 def resolved(findings: Sequence[Finding], source: set[int]) -> list[Finding]:
