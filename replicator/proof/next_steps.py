@@ -27,7 +27,8 @@ _TEXTS: dict[str, tuple[Action, str]] = {
     verdicts.MISSING: (
         "repair",
         "Run the same command with --repair plan, which changes nothing, then with --repair apply (and another --out). "
-        "The records are copied from the source again, as long as it has them",
+        "The records are copied from the source again, as long as it has them; into a compacted topic only those that "
+        "no later record of their key has superseded, or an old value would bury a new one",
     ),
     verdicts.ALTERED: (
         "decide",
