@@ -28,7 +28,7 @@ Not spoken, and not listed in answers to ApiVersions:
 
 
 OUTSIDE: tuple[tuple[str, tuple[int, ...], str], ...] = (
-    ("Delegation tokens: Create, Renew, Expire, DescribeDelegationToken", (38, 39, 40, 41),
+    ("CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken", (38, 39, 40),
      "they spare many workers of one job the login; log in with SCRAM, or OAUTHBEARER"),
     ("UpdateFeatures", (57,),
      "the broker's features stand at what it can do (`kafka-features describe` shows them), and none can be lowered"),

@@ -267,6 +267,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "sasl_handshake": _FREE,
     "sasl_authenticate": _FREE,
     "describe_cluster": _FREE,
+    "describe_delegation_token": _FREE,
     "metadata": (Special(_metadata),),
     "describe_topic_partitions": (Special(_describe_topic_partitions),),
     "find_coordinator": (Special(_find_coordinator),),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import ssl
 import subprocess
 import time
 import uuid
@@ -130,9 +131,37 @@ def test_without_a_right_every_api_is_refused_in_the_same_way(secured: Secured) 
     asyncio.run(main())
 
 
-async def _connected(secured: Secured) -> Client:
-    host, _, port = secured.addresses.sasl.rpartition(":")
-    return Client(*await asyncio.open_connection(host, int(port), limit=1 << 26))
+async def _connected(secured: Secured, address: str = "", tls: ssl.SSLContext | None = None) -> Client:
+    """By SASL in plain text, or at another address."""
+    host, _, port = (address or secured.addresses.sasl).rpartition(":")
+    return Client(*await asyncio.open_connection(host, int(port), limit=1 << 26, ssl=tls))
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("owners", [None, [], [{"principal_type": "User", "principal_name": "bob"}]])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_no_delegation_token_is_issued(secured: Secured, version: int, owners: Any) -> None:
+    """Kafka without `delegation.token.secret.key` (KIP-48). No right is needed to be told so."""
+    tls = ssl.create_default_context(cafile=secured.authority.certificate)
+    tls.load_cert_chain(secured.client_pair.certificate, secured.client_pair.key)
+
+    async def main() -> None:
+        unknown, disabled = ErrorCode.delegation_token_request_not_allowed, ErrorCode.delegation_token_auth_disabled
+        addresses = secured.addresses
+        for address, context, user, expected in (
+            (addresses.open, None, "", unknown),
+            (addresses.sasl, None, "alice", disabled),
+            (addresses.sasl, None, "admin", disabled),
+            (addresses.certificates, tls, "", disabled),
+        ):
+            client = await _connected(secured, address, context)
+            if user:
+                assert (await log_in_again(client, user, USERS[user])).error_code is ErrorCode.none
+            answer = await client.call("describe_delegation_token", version, owners=owners)
+            assert (answer.error_code, answer.tokens) == (expected, ()), (address, user)
+            client.writer.close()
+
+    asyncio.run(main())
 
 
 def test_what_clients_are_told_they_may_do(secured: Secured) -> None:

@@ -31,7 +31,8 @@ def _settings(authority: Authority, client_auth: ClientAuth = ClientAuth.NONE, *
     return {"tls": files, "listeners": (Listener(port=0, protocol=Protocol.SSL),), **more}
 
 
-def _client(authority: Authority, pair: Pair | None = None) -> ssl.SSLContext:
+def client_context(authority: Authority, pair: Pair | None = None) -> ssl.SSLContext:
+    """What a client of the authority trusts; `pair`: the certificate that it shows."""
     context = ssl.create_default_context(cafile=authority.certificate)
     if pair is not None:
         context.load_cert_chain(pair.certificate, pair.key)
@@ -41,7 +42,7 @@ def _client(authority: Authority, pair: Pair | None = None) -> ssl.SSLContext:
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_large_requests_and_answers_go_through(tmp_path: Path, authority: Authority, version: ssl.TLSVersion) -> None:
     async def main() -> None:
-        context = _client(authority)
+        context = client_context(authority)
         context.maximum_version = version
         async with serving(tmp_path / "data", **_settings(authority)) as served:
             await served.topic("t")
@@ -59,7 +60,7 @@ def test_large_requests_and_answers_go_through(tmp_path: Path, authority: Author
 
 def test_old_tls_is_refused(tmp_path: Path, authority: Authority) -> None:
     async def main() -> None:
-        context = _client(authority)
+        context = client_context(authority)
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
         async with serving(tmp_path / "data", **_settings(authority)) as served:
@@ -73,7 +74,7 @@ def test_old_tls_is_refused(tmp_path: Path, authority: Authority) -> None:
 def test_clients_are_named_by_their_certificates(tmp_path: Path, authority: Authority) -> None:
     async def main() -> None:
         async with serving(tmp_path / "data", **_settings(authority, ClientAuth.REQUIRED)) as served:
-            client = await served.client(tls=_client(authority, authority.sign("client")))
+            client = await served.client(tls=client_context(authority, authority.sign("client")))
             assert (await client.call("metadata", 9, topics=None)).brokers
             (connection,) = served.server._connections
             assert connection.session.principal == CLIENT_PRINCIPAL
@@ -90,7 +91,7 @@ def test_a_client_without_a_good_certificate_does_not_get_in(
         async with serving(tmp_path / "data", **_settings(authority, ClientAuth.REQUIRED)) as served:
             for pair in (None, stranger):
                 with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-                    await (await served.client(tls=_client(authority, pair))).call("metadata", 9, topics=None)
+                    await (await served.client(tls=client_context(authority, pair))).call("metadata", 9, topics=None)
             assert not [each for each in served.server._connections if not each.closed]
 
     asyncio.run(main())
@@ -119,7 +120,7 @@ def test_tls_where_plain_text_is_spoken_is_closed_and_named(
     async def main() -> None:
         async with serving(tmp_path / "data") as served:
             with pytest.raises((ssl.SSLError, ConnectionError)):
-                await served.client(tls=_client(authority))
+                await served.client(tls=client_context(authority))
 
     asyncio.run(main())
     assert "TLS, where plain text is spoken?" in capsys.readouterr().err
@@ -137,7 +138,7 @@ def test_a_handshake_that_never_ends_meets_the_deadline_and_counts_as_a_connecti
             assert await (await served.client()).closed()
             assert await silent.closed()
             assert await half.closed()
-            assert (await (await served.client(tls=_client(authority))).call("metadata", 9, topics=None)).brokers
+            assert (await (await served.client(tls=client_context(authority))).call("metadata", 9, topics=None)).brokers
 
     asyncio.run(main())
 
