@@ -1,6 +1,6 @@
 """The views of the flows as Prometheus metrics. Names follow Prometheus' conventions and begin with `eos_`.
 
-`METRICS` has every name with its meaning and labels; docs/operate/monitoring.md is checked against it. They are written
+`METRICS` has every name with its meaning and labels; docs/reference/metrics.md is made of it. They are written
 here, and not by Prometheus' client, which takes ten times as long for a thousand partitions; it reads them again in
 tests, and writes what it knows of the process itself.
 """

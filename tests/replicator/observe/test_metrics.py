@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from replicator.flow.restarts import Stage
 from replicator.model.partition import Partition
+from replicator.observe import metrics
 from replicator.observe.figures import SECONDS, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag
 from replicator.observe.metrics import METRICS, Metrics, shown_name
@@ -20,6 +22,7 @@ from replicator.observe.view import Doing, FlowView, PartitionView
 from replicator.state.run_settings import FLOW, RateLimit
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
+MODULE = ast.parse(Path(metrics.__file__).read_text())
 HOSTILE = 'a"b\\c\nd'
 
 
@@ -149,6 +152,20 @@ def test_the_page_has_every_metric_and_no_other() -> None:
     shown = {shown_name(name) for name in METRICS}
     written = set(re.findall(r"^\| `(eos_\w+)` \|", PAGE.read_text(), re.MULTILINE))
     assert written == shown
+
+
+def test_each_metric_has_a_line_that_writes_it() -> None:
+    """One that is described and never written has its header in each scrape, and no value."""
+    described = next(it for it in MODULE.body if isinstance(it, ast.AnnAssign) and ast.unparse(it.target) == "METRICS")
+    nodes = [node for it in MODULE.body if it is not described for node in ast.walk(it)]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    patterns = [
+        "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"\w+" for part in node.values)
+        for node in nodes
+        if isinstance(node, ast.JoinedStr) and ast.unparse(node).startswith("f'eos_")
+    ]
+    written = [name for name in METRICS if name in texts or any(re.fullmatch(each, name) for each in patterns)]
+    assert written == list(METRICS)
 
 
 def test_a_thousand_partitions_are_written_at_once() -> None:
