@@ -4,8 +4,8 @@
     decide  partition by partition: copied, waiting or stopped                                 (start_decision)
     apply   to the partition's state; what was admitted is committed next, in one transaction  (session, transaction)
 
-Called by `lane.session` after the fence for all partitions, and later for those that waited or failed. All that makes a
-partition wait, or stops it, goes through `LaneStart.wait` and `LaneStart.stop`.
+Called by `lane.session` after the fence for all partitions, and later for those that waited or failed. No other module
+stops a partition; `leaders`, `readiness`, `throttling`, `unserved` and `driver` make partitions wait, too.
 """
 
 from __future__ import annotations
