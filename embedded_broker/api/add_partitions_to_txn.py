@@ -1,6 +1,7 @@
 """AddPartitionsToTxn (24).
 
-Behaviour: all partitions or none: if one doesn't exist or is internal, the others are answered OPERATION_NOT_ATTEMPTED.
+Behaviour: all partitions are added or none. If one doesn't exist or is internal, the others are answered
+OPERATION_NOT_ATTEMPTED.
 Version notes: v2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v4 carries several transactions, each to be
 added to or only verified (KIP-890): used between brokers, and requires CLUSTER_ACTION; only v5 implies that the
 transaction's client supports transaction version 2 (`TransactionVersion.transactionVersionForAddPartitionsToTxn`).

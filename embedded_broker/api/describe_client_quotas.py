@@ -1,7 +1,7 @@
 """DescribeClientQuotas (48).
 
-Behaviour: the quotas that are set, by a filter. Only connection_creation_rate holds: throttle_time_ms is 0 in all
-answers.
+Behaviour: the quotas that match a filter. The broker enforces only connection_creation_rate, so throttle_time_ms is 0
+in all answers.
 Version notes: v1 is flexible.
 """
 

@@ -1,7 +1,8 @@
 """DescribeQuorum (55).
 
 Behaviour: the metadata log has one voter, this broker, which leads it.
-Version notes: v1 adds when a replica was heard of; v2 directory ids, error messages and the nodes' listeners.
+Version notes: v1 adds when a replica last fetched and last was caught up (KIP-836); v2 directory ids, error messages
+and the nodes' listeners.
 """
 
 from __future__ import annotations

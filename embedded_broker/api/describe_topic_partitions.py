@@ -1,8 +1,9 @@
 """DescribeTopicPartitions (75), how the Java admin client describes topics (KIP-966).
 
 Behaviour: topics in order of their names, from the cursor on, until the limit of partitions is reached; then a cursor
-is returned to continue from. Without topics it means all. Named topics that don't exist, or have invalid names, get an
-error; a topic of the cursor that was deleted meanwhile is skipped. The authorized operations are always returned.
+is returned to continue from. A request without topics asks for all. Named topics that don't exist, or have invalid
+names, get an error; a topic of the cursor that was deleted meanwhile is skipped. The authorized operations are always
+returned.
 Version notes: only v0 exists.
 """
 

@@ -1,14 +1,15 @@
 """Fetch (1).
 
-Behaviour: long poll; waits until min_bytes can be read, a partition has an error, or max_wait has passed; the bytes are
-counted, and read once. A request without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java
-client ends with one. Whole batches only, at least one (KIP-74): the first batch of the first partition with data is
-returned whatever its size. read_committed readers get data below the last stable offset and its aborted transactions.
-This handler checks the right to read by itself, because a session keeps partitions that the client may not read: the
-client does not name them again when it gets the right later.
-Version notes: v7 adds sessions (KIP-227; `fetch_sessions`); v10 zstd, which earlier versions get, too; v11 a rack,
-which is ignored; v12 the last fetched epoch, which only followers use; v13+ name topics by id; v15+ add tagged fields
-only.
+Behaviour: the request waits until min_bytes can be read, a partition has an error, or max_wait has passed. While it
+waits, bytes are only counted; they are read once, for the response. A request without partitions is answered at once
+(`ReplicaManager.fetchMessages`); the Java client sends one when it closes its session. The response has whole batches,
+and at least one (KIP-74): the first batch of the first partition with data is returned whatever its size. A
+read_committed reader gets the data below the last stable offset, with the list of its aborted transactions. This
+handler checks the right to read by itself, because a session keeps partitions that the client may not read: the client
+does not name them again when it gets the right later.
+Version notes: v7 adds sessions (KIP-227; `fetch_sessions`); v10 allows zstd, which is returned to earlier versions,
+too; v11 adds a rack, which is ignored; v12 the last fetched epoch, which only followers use; v13+ name topics by id;
+v15+ add tagged fields only.
 """
 
 from __future__ import annotations

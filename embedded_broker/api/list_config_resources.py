@@ -1,7 +1,7 @@
 """ListConfigResources (74).
 
-Behaviour: topics, this broker, and groups with their own configs; there are no client metrics.
-Version notes: v0 lists client metrics only; v1 accepts the types to list; none means all.
+Behaviour: lists topics, this broker, and groups with their own configs. There are no client metrics (KIP-714).
+Version notes: v0 lists client metrics only; v1 accepts the types to list, and without any lists all (KIP-1142).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """ListOffsets (2).
 
-Behaviour: -1 latest (read_committed: the last stable offset), -2 earliest, -3 the record with the highest timestamp, -4
-earliest local (as -2: nothing is tiered), -5 latest tiered and -6 earliest that is yet to be tiered (none); else the
-first record at or after a time. No offset is returned if the record found is at or above the reader's limit. Records
-that can't be decoded although the CRC of their batch is right (the producer wrote them so) are answered INVALID_RECORD;
-a corrupt batch stops the partition, with KAFKA_STORAGE_ERROR. A partition that is named more than once is answered
-once, with INVALID_REQUEST.
+Behaviour: the timestamp -1 asks for the latest offset (read_committed: the last stable offset), -2 for the earliest, -3
+for the record with the highest timestamp (KIP-734), -4 for the earliest local offset, which is the earliest one because
+nothing is tiered (KIP-405), -5 for the latest tiered offset and -6 for the earliest one that is not tiered yet, which
+are never there. Any other timestamp asks for the first record at or after it. No offset is returned if the record found
+is at or above the reader's limit. Records that can't be decoded although the CRC of their batch is right (the producer
+wrote them so) are answered INVALID_RECORD; a corrupt batch stops the partition, with KAFKA_STORAGE_ERROR. A partition
+that is named more than once is answered once, with INVALID_REQUEST.
 Version notes: v4+ check the leader epoch and return that of the record.
 """
 

@@ -1,11 +1,11 @@
 """Produce (0).
 
-Behaviour: one batch per partition; validated, appended, and answered once it is durable (with acks=-1 and acks=1),
-while the connection's next request is handled during the fsync. acks=0 has no response; an error then closes the
-connection, as in Kafka. A duplicate is answered with its first offset.
-Version notes: v7 adds zstd; v8 returns the records that are invalid; v10 leader hints, which one broker never needs;
-from v12 on a transaction's first batch in a partition adds it to the transaction (transaction version 2, KIP-890); v13
-names topics by id.
+Behaviour: the request has one batch per partition. The batch is validated and appended, and answered once it is durable
+(with acks=-1 and acks=1); the connection's next request is handled during the fsync. acks=0 has no response; an error
+then closes the connection, as in Kafka. A duplicate is answered with its first offset.
+Version notes: v7 adds zstd; v8 returns the records that are invalid; v10 adds hints at new leaders (KIP-951), which a
+single broker never gives; from v12 on a transaction's first batch in a partition adds it to the transaction
+(transaction version 2, KIP-890); v13 names topics by id.
 """
 
 from __future__ import annotations

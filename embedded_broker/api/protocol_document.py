@@ -29,16 +29,16 @@ Not spoken, and not listed in answers to ApiVersions:
 
 OUTSIDE: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken", (38, 39, 40),
-     "they spare many workers of one job the login; log in with SCRAM, or OAUTHBEARER"),
+     "many workers of a job would log in without the user's password (KIP-48); let them use SCRAM or OAUTHBEARER"),
     ("UpdateFeatures", (57,),
-     "the broker's features stand at what it can do (`kafka-features describe` shows them), and none can be lowered"),
-    ("UnregisterBroker", (64,), "there is one broker, which would unregister itself"),
+     "each feature is finalized at the highest level that there is (`kafka-features describe`), and can't be lowered"),
+    ("UnregisterBroker", (64,), "the only broker that there is would unregister itself"),
     ("Client telemetry: GetTelemetrySubscriptions, PushTelemetry (KIP-714)", (71, 72),
-     "nobody has a place to send metrics to; clients that don't find it send none"),
+     "the broker has no receiver for clients' metrics; Kafka without one doesn't announce these APIs either"),
     ("Share groups (KIP-932)", (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
-     "queues with their own state of delivery, which nothing here needs"),
-    ("AddRaftVoter, RemoveRaftVoter", (80, 81), "the quorum is this broker"),
-    ("Streams groups (KIP-1071)", (88, 89), "Kafka Streams runs on the classic protocol"),
+     "share groups keep a state of delivery for each record; the replicator doesn't need them"),
+    ("AddRaftVoter, RemoveRaftVoter", (80, 81), "the broker is the only voter of its quorum"),
+    ("Streams groups (KIP-1071)", (88, 89), "Kafka Streams can use the classic group protocol instead"),
 )  # fmt: skip
 """What Kafka's brokers offer to clients and this one doesn't: APIs, their keys, the reason."""
 

@@ -1,10 +1,10 @@
 """SaslHandshake (17).
 
-Behaviour: names the mechanism of the login that follows. For one that isn't enabled the response lists those that are,
-and the connection is closed. Reauthentication (KIP-368) is accepted once a second at most, if sessions have a lifetime
-(`connections.max.reauth.ms`); it must be by the same mechanism. Otherwise, and on a listener without SASL, the answer
-is ILLEGAL_SASL_STATE.
-Version notes: after v0 tokens are sent without a request header, preceded only by their size.
+Behaviour: the client names the mechanism of the login that follows. If that isn't enabled, the response lists the
+enabled ones, and the connection is closed. Reauthentication (KIP-368) is accepted once a second at most, if sessions
+have a lifetime (`connections.max.reauth.ms`); it must be by the same mechanism. Otherwise, and on a listener without
+SASL, the answer is ILLEGAL_SASL_STATE.
+Version notes: after a v0 request tokens are sent without a request header, preceded only by their size.
 """
 
 from __future__ import annotations
