@@ -19,7 +19,7 @@ _END_S_MAX = 1.0  # a child that has inherited the descriptor keeps the pipe ope
 
 @contextmanager
 def stderr_lines(write: Callable[[str], object]) -> Iterator[None]:
-    """While the block runs, whatever goes to file descriptor 2 comes to `write`, line by line, in another thread."""
+    """Send whatever goes to file descriptor 2 while the block runs to `write`, line by line, in another thread."""
     sys.stderr.flush()
     kept = os.dup(STDERR)
     reading, writing = os.pipe()
@@ -43,7 +43,9 @@ def stderr_lines(write: Callable[[str], object]) -> Iterator[None]:
 
 
 def console_for_progress() -> Console:
-    """On stderr: stdout is for results. On a terminal with a descriptor of its own, see `stderr_lines`."""
+    """Return a console on stderr: stdout is for results. On a terminal with a descriptor of its own, see
+    `stderr_lines`.
+    """
     from rich.console import Console
 
     if not sys.stderr.isatty():

@@ -42,7 +42,7 @@ class Leaving:
 
 
 def _flushed() -> bool:
-    """Whether what was written has left the process."""
+    """Return whether what was written has left the process."""
     done = True
     for stream in (sys.stdout, sys.stderr):
         try:

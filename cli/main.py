@@ -103,7 +103,7 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """As click does; an incident has the command's flow in its advice."""
+        """Invoke as click does; an incident has the command's flow in its advice."""
         try:
             return super().invoke(ctx)
         except Exception as error:
@@ -122,11 +122,11 @@ class LazyGroup(SuggestingGroup):
 @click.command(cls=LazyGroup, epilog=EPILOG)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def group() -> None:
-    """Copies Kafka topics from one cluster to another exactly once, and can check that both sides are equal."""
+    """Copy Kafka topics from one cluster to another exactly once, and check that both sides are equal."""
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code. Commands return an int, or None for 0."""
+    """Run one command line and return its exit code. Commands return an int, or None for 0."""
     try:
         result = group.main(args=list(arguments), prog_name="eos-replicate", standalone_mode=False)
     except click.exceptions.Exit as done:
@@ -142,7 +142,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def entry() -> None:
-    """The console script. A crash within a library written in C shows where each thread was."""
+    """Run as the console script. A crash within a library written in C shows where each thread was."""
     if sys.argv[1:2] == ["run"]:
         early_signals.listen()
     streams.prepare()
@@ -152,7 +152,7 @@ def entry() -> None:
 
 
 def _failed(error: Exception) -> int:
-    """One clear line for what the replicator raises on purpose; a traceback only for a bug."""
+    """Write one clear line for what the replicator raises on purpose; a traceback only for a bug."""
     from replicator.model.errors import Fatal, ReplicatorError
 
     if isinstance(error, ReplicatorError) and not isinstance(error, Fatal):

@@ -56,7 +56,7 @@ sign_option = click.option(
 
 
 def flow_options(*between: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """-c FILE, --flow NAME, which may be given again, and --json, for commands about any number of flows; with what
+    """Add -c FILE, --flow NAME, which may be given again, and --json, for commands about any number of flows; with what
     stands between the last two in --help."""
 
     def with_options(command: Command) -> Command:
@@ -69,7 +69,9 @@ def flow_options(*between: Callable[[Any], Any]) -> Callable[[Command], Command]
 
 
 def signed_by(key: Path | None, out: str | None, command: str, flow: str) -> Seal:
-    """What seals a report of `flow` that this `command` writes to `out`. Raises ConfigError for a key that is none."""
+    """Return what seals a report of `flow` that this `command` writes to `out`. Raises ConfigError for a key that is
+    none.
+    """
     from cli import __version__
     from replicator.model.errors import ConfigError
     from replicator.proof.signing import Signer, unsealed
@@ -82,7 +84,7 @@ def signed_by(key: Path | None, out: str | None, command: str, flow: str) -> Sea
 
 
 def spark_options(command: Command) -> Command:
-    """--master and --conf, for commands that use Spark."""
+    """Add --master and --conf, for commands that use Spark."""
     conf = click.option(
         "--conf",
         multiple=True,
@@ -94,7 +96,7 @@ def spark_options(command: Command) -> Command:
 
 
 def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
-    """The flows named on the command line, or all. Raises ConfigError for an unknown name."""
+    """Return the flows named on the command line, or all. Raises ConfigError for an unknown name."""
     from replicator.model.errors import ConfigError
 
     for name in names:
@@ -104,8 +106,8 @@ def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
 
 
 def asked_flows(path: Path, names: Sequence[str]) -> list[Flow]:
-    """The flows of a file that a command of `flow_options` is to ask about; what is logged meanwhile goes to stderr.
-    Raises ConfigError."""
+    """Return the flows of a file that a command of `flow_options` is to ask about; what is logged meanwhile goes to
+    stderr. Raises ConfigError."""
     from replicator import config
 
     log_to_stderr()
@@ -115,7 +117,7 @@ def asked_flows(path: Path, names: Sequence[str]) -> list[Flow]:
 def ask_each(
     flows: Iterable[Flow], ask: Callable[[Flow], Found]
 ) -> tuple[dict[str, Found], dict[str, ReplicatorError]]:
-    """What is found of each flow, by its name, or why nothing is known of it. Several are asked side by side."""
+    """Return what is found of each flow, by its name, or why nothing is known of it. Several are asked side by side."""
     from cli.side_by_side import side_by_side
     from replicator.model.errors import Incident, ReplicatorError
 
@@ -133,18 +135,18 @@ def ask_each(
 
 
 def show_failed(failed: Mapping[str, ReplicatorError]) -> None:
-    """Why nothing is known of flows, on stderr."""
+    """Say why nothing is known of flows, on stderr."""
     for name, failure in failed.items():
         say(f"error: flow {name}: {failure}", err=True)
 
 
 def print_found(flows: Sequence[object], failed: Mapping[str, ReplicatorError], **more: object) -> None:
-    """What `ask_each` gave, as a JSON document on stdout."""
+    """Print what `ask_each` gave, as a JSON document on stdout."""
     print_json({"flows": flows, "errors": {name: str(error) for name, error in failed.items()}, **more})
 
 
 def topics_option(command: Command) -> Command:
-    """--topics NAME[,NAME], repeatable; see `split`. An empty name is refused: without --topics all are meant."""
+    """Add --topics NAME[,NAME], repeatable; see `split`. An empty name is refused: without --topics all are meant."""
     return click.option(
         "--topics",
         multiple=True,
@@ -166,12 +168,14 @@ def named(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -
 
 
 def split(texts: Sequence[str]) -> frozenset[str]:
-    """The names in values of a repeatable option that takes several at once."""
+    """Return the names in values of a repeatable option that takes several at once."""
     return frozenset(name for text in texts for name in text.split(",") if name)
 
 
 def one(config: Config, path: Path, name: str | None) -> Flow:
-    """The flow of this name, or the file's only one: errors of the command are told as its. Raises ConfigError."""
+    """Return the flow of this name, or the file's only one: errors of the command are told as its. Raises
+    ConfigError.
+    """
     flow = _one(config, path, name)
     if (command := click.get_current_context(silent=True)) is not None:
         command.meta[FLOW] = flow.name
@@ -179,8 +183,8 @@ def one(config: Config, path: Path, name: str | None) -> Flow:
 
 
 def told_of_flow(error: Exception, command: click.Context) -> Exception:
-    """An incident with the flow that the command is about in its advice, if it is about one; any other error as it
-    is."""
+    """Return an incident with the flow that the command is about in its advice, if it is about one; any other error as
+    it is."""
     from replicator.model.errors import Incident
 
     return error.of_flow(command.meta[FLOW]) if isinstance(error, Incident) and FLOW in command.meta else error
@@ -206,7 +210,7 @@ def _no_flow(config: Config, name: str) -> str:
 
 
 def time_ms(option: str, text: str | None) -> int | None:
-    """A time with zone in ms since 1970. Raises ConfigError that names the option."""
+    """Read a time with zone in ms since 1970. Raises ConfigError that names the option."""
     from replicator.model.errors import ConfigError
 
     if text is None:
@@ -221,20 +225,20 @@ def time_ms(option: str, text: str | None) -> int | None:
 
 
 def patience_ms(flow: Flow) -> int:
-    """Time to wait for each cluster of the flow."""
+    """Return the time to wait for each cluster of the flow."""
     return min(flow.limits.connect_timeout_ms, PATIENCE_MS_MAX)
 
 
 def log_to_stderr() -> None:
-    """What is logged by the way, such as lines of the Kafka client that properties of the file ask for, is none of the
-    command's output."""
+    """Log to stderr: what is logged by the way, such as lines of the Kafka client that properties of the file ask for,
+    is none of the command's output."""
     from replicator import logs
 
     logs.configure("text")
 
 
 def console_for_people() -> Console:
-    """rich's console; wide enough for a table when the output goes into a file or pipe."""
+    """Make rich's console; wide enough for a table when the output goes into a file or pipe."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else 160
@@ -242,8 +246,8 @@ def console_for_people() -> Console:
 
 
 def print_wrapped(console: Console, text: str, style: str = "", *, bold: str = "") -> None:
-    """A line for people: on a terminal broken between words and indented, in a file or pipe one line. `bold`: the word
-    that it begins with and that stands out."""
+    """Print a line for people: on a terminal broken between words and indented, in a file or pipe one line. `bold`: the
+    word that it begins with and that stands out."""
     from rich.text import Text
 
     if console.is_terminal:
@@ -265,7 +269,7 @@ def say(text: str, *, err: bool = False, indent: int = 6) -> None:
 
 
 def _columns(stream: TextIO) -> int | None:
-    """The width of a terminal; None of what is none."""
+    """Return the width of a terminal; None of what is none."""
     if not stream.isatty():
         return None
     told = os.environ.get("COLUMNS", "")
@@ -278,8 +282,8 @@ def _columns(stream: TextIO) -> int | None:
 
 
 def wrapped(text: str, width: int, *, indent: int) -> str:
-    """Text in lines of at most `width`, all but the first indented. A name or a command that is longer stays whole, so
-    that it can be copied: breaking it is left to the terminal."""
+    """Return text in lines of at most `width`, all but the first indented. A name or a command that is longer stays
+    whole, so that it can be copied: breaking it is left to the terminal."""
     kept = _COPIED.sub(lambda found: found[0].replace(" ", _NO_BREAK), text.lstrip())
     lines = textwrap.fill(
         kept,
@@ -293,8 +297,8 @@ def wrapped(text: str, width: int, *, indent: int) -> str:
 
 
 def apart(text: str) -> list[str]:
-    """Text, and each command in it by itself, in their order, without the sign that ends the sentence or clause there:
-    it would be copied with the command."""
+    """Return text, and each command in it by itself, in their order, without the sign that ends the sentence or clause
+    there: it would be copied with the command."""
     found, end = [], 0
     for command in _COPIED.finditer(text):
         found += [text[end : command.start()], command[0].rstrip(".,;:")]
@@ -304,5 +308,5 @@ def apart(text: str) -> list[str]:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     click.echo(json.dumps(value, indent=2))

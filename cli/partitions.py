@@ -14,7 +14,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def partition_option(help_: str) -> Callable[[Command], Command]:
-    """--partition, repeatable; its values are `Partition`."""
+    """Add --partition, repeatable; its values are `Partition`."""
     return click.option(
         "--partition", "partitions", multiple=True, metavar="TOPIC:NUMBER", callback=_parsed, help=help_
     )

@@ -13,7 +13,7 @@ TESTING, METADATA = "hypothesis", "importlib.metadata"
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Imports inside the block are faster.
+    """Make imports inside the block faster.
 
     The garbage collector finds nothing to free among modules, so it is off and the modules are frozen afterwards. kio
     imports hypothesis where it is installed, to register its types there, which takes as long as all the rest: that

@@ -51,7 +51,7 @@ class Stopping:
 
     @contextmanager
     def asks(self, stop: Callable[[], object]) -> Iterator[None]:
-        """While the block runs and afterwards, the first signal calls `stop`, in another thread."""
+        """Have the first signal call `stop`, while the block runs and afterwards, in another thread."""
         self._install()  # again: creating a SparkContext in between replaces the SIGINT handler
         asker = threading.Thread(target=self._wait, args=(stop,), name="stopping", daemon=True)
         asker.start()

@@ -88,7 +88,7 @@ def _told(error: OSError) -> Exception:
 
 
 def _wrapped(kind: type[io.TextIOWrapper], stream: TextIO | None, number: int) -> io.TextIOWrapper:
-    """The same stream as another class. `stream` is None where Python found the descriptor closed."""
+    """Return the same stream as another class. `stream` is None where Python found the descriptor closed."""
     if not isinstance(stream, io.TextIOWrapper):
         stream = open(number, "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
     encoding, errors, by_line, through = stream.encoding, stream.errors, stream.line_buffering, stream.write_through

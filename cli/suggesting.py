@@ -13,7 +13,7 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but for a suggestion. It compares names only, so no command's module is imported."""
+        """Resolve as click does, but for a suggestion. It compares names only, so no command's module is imported."""
         known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-"):
             near = nearest(args[0], known)

@@ -200,7 +200,7 @@ class Broker:
         self.groups, self.transactions = compose(cast(CoordinatorHost, self), groups, transactions)
 
     def internal_log(self, name: str) -> Partition:
-        """The only partition of an internal topic."""
+        """Return the only partition of an internal topic."""
         topic = self.topics.get(name)
         assert topic is not None, name
         return topic.partitions[0]

@@ -98,7 +98,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """The header at `at`; raises CorruptBatch when it cannot be one, UnsupportedMagic for older formats."""
+    """Read the header at `at`; raises CorruptBatch when it cannot be one, UnsupportedMagic for older formats."""
     try:
         header = BatchHeader._make(HEADER.unpack_from(buffer, at))
     except error as cause:
@@ -113,7 +113,7 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """All batches of a buffer that must hold whole batches only; raises CorruptBatch otherwise."""
+    """Yield all batches of a buffer that must hold whole batches only; raises CorruptBatch otherwise."""
     view, at = memoryview(buffer), 0
     while at < len(view):
         header = read_header(view, at)
@@ -125,7 +125,7 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def check_crc(batch: Buffer) -> None:
-    """Raises CorruptBatch when the CRC-32C of the batch is not what its header says."""
+    """Raise CorruptBatch when the CRC-32C of the batch is not what its header says."""
     found = crc32c(memoryview(batch)[CRC_START:])
     wanted = _CRC.unpack_from(batch, 17)[0]
     if found != wanted:
@@ -169,7 +169,7 @@ def seal(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytearray:
-    """A batch around encoded records, with its CRC; offsets begin at 0."""
+    """Make a batch around encoded records, with its CRC; offsets begin at 0."""
     length = HEADER_BYTES - LENGTH_OVERHEAD + len(body)
     batch = bytearray(HEADER_BYTES + len(body))
     HEADER.pack_into(

@@ -37,7 +37,7 @@ class DecodedTooLarge(CorruptBatch):
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int) -> Decompressed:
-    """Plain bytes of a compressed batch body. May be called in any thread, and lets others run meanwhile.
+    """Return the plain bytes of a compressed batch body. May be called in any thread, and lets others run meanwhile.
 
     Args:
         codec: compression type of the batch's attributes.
@@ -73,7 +73,7 @@ def _into(decompress_into: Callable[[Buffer, Decompressed], int], data: Buffer, 
 
 
 def _cut(out: Decompressed, size: int) -> Decompressed:
-    """The first `size` bytes."""
+    """Return the first `size` bytes."""
     if isinstance(out, bytearray):
         del out[size:]
         return out
@@ -87,7 +87,7 @@ def _cut(out: Decompressed, size: int) -> Decompressed:
 
 
 def _snappy(data: Buffer, bytes_max: int) -> bytearray:
-    """One raw block, or blocks in the framing of Java's library."""
+    """Decompress one raw block, or blocks in the framing of Java's library."""
     view = memoryview(data)
     if view[: len(_XERIAL)] != _XERIAL:
         return _snappy_block(view, bytes_max)

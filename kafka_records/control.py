@@ -13,7 +13,7 @@ ABORT, COMMIT = 0, 1
 
 
 def marker(producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms: int) -> bytearray:
-    """The control batch that ends a transaction (EndTransactionMarker of Kafka, version 0)."""
+    """Make the control batch that ends a transaction (EndTransactionMarker of Kafka, version 0)."""
     key = _CONTROL_KEY.pack(0, COMMIT if commit else ABORT)
     return encode(
         [(key, _CONTROL_VALUE.pack(0, 0))],
@@ -25,12 +25,12 @@ def marker(producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms:
 
 
 def marker_commits(batch: Buffer) -> bool:
-    """Whether a control batch is a commit marker. Raises CorruptBatch when it is no control batch."""
+    """Return whether a control batch is a commit marker. Raises CorruptBatch when it is no control batch."""
     return marker_kind(batch) == COMMIT
 
 
 def marker_kind(batch: Buffer) -> int:
-    """ABORT, COMMIT, or another number of a control batch that ends no transaction. Raises CorruptBatch as
+    """Return ABORT, COMMIT, or another number of a control batch that ends no transaction. Raises CorruptBatch as
     `marker_commits`."""
     records = decode(batch)
     key = records[0].key if records else None

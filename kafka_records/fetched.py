@@ -49,7 +49,7 @@ class OldMessage(NamedTuple):
 
 
 def read_batches(data: bytes | memoryview) -> Iterator[FetchedBatch | OldMessage]:
-    """Yields the batches of a Fetch response's records; the last one may be cut, and is left out then.
+    """Yield the batches of a Fetch response's records; the last one may be cut, and is left out then.
 
     Raises CorruptBatch for one that is there and isn't sound: its CRC, a length, offsets that can't be.
     """
@@ -95,7 +95,7 @@ def _batch(data: memoryview, offset: int) -> FetchedBatch:
 
 
 def holes_in(batch: FetchedBatch, decoded_bytes_max: int) -> list[Span]:
-    """The offsets that a batch spans and that hold no record, as ranges [first, end) in order.
+    """Return the offsets that a batch spans and that hold no record, as ranges [first, end) in order.
 
     A batch with as many records as offsets has none, and isn't looked into.
 

@@ -21,13 +21,13 @@ STEP_ITEMS = 500
 
 
 def check_lengths(body: Body, count: int) -> None:
-    """Raises CorruptBatch unless `body` is `count` records by their lengths; what is inside them isn't looked at."""
+    """Raise CorruptBatch unless `body` is `count` records by their lengths; what is inside them isn't looked at."""
     for _ in lengths(body, count):
         pass
 
 
 def lengths(body: Body, count: int) -> Iterator[int]:
-    """`check_lengths` in steps: yields what it has spent, in items, whenever that is about STEP_ITEMS.
+    """Check as `check_lengths` does, in steps: yield what it has spent, in items, whenever that is about STEP_ITEMS.
 
     Every batch goes through here. Lengths of one or two bytes, nearly all, are read in place, and records of one length
     that follow each other are compared column by column.
@@ -64,14 +64,16 @@ def lengths(body: Body, count: int) -> Iterator[int]:
 
 
 def _run(body: Body, at: int, prefix: bytes, stride: int, most: int) -> int:
-    """How many of the next records, up to `most`, begin with the same length and are whole but for the last."""
+    """Return how many of the next records, up to `most`, begin with the same length and are whole but for the last."""
     end = at + stride * most
     columns = (bytes(body[at + number : end : stride]) for number in range(len(prefix)))
     return min(len(column) - len(column.lstrip(prefix[number : number + 1])) for number, column in enumerate(columns))
 
 
 def begins_at_base_timestamp(data: Body) -> bool:
-    """Whether the first record has the batch's base timestamp, as producers write it. `data` has passed `lengths`."""
+    """Return whether the first record has the batch's base timestamp, as producers write it. `data` has passed
+    `lengths`.
+    """
     at = 0
     while data[at] >= 0x80:  # its length, then a byte of attributes
         at += 1
@@ -81,7 +83,7 @@ def begins_at_base_timestamp(data: Body) -> bool:
 def first_at(
     header: BatchHeader, data: Body, timestamp_ms: int, offset_min: int
 ) -> Generator[int, None, tuple[int, int] | None]:
-    """(offset, timestamp) of the first record at or after a time, not below `offset_min`; None if there is none.
+    """Find (offset, timestamp) of the first record at or after a time, not below `offset_min`; None if there is none.
 
     Keeps nothing, and looks no further, as Kafka. In steps as `lengths` makes them. Raises CorruptBatch.
     """

@@ -29,12 +29,14 @@ _BIG_SIZE = Struct(">I")
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """Until when the batch's tombstones or its marker must be kept; None: that was not decided yet."""
+    """Return until when the batch's tombstones or its marker must be kept; None: that was not decided yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
 def rebuild(header: BatchHeader, kept: Sequence[Record], horizon_ms: int | None = None) -> bytes:
-    """The batch of `header` with the records `kept` of it alone; with `horizon_ms` that becomes its delete horizon."""
+    """Make the batch of `header` with the records `kept` of it alone; with `horizon_ms` that becomes its delete
+    horizon.
+    """
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if horizon_ms is not None:
         attributes, base_timestamp = attributes | DELETE_HORIZON, horizon_ms
@@ -53,13 +55,13 @@ def rebuild(header: BatchHeader, kept: Sequence[Record], horizon_ms: int | None 
 
 
 def recompressed(header: BatchHeader, body: Body, codec: int) -> bytes:
-    """The batch of `header`, whose decompressed records are `body`, with another codec; 0 is none."""
+    """Make the batch of `header`, whose decompressed records are `body`, with another codec; 0 is none."""
     attributes = header.attributes & ~COMPRESSION_MASK | codec
     return _sealed(header._replace(attributes=attributes), _COMPRESS[codec](bytes(body)) if codec else bytes(body))
 
 
 def _sealed(header: BatchHeader, body: bytes) -> bytes:
-    """A whole batch with its length and CRC."""
+    """Make a whole batch with its length and CRC."""
     batch = bytearray(HEADER_BYTES + len(body))
     HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LENGTH_OVERHEAD))
     batch[HEADER_BYTES:] = body

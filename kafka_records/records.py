@@ -41,7 +41,7 @@ def _headers(headers: Headers) -> bytes:
 
 
 def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, **header: int) -> bytearray:
-    """An uncompressed batch of key-value records, all with one timestamp; `header` goes to `batch.seal`.
+    """Make an uncompressed batch of key-value records, all with one timestamp; `header` goes to `batch.seal`.
 
     Offsets begin at 0; the log stamps them.
     """
@@ -51,7 +51,7 @@ def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: i
 def encode_with_headers(
     records: Sequence[tuple[bytes | None, bytes | None, Headers]], timestamp_ms: int, **header: int
 ) -> bytearray:
-    """As `encode`, of records with headers."""
+    """Encode as `encode` does, of records with headers."""
     pairs = [(key, value) for key, value, _ in records]
     return _encode(pairs, [_headers(headers) for _, _, headers in records], timestamp_ms, **header)
 
@@ -67,7 +67,7 @@ def _encode(
 
 
 def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> Body:
-    """What follows a batch's header, decompressed: at most `bytes_max`.
+    """Return what follows a batch's header, decompressed: at most `bytes_max`.
 
     Raises DecodedTooLarge when it is larger, CorruptBatch when it can't be decompressed, or can't be as many records.
     """
@@ -80,7 +80,7 @@ def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_M
 
 
 def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
-    """All records of one batch, with absolute offsets and timestamps.
+    """Decode all records of one batch, with absolute offsets and timestamps.
 
     Args:
         batch: one whole batch, whose CRC has been checked.
@@ -93,7 +93,7 @@ def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
 
 
 def decode_body(header: BatchHeader, data: Body) -> list[Record]:
-    """As `decode`, from what `body_of` gave."""
+    """Decode as `decode` does, from what `body_of` gave."""
     if header.record_count < 0 or header.record_count > len(data):
         raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
     cursor, records = Cursor(data), []
@@ -117,7 +117,7 @@ def decode_body(header: BatchHeader, data: Body) -> list[Record]:
 
 
 def offset_deltas(data: Body, count: int) -> list[int]:
-    """How far each record stands from the base offset of its batch. What else is in the records isn't decoded.
+    """Return how far each record stands from the base offset of its batch. What else is in the records isn't decoded.
 
     Raises CorruptBatch unless the records are `count` and fill `data`.
     """

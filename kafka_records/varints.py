@@ -12,7 +12,7 @@ from kafka_records.batch import CorruptBatch
 
 
 def varint(value: int) -> bytes:
-    """A number as records have them."""
+    """Encode a number as records have them."""
     zigzag = (value << 1) ^ (value >> 63)
     zigzag &= (1 << 64) - 1
     out = bytearray()
@@ -24,7 +24,7 @@ def varint(value: int) -> bytes:
 
 
 def field(value: bytes | None) -> bytes:
-    """A byte string behind its length; -1 stands for none."""
+    """Encode a byte string behind its length; -1 stands for none."""
     return varint(-1) if value is None else varint(len(value)) + value
 
 
@@ -35,7 +35,7 @@ class Cursor:
         self.data, self.at = data, at
 
     def varint(self) -> int:
-        """The next number, which has 64 bits at most."""
+        """Read the next number, which has 64 bits at most."""
         at = self.at
         try:
             byte = self.data[at]
@@ -58,7 +58,7 @@ class Cursor:
         return (value >> 1) ^ -(value & 1)
 
     def field(self) -> bytes | None:
-        """The next byte string, behind its length; None for length -1."""
+        """Read the next byte string, behind its length; None for length -1."""
         length = self.varint()
         if length == -1:
             return None
@@ -69,7 +69,7 @@ class Cursor:
         return bytes(self.data[begin:end])
 
     def skip_field(self) -> bool:
-        """As `field`, but only whether there is one."""
+        """Skip what `field` reads; return whether there is one."""
         length = self.varint()
         if length < -1 or length > len(self.data) - self.at:
             raise CorruptBatch(f"field of {length} bytes in {len(self.data) - self.at}")
@@ -77,7 +77,7 @@ class Cursor:
         return length >= 0
 
     def headers(self) -> tuple[tuple[bytes, bytes | None], ...]:
-        """All headers of a record, in order."""
+        """Read all headers of a record, in order."""
         count = self.varint()
         if count < 0 or count > len(self.data) - self.at:
             raise CorruptBatch(f"{count} headers in {len(self.data) - self.at} bytes")

@@ -26,11 +26,11 @@ class Backoff:
         self.failures = 0
 
     def next_s(self) -> float:
-        """Seconds to wait after one more failure."""
+        """Return the seconds to wait after one more failure."""
         whole_s, self._whole_s = self._whole_s, longer(self._whole_s, self._max_s)
         self.failures += 1
         return whole_s * (0.5 + 0.5 * self._jitter())
 
     def reset(self) -> None:
-        """The last try succeeded: the next failure begins a new series."""
+        """Note that the last try succeeded: the next failure begins a new series."""
         self._whole_s, self.failures = self._first_s, 0

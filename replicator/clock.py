@@ -10,11 +10,11 @@ class RealClock:
     """Implements `lane.ports.Clock` with the machine's clocks."""
 
     def now_s(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 UTC."""
+        """Return milliseconds since 1970 UTC."""
         return time.time_ns() // 1_000_000
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:

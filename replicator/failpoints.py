@@ -57,11 +57,11 @@ Failpoint = Callable[[str], None]
 
 
 def nothing(step: str) -> None:
-    """The failpoint of a run in which nothing is to fail."""
+    """Do nothing, as the failpoint of a run in which nothing is to fail."""
 
 
 def parse(text: str) -> Failpoint:
-    """A function that a lane calls at each step. Raises ConfigError for an unknown step or action."""
+    """Make a function that a lane calls at each step. Raises ConfigError for an unknown step or action."""
     if not text:
         return nothing
     plans: dict[tuple[str, int], signal.Signals] = {}

@@ -17,7 +17,7 @@ def tell_incident(log: structlog.stdlib.BoundLogger, incident: Incident) -> None
 
 
 def _flow(log: structlog.stdlib.BoundLogger) -> str:
-    """Which flow each line of `log` has; empty: none."""
+    """Say which flow each line of `log` has; empty: none."""
     with suppress(ValueError):  # it is bound to nothing
         return str(structlog.get_context(log).get("flow", ""))
     return ""

@@ -183,7 +183,7 @@ def _show(plan: AdoptionPlan, start: str) -> None:
 
 
 def said(it: AdoptedPartition) -> Sequence[str]:
-    """What stands on both sides of the place where one partition goes on, in sentences."""
+    """Say what stands on both sides of the place where one partition goes on, in sentences."""
     lines = []
     if it.seam is None and it.last is None:
         lines.append("all that was written to the target was aborted: nothing was copied")

@@ -136,7 +136,7 @@ def _run(
     master: str | None,
     conf: tuple[str, ...],
 ) -> tuple[BackfillSummary, Watch]:
-    """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
+    """Run on Spark; everything that can be wrong without it is found before it starts, which takes seconds."""
     import structlog
 
     from cli.captured import console_for_progress
@@ -177,7 +177,7 @@ def _run(
 
 
 def _bound(option: str, texts: Sequence[str]) -> Bound:
-    """A time, or offsets by partition. Raises ConfigError."""
+    """Read a time, or offsets by partition. Raises ConfigError."""
     from replicator.jobs.backfill import Bound
     from replicator.model.errors import ConfigError
     from replicator.model.partition import Partition
@@ -199,7 +199,7 @@ def _bound(option: str, texts: Sequence[str]) -> Bound:
 
 
 def _check_order(first: Bound, last: Bound, first_texts: Sequence[str], last_texts: Sequence[str]) -> None:
-    """Raises ConfigError if a lower bound is not before its upper one, as far as that needs no cluster."""
+    """Raise ConfigError if a lower bound is not before its upper one, as far as that needs no cluster."""
     from replicator.model.errors import ConfigError
 
     if first.timestamp_ms is not None and last.timestamp_ms is not None and first.timestamp_ms >= last.timestamp_ms:

@@ -69,7 +69,7 @@ class Progress:
     def planned(
         self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
     ) -> None:
-        """A generation was planned. Like the next two, a method of `replicator.jobs.engine.Observer`."""
+        """Note that a generation was planned. Like the next two, a method of `replicator.jobs.engine.Observer`."""
         self.generation, self.ranges = generation, len(ranges)
         self._samples, self._moved_s = (), self._clock_s()
         self._note(progress)
@@ -83,16 +83,16 @@ class Progress:
         self._counted = {**self._counted, done.at.topic: (records + done.records, size + done.bytes)}
 
     def stalled_s(self) -> float | None:
-        """Seconds since the last commit, once they are many."""
+        """Return the seconds since the last commit, once they are many."""
         waited_s = self._clock_s() - self._moved_s
         return waited_s if waited_s >= STALL_S and self.total().offsets_done < self.total().offsets else None
 
     def topics(self) -> list[Row]:
-        """One row for each topic, by name."""
+        """Return one row for each topic, by name."""
         return [self._row(name, name) for name in sorted({at.topic for at in self._progress_of})]
 
     def total(self) -> Row:
-        """All topics together."""
+        """Return the row of all topics together."""
         return self._row("all", None)
 
     def _note(self, progress: Mapping[Partition, PartitionProgress]) -> None:
@@ -145,7 +145,9 @@ class Progress:
 
 
 def _position(found: PartitionProgress) -> int:
-    """Within what is asked for: a position may stand past the end, or before the start while there is none."""
+    """Return the position within what is asked for: one may stand past the end, or before the start while there is
+    none.
+    """
     return min(max(found.position, found.start), max(found.start, found.end))
 
 

@@ -17,7 +17,7 @@ from replicator.model.errors import Incident
 
 
 def show(console: Console, flow: Flow, summary: BackfillSummary, watch: Watch, out: object) -> None:
-    """The table of partitions, incidents, and the result in one line."""
+    """Show the table of partitions, incidents, and the result in one line."""
     table = Table(box=SIMPLE_HEAD, title=f"{flow.name}: {flow.source.name} → {flow.target.name}", title_justify="left")
     table.add_column("source", overflow="fold")
     for heading in ("from", "to", "position", "records"):
@@ -57,7 +57,7 @@ def _said(summary: BackfillSummary) -> str:
 
 
 def as_json(flow: Flow, summary: BackfillSummary, watch: Watch, out: object) -> dict[str, Any]:
-    """The same for machines."""
+    """Return the same for machines."""
     rows = [
         {
             "topic": at.topic,

@@ -62,11 +62,11 @@ class Watch:
         self._console.show_cursor(True)
 
     def doing(self, what: str) -> None:
-        """What happens before there is anything to watch."""
+        """Say what happens before there is anything to watch."""
         self._doing = what
 
     def stopping(self) -> None:
-        """A clean stop was asked for."""
+        """Note that a clean stop was asked for."""
         self.progress.stopping = True
         self._say("stopping: what is committed stays; the flow is handed over to the daemon. Again: leave at once")
 
@@ -94,7 +94,7 @@ class Watch:
         self._write(lambda ledger: ledger.append(cut, done))
 
     def ended(self) -> None:
-        """Nothing more will be answered."""
+        """Note that nothing more will be answered."""
         self._write(lambda ledger: ledger.flush())
 
     @property
@@ -134,7 +134,7 @@ class Watch:
 
 
 def notes(progress: Progress) -> list[str]:
-    """What is unusual now."""
+    """Say what is unusual now."""
     stalled_s = progress.stalled_s()
     found = [] if stalled_s is None else [f"nothing was committed for {stalled_s:.0f} s"]
     if progress.positions_unknown:
@@ -145,7 +145,7 @@ def notes(progress: Progress) -> list[str]:
 
 
 def line_of(progress: Progress) -> str:
-    """Everything in one line."""
+    """Say everything in one line."""
     row = progress.total()
     offsets, records, size, rate, left = _cells(row)
     return (
@@ -180,7 +180,7 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
 
 
 def size_text(size: float) -> str:
-    """Bytes with a decimal unit."""
+    """Write bytes with a decimal unit."""
     for unit in _SIZES[:-1]:
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

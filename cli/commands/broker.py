@@ -265,7 +265,7 @@ async def _run(config: BrokerConfig, as_json: bool) -> int:
 
 
 def _words(error: OSError, config: BrokerConfig) -> str:
-    """The error without its number, with the file or the addresses that it is about."""
+    """Say the error without its number, with the file or the addresses that it is about."""
     why = str(error.strerror or error)
     if error.filename is not None:
         return f"{why}: {error.filename}"
@@ -275,7 +275,7 @@ def _words(error: OSError, config: BrokerConfig) -> str:
 
 
 def _leave_room_for_the_loop() -> None:
-    """Large work is done in threads, but by the same interpreter: let it give way to the event loop soon.
+    """Let large work give way to the event loop soon: it is done in threads, but by the same interpreter.
 
     The event loop asks for the interpreter after every call to the system, and waits for up to a switch interval. A
     full collection of garbage stops all threads, for longer the more objects there are; nearly all garbage here is

@@ -120,7 +120,7 @@ def resume(path: Path, name: str | None, topics: tuple[str, ...], as_json: bool)
 
 
 def _resumed_said(flow: Flow, changed: ChangedSettings) -> str:
-    """What `resume` has done: of topics that are no longer in the flow file nothing goes on."""
+    """Say what `resume` has done: of topics that are no longer in the flow file nothing goes on."""
     from replicator.config.routing import taken_out
 
     let_go = changed.before.paused.keys() - changed.after.paused.keys()
@@ -179,7 +179,7 @@ def rate(
 
 
 def _reset_said(flow: Flow, changed: ChangedSettings) -> str:
-    """What `--reset` has done: an operator's "no limit" may have been all that there was to take away."""
+    """Say what `--reset` has done: an operator's "no limit" may have been all that there was to take away."""
     before, after = changed.before.rates, changed.after.rates
     gone = any(limit.limits for at, limit in before.items() if at not in after)
     return "the limit was taken away" if gone else "there is no limit by an operator any more"
@@ -190,7 +190,7 @@ def _now_ms() -> int:
 
 
 def _bytes(text: str | None) -> int:
-    """A number of bytes, with a unit or without. Raises UsageError."""
+    """Read a number of bytes, with a unit or without. Raises UsageError."""
     from replicator.config.units import BYTES
 
     if text is None:

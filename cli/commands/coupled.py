@@ -36,7 +36,7 @@ WRITERS_SHOWN, TOPICS_SHOWN = 20, 20
 @click.command(epilog=EPILOG)
 @flow_options()
 def coupled(path: Path, names: tuple[str, ...], as_json: bool) -> int:
-    """Which topics of a flow are tied together by transactions at the source.
+    """Show which topics of a flow are tied together by transactions at the source.
 
     A transactional producer ties the topics to which it writes, and an application that reads, writes and commits its
     group's offsets in transactions ties the topics that it reads to them, too. Such topics are consistent with each
@@ -79,7 +79,7 @@ def _show(console: Console, found: CoupledTopics) -> None:
 
 
 def topics_said(topics: Sequence[str], outside: Collection[str]) -> str:
-    """The topics of a set in one line; those that the flow doesn't copy are marked."""
+    """List the topics of a set in one line; those that the flow doesn't copy are marked."""
     return _listed([f"{topic} (not copied)" if topic in outside else topic for topic in topics])
 
 

@@ -121,7 +121,7 @@ def demo(
 
 @contextmanager
 def scratch(keep: bool) -> Iterator[tuple[Path, list[str]]]:
-    """A temporary directory, removed at the end or at a signal, unless the list names a reason to keep it."""
+    """Make a temporary directory, removed at the end or at a signal, unless the list names a reason to keep it."""
     directory = Path(tempfile.mkdtemp(prefix="eos-demo-"))
     reasons = ["--keep"] if keep else []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -207,6 +207,6 @@ def _failover(settings: Settings, directory: Path, console: Console, as_json: bo
 
 
 def _kept_promises(of_modes: dict[str, DemoResult]) -> bool:
-    """Whether no mode had a fault that it excludes."""
+    """Return whether no mode had a fault that it excludes."""
     never_doubles, never_loses = of_modes["at_most_once"].total, of_modes["at_least_once"].total
     return not never_doubles.doubled and not never_loses.lost and of_modes["exactly_once"].exact

@@ -154,7 +154,7 @@ def failover(
     meant: str | None,
     as_json: bool,
 ) -> int:
-    """The source is gone: stop a flow, or some of its topics, and say what the target has.
+    """Stop a flow, or some of its topics, when the source is gone, and say what the target has.
 
     All workers are fenced, and whoever starts the flow again copies nothing and keeps its positions, until --undo. The
     source is not asked for anything. The verdict says for each partition what is known not to be copied, and where
@@ -209,7 +209,7 @@ def failover(
 
 
 def _consequence(flow: Flow, topics: Collection[str], *, undo: bool) -> str:
-    """What a call does: to the whole flow, or to which topics of it."""
+    """Say what a call does: to the whole flow, or to which topics of it."""
     if not topics:
         does = "copies again, all its topics" if undo else "stops, all its topics"
         return f"The whole flow {flow.name} {does}; the target is {flow.target.name}."
@@ -265,7 +265,7 @@ def _run(flow: str, make: MakeRun, outputs: FailoverOutputs) -> int:
 
 
 def _undo(flow: str, make: MakeRun, facts: dict[str, object] | None) -> int:
-    """`facts`: what the JSON says besides the generation; None: no JSON."""
+    """Undo a failover. `facts`: what the JSON says besides the generation; None: no JSON."""
     from replicator.failover.steps import UNDO
     from replicator.model.errors import HookFailed, ReplicatorError, TakenOver
 
@@ -284,7 +284,7 @@ def _undo(flow: str, make: MakeRun, facts: dict[str, object] | None) -> int:
 
 
 def _standing(flow: str, run: FailoverRun) -> str:
-    """What is known of the flow when a call ends early."""
+    """Say what is known of the flow when a call ends early."""
     assert run.frozen is not None, "asked where the flow was stopped only"
     if run.reopening:
         return f"{flow} was being opened again: it runs, or is failed over still (generation {run.frozen.number})"

@@ -69,7 +69,7 @@ def write_whole(out: Path, text: str) -> None:
 
 
 def show(console: Console, verdict: FailoverVerdict, *, stands: bool = True) -> None:
-    """The verdict for people: first what is lacking. `stands`: whether the failover was not undone since."""
+    """Show the verdict for people: first what is lacking. `stands`: whether the failover was not undone since."""
     state = state_words(verdict, stands=stands)
     heading = f"{verdict.flow}: {verdict.source} → {verdict.target}, {state}"
     print_wrapped(console, printable(heading), bold=printable(verdict.flow))
@@ -106,7 +106,7 @@ def show(console: Console, verdict: FailoverVerdict, *, stands: bool = True) -> 
 
 
 def show_hooks(console: Console, checks: Sequence[HookCheck]) -> None:
-    """Which hooks would run, and whether they can."""
+    """Show which hooks would run, and whether they can."""
     for it in checks:
         command = " ".join(printable(word) for word in it.command)
         wrong = f": {printable(it.problem)}" if it.problem else ""

@@ -37,7 +37,7 @@ class ShownStep:
     ended_s: float | None = None
 
     def seconds(self) -> float | None:
-        """How long it took, or takes until now."""
+        """Return how long it took, or takes until now."""
         if not self.began_s:
             return None
         return (time.monotonic() if self.ended_s is None else self.ended_s) - self.began_s

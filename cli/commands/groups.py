@@ -81,7 +81,7 @@ def groups(path: Path, names: tuple[str, ...], groups_: tuple[str, ...], as_json
 
 
 def show(console: Console, flow: str, found: Sequence[GroupShown], *, rows: bool) -> None:
-    """A line for the flow and a table of its groups; with `rows` one of each group's partitions."""
+    """Show a line for the flow and a table of its groups; with `rows` one of each group's partitions."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table

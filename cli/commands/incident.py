@@ -122,7 +122,7 @@ def show(id_: str, path: Path, names: tuple[str, ...], as_json: bool) -> int:
 
 
 def _find(path: Path, names: Sequence[str]) -> tuple[list[FlowStatus], list[OpenIncident], dict[str, ReplicatorError]]:
-    """The status of each flow of which it is known, all incidents, and why nothing is known of the others."""
+    """Find the status of each flow of which it is known, all incidents, and why nothing is known of the others."""
     from replicator import config
     from replicator.inspect.incidents import open_incidents
 
@@ -192,6 +192,6 @@ def _show_one(it: OpenIncident, path: Path) -> None:
 
 
 def _typed(command: str, name: str = "") -> str:
-    """A command in lines that can be copied as they stand: the shell takes them for one."""
+    """Write a command in lines that can be copied as they stand: the shell takes them for one."""
     lines = textwrap.wrap(command, WIDTH - 17, break_long_words=False, break_on_hyphens=False)
     return f"  {name:<11}  " + f" \\\n{' ' * 17}".join(lines)

@@ -138,14 +138,14 @@ def resolve(
 
 
 def _in_vain(decision: OperatorDecision, it: Occurrence) -> bool:
-    """Whether the facts were others when the flow came to act, so that nothing was done of what was decided."""
+    """Return whether the facts were others when the flow came to act, so that nothing was done of what was decided."""
     from replicator.state.occurrences import Ending
 
     return decision.command.needs_reason and it.closing is not None and it.closing.effect is Ending.RETRIED
 
 
 def _offset(adopted: str | None) -> int | None:
-    """The offset that was typed; None where the map is to say it, or nothing is adopted."""
+    """Return the offset that was typed; None where the map is to say it, or nothing is adopted."""
     if adopted is None or adopted == BY_MAP:
         return None
     if not (adopted.isascii() and adopted.isdecimal()):
@@ -154,7 +154,7 @@ def _offset(adopted: str | None) -> int | None:
 
 
 def decider(by: str | None) -> str:
-    """Who decides, as it is put on record. Raises UsageError for the name that stands for the flow file."""
+    """Say who decides, as it is put on record. Raises UsageError for the name that stands for the flow file."""
     from replicator.model.printable import printable
     from replicator.state.decisions import BY_POLICY
 
@@ -165,7 +165,7 @@ def decider(by: str | None) -> str:
 
 
 def whoami() -> str:
-    """The user and host; in a container whose user has no name, its number."""
+    """Return the user and host; in a container whose user has no name, its number."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -174,8 +174,8 @@ def whoami() -> str:
 
 
 def _named(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Flow, str]:
-    """The flow that has an incident with this id, and how the id begins under which a lane has written it down: it may
-    have been shown with another one before. Raises NotDecided where none has, or several have."""
+    """Find the flow that has an incident with this id, and how the id begins under which a lane has written it down: it
+    may have been shown with another one before. Raises NotDecided where none has, or several have."""
     from replicator.flow import deciding
     from replicator.model.errors import ReplicatorError
     from replicator.state.decisions import NotDecided, Objection
@@ -207,8 +207,8 @@ def _named(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Flow, str
 
 
 def _shown_before(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Flow, str] | None:
-    """The flow of the incident that had this id before a lane has written it down, and the one that it has now; None
-    where there is none such. Raises NotDecided for one that no lane has written down: with what to do instead."""
+    """Find the flow of the incident that had this id before a lane has written it down, and the one that it has now;
+    None where there is none such. Raises NotDecided for one that no lane has written down: with what to do instead."""
     from cli.commands.status import ask
     from replicator.inspect.incidents import matching, open_incidents
     from replicator.state.decisions import NotDecided, Objection
@@ -225,7 +225,7 @@ def _shown_before(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Fl
 
 
 def why_undecided(it: OpenIncident, other_settings: str) -> str:
-    """Why nothing can be decided about an incident that no lane has written down, and what to do instead.
+    """Say why nothing can be decided about an incident that no lane has written down, and what to do instead.
 
     `other_settings`: why workers run other settings than the flow file's, as of `FlowStatus`. They may never find it.
     """
@@ -294,7 +294,9 @@ def _show(flow: Flow, done: Resolved) -> None:
 
 
 def _kept_said(topic: str, kept: str) -> str:
-    """What of the record stands in the flow's topic: who decided may take "it is set aside" for "nothing is lost"."""
+    """Say what of the record stands in the flow's topic: who decided may take "it is set aside" for "nothing is
+    lost".
+    """
     from replicator.lane.aside import Kept
 
     if kept != Kept.STUB:

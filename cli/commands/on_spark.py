@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def checked(section: SparkSection, master: str | None, conf: Sequence[str]) -> SparkSettings:
-    """Where Spark runs. Raises ConfigError for whatever would be found later and worse."""
+    """Check where Spark runs. Raises ConfigError for whatever would be found later and worse."""
     from replicator import failpoints
     from replicator.spark import connector, java, session
 
@@ -38,7 +38,7 @@ def engine(
     write: Callable[[str], object],
     say: Callable[[str], object],
 ) -> Iterator[tuple[SparkSession, SparkEngine]]:
-    """Spark, and an engine whose tasks are known to run.
+    """Start Spark, and an engine whose tasks are known to run.
 
     Args:
         flow: whose clients the tasks have.
@@ -60,5 +60,5 @@ def engine(
 
 
 def to_stderr(line: str) -> None:
-    """A line of a task's log, as it comes; above a live display if there is one."""
+    """Write a line of a task's log, as it comes; above a live display if there is one."""
     click.echo(line, err=True)

@@ -108,7 +108,7 @@ def _show(console: Console, item: FlowPlan) -> None:
 
 
 def _show_topics(console: Console, topics: Sequence[TopicPlan]) -> None:
-    """A table; where its names would be cut, lines in which they are whole."""
+    """Show a table; where its names would be cut, lines in which they are whole."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

@@ -144,7 +144,7 @@ def set_(
 def _wanted(
     flow: str, partitions: Sequence[Partition], offsets: Sequence[int], exported: Path | None
 ) -> Sequence[WantedPosition]:
-    """The positions that the command line asks for. Raises UsageError, ConfigError."""
+    """Read the positions that the command line asks for. Raises UsageError, ConfigError."""
     from replicator.model.errors import ConfigError
     from replicator.state.exported_positions import WantedPosition, imported
 
@@ -191,7 +191,7 @@ def _show_rows(plan: Mapping[Partition, PlannedPosition]) -> None:
 
 
 def _show_done(shown: Mapping[Partition, PlannedPosition], done: Mapping[Partition, PlannedPosition]) -> None:
-    """What was done of partitions that have gone on since they were shown."""
+    """Show what was done of partitions that have gone on since they were shown."""
     others = {at: it for at, it in done.items() if it.before.offset != shown[at].before.offset}
     if others:
         say("Behind the fence:")
@@ -216,7 +216,7 @@ def _show(delivery: str, plan: Mapping[Partition, PlannedPosition]) -> None:
 
 
 def consequences(it: PlannedPosition) -> list[str]:
-    """What becomes of one partition, in sentences."""
+    """Say what becomes of one partition, in sentences."""
     from replicator.model.commands import Command
 
     if it.command is None:

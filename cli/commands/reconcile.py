@@ -203,7 +203,7 @@ def _run(
     *,
     values: bool,
 ) -> Outcome:
-    """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
+    """Run on Spark; everything that can be wrong without it is found before it starts, which takes seconds."""
     from rich.console import Console
 
     from cli.commands.reconcile_progress import Progress
@@ -263,7 +263,7 @@ def _run(
 
 @contextmanager
 def _interruptible(stopping: Stopping, spark: SparkSession) -> Iterator[None]:
-    """A signal stops Spark; whatever exception the block then raises becomes KeyboardInterrupt.
+    """Let a signal stop Spark; whatever exception the block then raises becomes KeyboardInterrupt.
 
     An exception raised in the signal handler would interrupt py4j in the middle of a call to the JVM.
     """

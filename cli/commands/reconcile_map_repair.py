@@ -45,7 +45,7 @@ class MapRepairing:
             repair.check(self._flow, take_over=self._take_over)
 
     def finish(self, outcome: Outcome, result: LocalResult, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
-        """After a comparison without Spark: see `facts`."""
+        """Finish after a comparison without Spark: see `facts`."""
         from replicator.jobs.repair_by_map import planned_by_map
         from replicator.proof.local_findings import missing_spans
         from replicator.proof.repair_report import repair_report
@@ -61,8 +61,8 @@ class MapRepairing:
         stopping: Stopping,
         say: Callable[[str], None],
     ) -> RepairFacts:
-        """With `plan` what would be copied, with `apply` the repair, which goes by what it finds after its fence: the
-        comparison says only which partitions it looks at."""
+        """Return with `plan` what would be copied, with `apply` the repair, which goes by what it finds after its
+        fence: the comparison says only which partitions it looks at."""
         from replicator.proof.repair_report import RepairFacts
 
         wanted = [at for at, plan in planned.items() if plan.copied or missing[at]]

@@ -53,13 +53,13 @@ class Progress:
             self._status.stop()
 
     def update(self, step: str, offsets: int = 0) -> None:
-        """A step begins, whose first tasks read so many offsets."""
+        """Note that a step begins, whose first tasks read so many offsets."""
         self._step, self._offsets, self._began_s, self._stages = step, offsets, time.monotonic(), ()
         self._ended_before = 0
         self._say(step, now=True)
 
     def tell(self, stages: tuple[int, ...], ended: int, all_: int) -> None:
-        """So many tasks of the stages that run now have ended. Rate and rest are those of these stages."""
+        """Note that so many tasks of the stages that run now have ended. Rate and rest are those of these stages."""
         if self._stages and stages != self._stages:
             self._began_s, self._offsets = time.monotonic(), 0  # later stages read what the first one has left
             self._ended_before = ended
@@ -76,7 +76,7 @@ class Progress:
             self._console.print(at + text, markup=False, highlight=False, soft_wrap=True)
 
     def count(self, done: int) -> None:
-        """So many of the step's offsets are done."""
+        """Note that so many of the step's offsets are done."""
         if not self._offsets:
             return
         self._say(f"{self._step}: {offsets_done(done, self._offsets, time.monotonic() - self._began_s)}", now=False)
@@ -126,7 +126,7 @@ class LocalProgress(Progress):
 
 
 def offsets_done(done: int, all_: int, seconds: float) -> str:
-    """How many offsets are done, the rate so far, and how long the rest may take at it."""
+    """Say how many offsets are done, the rate so far, and how long the rest may take at it."""
     text = f"{done:,} of {all_:,} offsets"
     if done <= 0 or seconds <= 0:
         return text
@@ -136,7 +136,9 @@ def offsets_done(done: int, all_: int, seconds: float) -> str:
 
 
 def amount(tasks: Tasks, seconds: float) -> str:
-    """How much is done, the rate so far, and how long the rest may take at it: tasks of one step are about equal."""
+    """Say how much is done, the rate so far, and how long the rest may take at it: tasks of one step are about
+    equal.
+    """
     text = f"{tasks.ended} of {tasks.all} tasks"
     if tasks.ended <= tasks.before or tasks.ended > tasks.all or seconds <= 0:
         return text

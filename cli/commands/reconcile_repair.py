@@ -39,7 +39,8 @@ class Repairing:
         self.code = 0
 
     def begin(self) -> None:
-        """Before the snapshot is taken: refuse what can be refused, and read which repairs the snapshot will include.
+        """Begin before the snapshot is taken: refuse what can be refused, and read which repairs the snapshot will
+        include.
 
         Raises TakenOver, ConfigError, and what makes a cluster unreachable.
         """
@@ -50,7 +51,7 @@ class Repairing:
             self._known = repair.known(self._flow)
 
     def find(self, found: Reconciled) -> None:
-        """With Spark: what is missing. Raises Incident when there are too many spans of it."""
+        """Find with Spark what is missing. Raises Incident when there are too many spans of it."""
         from replicator.spark.reconcile import missing
 
         self._compared = found.by_map.compared
@@ -58,7 +59,7 @@ class Repairing:
             self._found = missing.spans(found.findings)
 
     def finish(self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
-        """After the comparison: with `plan` what would be copied, with `apply` the repair; `code` is then 4 where
+        """Add after the comparison, with `plan`, what would be copied, with `apply` the repair; `code` is then 4 where
         incidents stopped it. Raises KeyboardInterrupt where a plan was stopped: it would leave out partitions."""
         from cli.commands.reconcile_map_repair import MapRepairing
         from replicator.proof.repair_report import both, repair_report
@@ -75,7 +76,7 @@ class Repairing:
     def _by_content(
         self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]
     ) -> RepairFacts:
-        """Of partitions that were compared by content."""
+        """Return the facts of partitions that were compared by content."""
         from cli.commands.reconcile_map_repair import run_repair
         from replicator.jobs.repair_plan import planned
         from replicator.jobs.repair_spans import RepairRequest
@@ -99,7 +100,7 @@ class Repairing:
 
 
 def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None], take_over: bool) -> None:
-    """Raises ConfigError for options that exclude each other."""
+    """Raise ConfigError for options that exclude each other."""
     from replicator.model.errors import ConfigError
 
     if wanted is None:
@@ -113,7 +114,7 @@ def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None]
 
 
 def show(console: Console, result: Mapping[str, Any]) -> None:
-    """The plan or what was done, in lines."""
+    """Show the plan or what was done, in lines."""
     skipped = "not copied" if result["applied"] else "not to be copied"
     for row in result["partitions"]:
         at = f"{row['source']['topic']}[{row['source']['partition']}]"

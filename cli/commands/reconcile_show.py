@@ -33,7 +33,7 @@ _COLOURS = {"bad": "red", "open": "yellow", "removed": "cyan", "good": "green"}
 
 
 def show(console: Console, outcome: Outcome, out: str | None) -> None:
-    """Tables of partitions and findings, what to do next, and the result in one line, which comes last."""
+    """Show tables of partitions and findings, what to do next, and the result in one line, which comes last."""
     _run(console, outcome)
     _partitions(console, outcome)
     _findings(console, outcome)
@@ -66,7 +66,7 @@ def _run(console: Console, outcome: Outcome) -> None:
 
 
 def _partitions(console: Console, outcome: Outcome) -> None:
-    """Those that differ are shown first when there are more than can be shown."""
+    """Show partitions, those that differ first when there are more than can be shown."""
     gravity = list(_SIGNS)
     shown = sorted(outcome.partitions, key=lambda item: gravity.index(item.verdict))[:PARTITIONS_SHOWN]
     in_order = sorted(shown, key=lambda item: item.source)
@@ -103,7 +103,7 @@ def _count(records: int, agrees: bool) -> str:
 
 
 def _ranges(outcome: Outcome) -> Iterator[tuple[PartitionOutcome, OffsetRange]]:
-    """The first ones of each kind in each partition, but for what retention and compaction explain."""
+    """Yield the first ones of each kind in each partition, but for what retention and compaction explain."""
     for partition in outcome.partitions:
         for kind in (name for name in MEANINGS if name not in REMOVED):
             of_kind = (item for item in partition.ranges if item.verdict == kind)

@@ -54,7 +54,7 @@ def rights(
     target_principal: str,
     required_only: bool,
 ) -> int:
-    """All rights that flows need on both clusters, as a table or as kafka-acls commands."""
+    """List all rights that flows need on both clusters, as a table or as kafka-acls commands."""
     from replicator import config
     from replicator.config.rights import GrantedBy, rights_of
     from replicator.model.errors import ConfigError

@@ -155,7 +155,7 @@ def _more_duties(
     log: structlog.stdlib.BoundLogger,
     failed: Callable[[BaseException], None],
 ) -> None:
-    """Of a flow with `groups`, or with schema registries. What it needs takes time to be imported."""
+    """Start more duties of a flow with `groups`, or with schema registries. What it needs takes time to be imported."""
     if flow.groups.synced:
         from replicator.group_sync.watch import watch_groups
 
@@ -167,7 +167,7 @@ def _more_duties(
 
 
 def _check_options(names: Sequence[str], *, shared: bool | None, exit_on_incident: bool, watch_config: bool) -> None:
-    """Of --runner spark. Raises ConfigError for one that goes with the daemon."""
+    """Check options of --runner spark. Raises ConfigError for one that goes with the daemon."""
     from replicator.model.errors import ConfigError
 
     if exit_on_incident:
@@ -181,7 +181,7 @@ def _check_options(names: Sequence[str], *, shared: bool | None, exit_on_inciden
 
 
 def _tell_start(flows: Sequence[Flow]) -> None:
-    """The first line of the log."""
+    """Write the first line of the log."""
     import structlog
 
     routes = {flow.name: f"{flow.source.name} -> {flow.target.name}" for flow in flows}
@@ -201,7 +201,7 @@ def _on_spark(
     spark: tuple[str | None, tuple[str, ...]],
     log_options: tuple[str, str],
 ) -> int:
-    """The exit code. A signal before anything runs has nothing to finish."""
+    """Run on Spark, and return the exit code. A signal before anything runs has nothing to finish."""
     import structlog
 
     from cli.commands import on_spark

@@ -96,7 +96,7 @@ def _look(flow: Flow, *, applies: bool) -> tuple[RegistriesCompared, dict[str, s
 
 
 def _selects_nothing(compared: RegistriesCompared) -> bool:
-    """Whether the source has schemas, and none of them is to go over."""
+    """Return whether the source has schemas, and none of them is to go over."""
     return bool(compared.source.schemas) and not compared.plan.selected
 
 

@@ -93,7 +93,7 @@ def status(
     lag_records_max: int | None,
     lag_seconds_max: float | None,
 ) -> int:
-    """Per partition: position, source end, lag in records and seconds, last commit, state.
+    """Show per partition: position, source end, lag in records and seconds, last commit, state.
 
     Reads the positions from the target; it works whether the daemon runs or not. --check is for scripts: it also names
     on stderr what is not well: what is stopped, stalled or refused. Without --lag-records-max and --lag-seconds-max a
@@ -135,7 +135,7 @@ def status(
 
 
 def ask(loaded: Config, flows: Sequence[Flow]) -> tuple[list[FlowStatus], dict[str, ReplicatorError]]:
-    """The status of each flow, and why it can't be known: all of it, or what only the source knows."""
+    """Find the status of each flow, and why it can't be known: all of it, or what only the source knows."""
     from replicator.inspect import status as statuses
     from replicator.model.errors import Unreachable
 
@@ -259,7 +259,7 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
 
 
 def _decided(decisions: Sequence[SignedGap | Adoption]) -> list[tuple[str, int]]:
-    """What operators have decided, a line for those that differ by the partition only, with how many they are."""
+    """Say what operators have decided, a line for those that differ by the partition only, with how many they are."""
     from replicator.model.counting import named
 
     partitions: dict[tuple[str, str], list[str]] = {}
@@ -269,7 +269,7 @@ def _decided(decisions: Sequence[SignedGap | Adoption]) -> list[tuple[str, int]]
 
 
 def said_of(paused: Mapping[str, Paused], rates: Mapping[str, RateLimit], taken_out: Collection[str] = ()) -> list[str]:
-    """What is paused and limited, a line each. `taken_out`: topics of those that are no longer in the flow file."""
+    """Say what is paused and limited, a line each. `taken_out`: topics of those that are no longer in the flow file."""
 
     def place(at: str) -> str:
         return f"{at} ({TAKEN_OUT})" if at in taken_out else at or "the flow"
@@ -279,7 +279,7 @@ def said_of(paused: Mapping[str, Paused], rates: Mapping[str, RateLimit], taken_
 
 
 def _runs(item: FlowStatus) -> list[str]:
-    """Who runs the flow, and how it has ended."""
+    """Say who runs the flow, and how it has ended."""
     lines = [f"run by {each.owner}" + (f" since {iso(each.since_ms)}" if each.since_ms else "") for each in item.run_by]
     if len(lines) > 1:
         lines = [f"{line}: {_shares(each)}" for line, each in zip(lines, item.run_by, strict=True)]
@@ -301,7 +301,7 @@ def _runs(item: FlowStatus) -> list[str]:
 
 
 def kept_said(kept: KeptPositions | None) -> str:
-    """Who keeps the positions of a flow that was failed over."""
+    """Say who keeps the positions of a flow that was failed over."""
     if kept is None:
         return "no process that runs it has committed its positions again yet: without one they expire"
     return f"its positions are kept by {kept.owner}, which has committed them last at {iso(kept.at_ms)}"
@@ -314,7 +314,7 @@ def _shares(runner: Runner) -> str:
 
 
 def _show_details(console: Console, flow: str, incident: str, rows: list[PartitionStatus]) -> None:
-    """Why partitions of a topic wait, or are stopped by the same kind of incident; then, once, what to do."""
+    """Show why partitions of a topic wait, or are stopped by the same kind of incident; then, once, what to do."""
     from replicator.inspect.flow_status import decided_said
     from replicator.model.incident_kinds import advice_for, with_place_of_id
 
@@ -331,7 +331,7 @@ def _show_details(console: Console, flow: str, incident: str, rows: list[Partiti
 
 
 def _table(*, heading: bool = False) -> Table:
-    """The columns, as wide in each table as in the others: together they fit 80 columns."""
+    """Make a table of the columns, as wide in each table as in the others: together they fit 80 columns."""
     from rich.table import Table
 
     table = Table(box=None, show_header=heading, header_style="bold", pad_edge=False, collapse_padding=True)
@@ -350,7 +350,7 @@ def _cells(row: PartitionStatus, now_ms: int) -> list[str]:
 
 
 def _age(now_ms: int, then_ms: int | None) -> str:
-    """How long ago, in the largest unit of which there are two: what tells on a narrow screen."""
+    """Say how long ago, in the largest unit of which there are two: what tells on a narrow screen."""
     if then_ms is None:
         return "-"
     age_s = max(0, now_ms - then_ms) // 1000
@@ -364,7 +364,7 @@ def _largest_lag_s(item: FlowStatus) -> float | None:
 
 
 def iso(milliseconds: int | None) -> str | None:
-    """A time of ms since 1970 for people and machines, UTC; None for none."""
+    """Write a time of ms since 1970 for people and machines, UTC; None for none."""
     if milliseconds is None:
         return None
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -47,7 +47,7 @@ def problems(item: FlowStatus, bounds: LagBounds) -> list[str]:
 
 
 def _of_partition(row: PartitionStatus, bounds: LagBounds, *, told: bool) -> Iterator[str]:
-    """`told`: its state was told of the whole flow."""
+    """Yield what isn't well with a partition. `told`: its state was told of the whole flow."""
     if row.state not in WELL and not told:
         yield f"is {row.incident or row.state}" + (f": {row.detail}" if row.detail else "")
     if bounds.lag_records_max is not None and (row.lag_records or 0) > bounds.lag_records_max:

@@ -23,7 +23,7 @@ class FlowGroups:
     unknown: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """For machines: without the partitions."""
+        """Return it as JSON, for machines: without the partitions."""
         return {
             "groups": [
                 {
@@ -43,7 +43,7 @@ class FlowGroups:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people: those that are not in sync, each with the reason."""
+        """Yield lines for people: those that are not in sync, each with the reason."""
         from replicator.groups.shown_groups import in_sync
         from replicator.model.counting import counted
 

@@ -23,13 +23,13 @@ class FlowSchemas:
     unknown: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         found = {} if self.shown is None else self.shown.as_json()
         found.pop("synced_ms", None)  # nobody keeps it
         return {**found, "unknown": self.unknown}
 
     def lines(self) -> Iterator[str]:
-        """For people: how many subjects are in sync, and what stands against others."""
+        """Yield lines for people: how many subjects are in sync, and what stands against others."""
         from replicator.model.counting import counted
 
         if self.shown is None:
@@ -45,7 +45,7 @@ class FlowSchemas:
             yield f"and {len(conflicts) - CONFLICTS_SHOWN:,} more that can't go over; eos-replicate schemas shows them"
 
     def problems(self, flow: str) -> Iterator[str]:
-        """For `--check`: what needs somebody. What waits comes by itself, like lag."""
+        """Yield for `--check` what needs somebody. What waits comes by itself, like lag."""
         if self.shown is None:
             yield f"flow {flow}: it isn't known where its schemas stand: {self.unknown}"
         else:

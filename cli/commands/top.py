@@ -43,7 +43,7 @@ ANSWER_BYTES_MAX = 16 * 1024 * 1024
 @click.option("--once", is_flag=True, help="Show it once. This is the default if the output is no terminal.")
 @json_option
 def top(path: Path, address: str | None, every_s: float, once: bool, as_json: bool) -> int:
-    """Flows of a running process, live: lag, throughput, and what is not copied and why."""
+    """Show flows of a running process, live: lag, throughput, and what is not copied and why."""
     from replicator import config
     from replicator.model.errors import ConfigError
 

@@ -51,7 +51,7 @@ def shown(found: Mapping[str, Any], width: int, height: int | None = None) -> Re
 
 
 def _fault(found: str | None, *, whole: bool) -> Iterator[Text]:
-    """Why the process goes on with older settings. One of an older version says nothing of it."""
+    """Say why the process goes on with older settings. One of an older version says nothing of it."""
     if found:
         yield _line(f"older settings: the flow file could not be read again: {printable(found)}", "red", whole=whole)
 
@@ -87,7 +87,7 @@ def _headline(flow: Mapping[str, Any]) -> Text:
 
 
 def _conditions(flow: Mapping[str, Any], *, whole: bool) -> Iterator[Text]:
-    """What keeps the whole flow from copying as its file says. A process of an older version says nothing of it."""
+    """Say what keeps the whole flow from copying as its file says. A process of an older version says nothing of it."""
     if flow.get("cause"):
         yield _line(f"  it has ended by: {printable(flow['cause'])}", "red", whole=whole)
     for cluster, since_ms in sorted(flow.get("unreachable_since_ms", {}).items()):
@@ -100,7 +100,7 @@ def _conditions(flow: Mapping[str, Any], *, whole: bool) -> Iterator[Text]:
 
 
 def _settings(flow: Mapping[str, Any], rows: int, *, whole: bool) -> Iterator[Text]:
-    """What operators have paused and limited, at most `rows` lines. A process of an older version says nothing of
+    """Say what operators have paused and limited, at most `rows` lines. A process of an older version says nothing of
     it."""
     paused = {at: Paused(**it) for at, it in flow.get("paused", {}).items()}
     rates = {at: RateLimit(**it) for at, it in flow.get("rates", {}).items()}
@@ -154,7 +154,7 @@ def _totals(flow: Mapping[str, Any]) -> Text:
 
 
 def _schemas(found: Mapping[str, Any] | None, rows: int, *, whole: bool) -> Iterator[Text]:
-    """Where schemas stand, if the process keeps any at the target; at most `rows` conflicts."""
+    """Say where schemas stand, if the process keeps any at the target; at most `rows` conflicts."""
     if found is None:
         return
     line = _line("", whole=whole)
@@ -205,19 +205,19 @@ def _kept(each: Mapping[str, Any], *, whole: bool) -> Text:
 
 
 def number(value: float | None) -> str:
-    """`1,234`; `?` where it isn't known."""
+    """Write a number as in `1,234`; `?` where it isn't known."""
     return "?" if value is None else f"{value:,.0f}"
 
 
 def seconds(value: float | None) -> str:
-    """`0.4 s`; `?` where it isn't known."""
+    """Write seconds as in `0.4 s`; `?` where it isn't known."""
     if value is None:
         return "?"
     return f"{value:,.0f} s" if value == 0 or value >= 10 else f"{value:.1f} s"
 
 
 def size(count: float | None) -> str:
-    """`52.2 KiB`; `?` where it isn't known."""
+    """Write a size as in `52.2 KiB`; `?` where it isn't known."""
     if count is None:
         return "?"
     power = 0

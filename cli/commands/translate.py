@@ -168,7 +168,7 @@ def _text(file: str) -> tuple[str, str]:
 
 
 def _looked_up(flow: Flow, side: Side, group: str | None, since_ms: int | None) -> list[OffsetToTranslate]:
-    """The offsets of a group or of a time. Raises ConfigError for a group without any."""
+    """Look up the offsets of a group or of a time. Raises ConfigError for a group without any."""
     from replicator.model.errors import ConfigError
     from replicator.translation.translate import group_offsets, time_offsets
 
@@ -189,7 +189,7 @@ def _untold(answers: Sequence[OffsetAnswer]) -> list[str]:
 
 
 def show(console: Console, answers: Sequence[OffsetAnswer]) -> None:
-    """A table of the answers, and a line about each that isn't exact."""
+    """Show a table of the answers, and a line about each that isn't exact."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table

@@ -146,7 +146,7 @@ def verify(
 
 
 def share(text: str) -> float:
-    """A share as it is typed: `1%` or `0.01`. Raises ConfigError."""
+    """Read a share as it is typed: `1%` or `0.01`. Raises ConfigError."""
     from replicator.model.errors import ConfigError
 
     try:
@@ -159,7 +159,7 @@ def share(text: str) -> float:
 
 
 def show(console: Console, found: Verified) -> None:
-    """A table of the partitions, what isn't as it should be, and the result in one line, which comes last."""
+    """Show a table of the partitions, what isn't as it should be, and the result in one line, which comes last."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table

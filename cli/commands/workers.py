@@ -47,7 +47,7 @@ HEADINGS = ("worker", "address", "version", "lanes", "since")
 @click.command(epilog=EPILOG)
 @flow_options()
 def workers(path: Path, names: tuple[str, ...], as_json: bool) -> int:
-    """Who shares each flow: processes, their lanes, and since when they run them.
+    """Show who shares each flow: processes, their lanes, and since when they run them.
 
     Asks the target for the members of each flow's group of workers. A process that runs a flow alone is no
     member; status shows it as the owner of positions. For a flow that was failed over the command shows which process
@@ -72,7 +72,7 @@ def _as_json(found: FoundWorkers) -> dict[str, Any]:
 
 
 def show(console: Console, found: FoundWorkers) -> None:
-    """A line for the flow, a table of its workers, and the lanes that nobody has."""
+    """Show a line for the flow, a table of its workers, and the lanes that nobody has."""
     its = found.workers
     if found.failed_over:
         print_wrapped(console, f"{its.flow}: {found.failed_over}")
@@ -95,7 +95,7 @@ def show(console: Console, found: FoundWorkers) -> None:
 
 
 def _show_workers(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    """A table; where it doesn't fit, lines in which names are whole."""
+    """Show a table; where it doesn't fit, lines in which names are whole."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table

@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compare_records(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Comparison:
-    """The verdict on one partition; both sides in the order of their offsets.
+    """Give the verdict on one partition; both sides in the order of their offsets.
 
     A name that the source holds n times may be n times in the target. A target record without a known name (the name
     itself was damaged) that is where source records are missing is counted as one of them: altered, not lost.
@@ -83,7 +83,7 @@ def compare_records(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) 
 
 
 def _places(source: Iterable[ReadRecord]) -> dict[bytes, list[int]]:
-    """Name → its places in the source, rising."""
+    """Return name → its places in the source, rising."""
     places: dict[bytes, list[int]] = defaultdict(list)
     for rank, record in enumerate(source):
         places[record.name].append(rank)
@@ -91,7 +91,7 @@ def _places(source: Iterable[ReadRecord]) -> dict[bytes, list[int]]:
 
 
 def _ranks(places: Mapping[bytes, list[int]], target: Iterable[ReadRecord]) -> list[int | None]:
-    """The source place of each target record, None for one whose name the source doesn't hold.
+    """Return the source place of each target record, None for one whose name the source doesn't hold.
 
     A name with several places takes them in turn; copies beyond share the last one.
     """
@@ -104,7 +104,7 @@ def _ranks(places: Mapping[bytes, list[int]], target: Iterable[ReadRecord]) -> l
 
 
 def _extra(ranks: Sequence[int | None], target: Sequence[ReadRecord]) -> Names:
-    """One name for every copy of a source place beyond the first."""
+    """Return one name for every copy of a source place beyond the first."""
     taken: set[int] = set()
     extra: list[bytes] = []
     for rank, record in zip(ranks, target, strict=True):
@@ -116,7 +116,7 @@ def _extra(ranks: Sequence[int | None], target: Sequence[ReadRecord]) -> Names:
 
 
 def _unidentified(size: int, ranks: Sequence[int | None], kept: Sequence[int], here: set[int]) -> dict[int, int]:
-    """Missing source place → target place of the unidentified record in its gap.
+    """Return missing source place → target place of the unidentified record in its gap.
 
     A gap is between two neighbours that are in source order; inside it both sides are paired in order.
     """
@@ -136,7 +136,7 @@ def _altered(
     places: Mapping[bytes, list[int]],
     found: Mapping[int, int],
 ) -> Names:
-    """Names of copies with other content: the source's name where it is known, else the target's."""
+    """Return the names of copies with other content: the source's name where it is known, else the target's."""
     true_names = {at: source[rank].name for rank, at in found.items()}
     return tuple(
         true_names.get(at, record.name)
@@ -146,7 +146,7 @@ def _altered(
 
 
 def longest_rising(numbers: Sequence[int | None]) -> list[int]:
-    """Indexes of a longest strictly rising subsequence; None is never part of it."""
+    """Return the indexes of a longest strictly rising subsequence; None is never part of it."""
     lowest: list[int] = []  # the lowest last number of a rising run, by its length
     ends: list[int] = []  # index of each of these numbers
     before: dict[int, int] = {}

@@ -72,7 +72,7 @@ class Application:
 
 
 def main(arguments: list[str]) -> None:
-    """`python -m cli.demo.consumer BOOTSTRAP GROUP TOPIC,… LEDGER for-ever|to-end`.
+    """Run as `python -m cli.demo.consumer BOOTSTRAP GROUP TOPIC,… LEDGER for-ever|to-end`.
 
     Says `processing` with its first record, and `done` at the end. SIGTERM ends it between two batches.
     """

@@ -77,7 +77,7 @@ class Crew:
         return any(worker.has_position for worker in self._workers)
 
     def kill(self) -> str:
-        """SIGKILL one of those that run a lane; who it was."""
+        """Send SIGKILL to one of those that run a lane; return who it was."""
         running = [worker for worker in self._workers if worker.has_position] or self._workers
         self._down = self._random.choice(running)
         self._down.kill()
@@ -99,12 +99,12 @@ class Crew:
             yield f"worker {number} stopped and started again"
 
     def stop(self) -> None:
-        """SIGTERM for all, one after the other. Raises DemoFailed unless each ends with 0."""
+        """Send SIGTERM to all, one after the other. Raises DemoFailed unless each ends with 0."""
         for worker in self._workers:
             worker.stop()
 
     def held(self) -> list[Held]:
-        """Who ran which lane when, by their logs."""
+        """Say who ran which lane when, by their logs."""
         found = [span for number, log in enumerate(self._logs, 1) for span in self._spans(number, log)]
         return sorted(found, key=lambda span: (span.lane, span.from_s))
 
@@ -127,7 +127,7 @@ class Crew:
 
 
 def timeline(held: list[Held]) -> Iterator[str]:
-    """One line for each lane: who ran it from when."""
+    """Yield one line for each lane: who ran it from when."""
     for lane in sorted({span.lane for span in held}):
         spans = [f"worker {span.worker} from {span.from_s:.1f} s" for span in held if span.lane == lane]
         yield f"lane {lane}: {', '.join(spans)}"

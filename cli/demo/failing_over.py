@@ -60,7 +60,7 @@ class FailoverDemo:
         self._stack = ExitStack()
 
     def run(self) -> FailedOver:
-        """The whole demo. Raises DemoFailed when there can be no verdict; all children have ended in any case."""
+        """Run the whole demo. Raises DemoFailed when there can be no verdict; all children have ended in any case."""
         with self._stack:
             source, target = self._broker("source"), self._broker("target")
             source.ready()
@@ -136,7 +136,9 @@ flows:
             time.sleep(POLL_S)  # its log has no event to wait for
 
     def _all_begun(self, target: str) -> bool:
-        """Whether records are copied and processed, and the group has an offset at the target in each partition."""
+        """Return whether records are copied and processed, and the group has an offset at the target in each
+        partition.
+        """
         self._worker.read_log()
         if not self._worker.copied or not self._processed():
             return False

@@ -110,7 +110,7 @@ def commit_positions(flow_file: Path, flow_name: str, topic: str, count: int, wr
 
 
 def aborted(bootstrap: str, topic: str, partitions: int, records: int) -> int:
-    """How many offsets of a topic are aborted records or markers, which no read_committed consumer gets."""
+    """Count the offsets of a topic that are aborted records or markers, which no read_committed consumer gets."""
     reader = topic_reader.consumer(bootstrap, isolation="read_uncommitted")
     try:
         return sum(topic_reader.ends(reader, {topic: partitions}).values()) - records

@@ -61,7 +61,7 @@ class Load:
                 raise RuntimeError("records of the load were not acknowledged")
 
     def _due_s(self) -> float:
-        """When the records so far are due, in seconds from the beginning."""
+        """Return when the records so far are due, in seconds from the beginning."""
         beyond = max(0, self.committed - self._records_min)
         return (self.committed - beyond + beyond / TRICKLE) / self._rate
 
@@ -73,7 +73,7 @@ class Load:
         return [records.make(self._next(), self._chance) for _ in range(BURST_RECORDS)]
 
     def _turn(self) -> None:
-        """A burst: plain, or the beginning or the end of a transaction."""
+        """Write a burst: plain, or the beginning or the end of a transaction."""
         index = self._chance.randrange(len(COMPRESSIONS))
         if self._chance.random() < 0.4:
             self._plain_write(self._plain[index], self._burst())
@@ -117,7 +117,7 @@ def _refused(error: KafkaError | None, message: Message) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """`python -m cli.demo.load BOOTSTRAP TOPIC:PARTITIONS,… SEED RECORDS RATE`.
+    """Run as `python -m cli.demo.load BOOTSTRAP TOPIC:PARTITIONS,… SEED RECORDS RATE`.
 
     Says `writing` when it begins; SIGTERM ends it as soon as there are RECORDS committed records, and it says
     how many there are.

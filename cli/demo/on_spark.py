@@ -50,7 +50,7 @@ class Orchestrator:
         self._stack = ExitStack()
 
     def run(self) -> Result:
-        """The whole demo. Raises DemoFailed when a step fails; all children have ended in any case."""
+        """Run the whole demo. Raises DemoFailed when a step fails; all children have ended in any case."""
         with self._stack:
             source, target = self._broker("source"), self._broker("target")
             source.ready()
@@ -128,7 +128,7 @@ flows:
 
 
 def _damage(found: dict[str, Any]) -> tuple[history.Damage, ...]:
-    """The verdicts of reconcile as `Damage`. Of two swapped records it names one."""
+    """Return the verdicts of reconcile as `Damage`. Of two swapped records it names one."""
     damage = set()
     for partition in found["partitions"]:
         number = partition["source"]["partition"]
@@ -142,7 +142,7 @@ def _damage(found: dict[str, Any]) -> tuple[history.Damage, ...]:
 
 
 def failed(result: Result) -> str:
-    """What went wrong, in words; empty when nothing did."""
+    """Say what went wrong, in words; empty when nothing did."""
     if not result.agrees:
         return "the copy is not exact"
     if set(result.found) != set(history.DAMAGE):

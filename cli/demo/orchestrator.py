@@ -40,7 +40,7 @@ class Orchestrator:
         self._stack = ExitStack()
 
     def run(self) -> DemoResult:
-        """The whole demo. Raises DemoFailed when there can be no verdict; all children have ended in any case."""
+        """Run the whole demo. Raises DemoFailed when there can be no verdict; all children have ended in any case."""
         with self._stack:
             source, target = self._broker("source"), self._broker("target")
             source.ready()
@@ -126,7 +126,9 @@ flows:
             self._tell(said)
 
     def _killed(self, kill: schedule.WorkerKill, elapsed_s: float) -> bool:
-        """Whether this kill has now happened: by the worker itself at its failpoint, or from here at its time."""
+        """Return whether this kill has now happened: by the worker itself at its failpoint, or from here at its
+        time.
+        """
         worker = self._worker
         if kill.point:
             if not worker.has_killed_itself():

@@ -35,16 +35,16 @@ class Child:
             )
 
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Return whether the process lives."""
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL, wait until it has ended, and close its pipes."""
+        """Send SIGKILL, wait until it has ended, and close its pipes."""
         self.process.kill()
         self._reap(None)
 
     def stop(self) -> int:
-        """SIGTERM; its exit code. Raises DemoFailed when it doesn't end in time."""
+        """Send SIGTERM; return its exit code. Raises DemoFailed when it doesn't end in time."""
         self.process.terminate()
         try:
             return self._reap(STOP_S_MAX)
@@ -59,7 +59,7 @@ class Child:
         return code
 
     def line(self) -> str:
-        """The next line on stdout; raises DemoFailed when it doesn't come in time or at all."""
+        """Read the next line on stdout. Raises DemoFailed when it doesn't come in time or at all."""
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], START_S_MAX)
         line = self.process.stdout.readline().decode().strip() if ready else ""
@@ -68,8 +68,8 @@ class Child:
         return line
 
     def rest(self, timeout_s: float) -> bytes:
-        """What a child that says something only once it is done says on stdout. Raises DemoFailed when it says nothing
-        within `timeout_s`, or at all."""
+        """Read what a child that says something only once it is done says on stdout. Raises DemoFailed when it says
+        nothing within `timeout_s`, or at all."""
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], timeout_s)
         said = self.process.stdout.read() if ready else b""
@@ -79,7 +79,7 @@ class Child:
         return said
 
     def failed(self, what: str, lines: int = 15) -> DemoFailed:
-        """An error that says `what` the child did, with the last `lines` of its log."""
+        """Make an error that says `what` the child did, with the last `lines` of its log."""
         text = self.log.read_text(errors="replace").splitlines()[-lines:]
         return DemoFailed("\n  ".join((f"{self._name} {what}", *text)))
 
@@ -97,11 +97,11 @@ class BrokerProcess:
         return Child(arguments, self._log)
 
     def ready(self) -> None:
-        """Returns when it accepts connections; from then on `address` is where."""
+        """Return when it accepts connections; from then on `address` is where."""
         self.address = self._child.line().rpartition(" ")[2]
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._child.kill()
 
     def restart(self) -> None:
@@ -110,6 +110,6 @@ class BrokerProcess:
         self.ready()
 
     def check(self) -> None:
-        """Raises DemoFailed if it has ended by itself."""
+        """Raise DemoFailed if it has ended by itself."""
         if not self._child.running():
             raise self._child.failed("ended by itself")

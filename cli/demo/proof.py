@@ -20,7 +20,7 @@ class Reconciliation:
         self.child = Child(arguments, log)
 
     def proof(self) -> Proof:
-        """What it says. Raises DemoFailed where it says nothing."""
+        """Read what it says. Raises DemoFailed where it says nothing."""
         said = self.child.rest(PROVED_S_MAX)
         found = json.loads(said)
         return Proof(found["verdict"], found["headline"])

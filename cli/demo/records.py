@@ -24,7 +24,9 @@ class OddRecord:
 
 
 def make(number: int, chance: random.Random) -> OddRecord:
-    """The record of this number. Kinds alternate; the number is at the start of the key, value or a header's value."""
+    """Make the record of this number. Kinds alternate; the number is at the start of the key, value or a header's
+    value.
+    """
     name = b"#%09d" % number
     filler = chance.randbytes(chance.randrange(20, 300))
     age_ms = chance.randrange(AGE_MS_MAX) if chance.random() < 0.1 else 0
@@ -45,13 +47,13 @@ def make(number: int, chance: random.Random) -> OddRecord:
 
 
 def make_big(number: int, chance: random.Random) -> OddRecord:
-    """A record that just fits into the largest batch that brokers take by default."""
+    """Make a record that just fits into the largest batch that brokers take by default."""
     name = b"#%09d" % number
     return OddRecord(None, name + chance.randbytes(LIMIT_BYTES - BATCH_OVERHEAD_BYTES - len(name)))
 
 
 def name_of(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """The number that was put into the record, or the whole content if it has none."""
+    """Return the number that was put into the record, or the whole content if it has none."""
     for text in (key, value, *(content for _, content in headers)):
         if text and (match := _NAME.match(text)):
             return match.group()

@@ -24,7 +24,7 @@ FAULTS = ("lost", "doubled", "reordered", "altered")
 
 @contextmanager
 def live(console: Console, settings: Settings) -> Iterator[Callable[[Progress], None]]:
-    """Each event in a line of its own, and below them the state: live on a terminal, elsewhere once at the end."""
+    """Show each event in a line of its own, and below them the state: live on a terminal, elsewhere once at the end."""
     told, last = 0, Progress()
 
     def tell(progress: Progress) -> None:
@@ -47,7 +47,7 @@ def live(console: Console, settings: Settings) -> Iterator[Callable[[Progress], 
 
 
 def lines(settings: Settings) -> Callable[[Progress], None]:
-    """One JSON object a line on stdout: at every change of phase, every kill, and twice a second."""
+    """Write one JSON object a line on stdout: at every change of phase, every kill, and twice a second."""
     last: tuple[str, int, float] = ("", 0, -1.0)
 
     def line(progress: Progress) -> None:
@@ -64,7 +64,7 @@ def lines(settings: Settings) -> Callable[[Progress], None]:
 
 
 def progress_table(progress: Progress, settings: Settings) -> Table:
-    """The live view."""
+    """Make the live view."""
     title = f"{settings.delivery}, seed {settings.seed}, {progress.seconds:.0f} s: {progress.phase}"
     table = Table(title=title, title_justify="left")
     for column in ("records copied", "source offset", "committed", "lag", "worker kills", "broker kills"):
@@ -81,7 +81,7 @@ def progress_table(progress: Progress, settings: Settings) -> Table:
 
 
 def verdict_table(found: DemoResult) -> Table:
-    """The final table: one row a partition, and the sum."""
+    """Make the final table: one row a partition, and the sum."""
     table = _table("every record compared: key, value, headers, timestamp, order", "partition")
     for (topic, number), verdict in sorted(found.verdicts.items()):
         table.add_row(f"{topic}-{number}", *_cells(verdict))
@@ -91,7 +91,7 @@ def verdict_table(found: DemoResult) -> Table:
 
 
 def verdict_lines(found: DemoResult, settings: Settings) -> list[str]:
-    """The result in words, and the first of each partition's faults by name."""
+    """Say the result in words, and the first of each partition's faults by name."""
     kills = f"{counted(found.worker_kills, 'worker kill')} and {counted(found.broker_kills, 'broker kill')}"
     slowest = f"; slowest recovery {max(found.recoveries_s):.1f} s" if found.recoveries_s else ""
     result = "Nothing lost, doubled, reordered or altered" if found.exact else "NOT exactly once"
@@ -110,7 +110,7 @@ def verdict_lines(found: DemoResult, settings: Settings) -> list[str]:
 
 
 def comparison_table(of_modes: Mapping[str, DemoResult]) -> Table:
-    """The faults of each delivery mode under the same kills."""
+    """Make the table of the faults of each delivery mode under the same kills."""
     table = _table("the same seeded kills under three delivery modes", "delivery")
     for mode, found in of_modes.items():
         table.add_row(mode, *_cells(found.total))
@@ -118,7 +118,7 @@ def comparison_table(of_modes: Mapping[str, DemoResult]) -> Table:
 
 
 def comparison_lines(of_modes: Mapping[str, DemoResult], settings: Settings) -> list[str]:
-    """At which steps the kills came, and how many there were in each mode."""
+    """Say at which steps the kills came, and how many there were in each mode."""
     said = [
         f"Of each three worker kills one came right after a transaction's end, one right before it, one at a random "
         f"moment (seed {settings.seed})."
@@ -130,7 +130,7 @@ def comparison_lines(of_modes: Mapping[str, DemoResult], settings: Settings) -> 
 
 
 def as_json(found: DemoResult) -> dict[str, float | str | list[str]]:
-    """The result as one flat object; times in seconds."""
+    """Return the result as one flat object; times in seconds."""
     total = found.total
     return {
         "records_source": total.source,

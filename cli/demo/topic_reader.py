@@ -30,7 +30,7 @@ def create_topics(bootstrap: str, topics: Topics) -> None:
 
 
 def consumer(bootstrap: str, group: str = "demo-reader", isolation: str = "read_committed") -> Consumer:
-    """A consumer that is assigned by hand and joins no group."""
+    """Make a consumer that is assigned by hand and joins no group."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -47,7 +47,7 @@ def consumer(bootstrap: str, group: str = "demo-reader", isolation: str = "read_
 
 
 def ends(reader: Consumer, topics: Topics, timeout_s: float = ANSWER_S_MAX) -> dict[At, int]:
-    """Ends of all partitions: last stable offsets, or high watermarks for a read_uncommitted reader.
+    """Return the ends of all partitions: last stable offsets, or high watermarks for a read_uncommitted reader.
 
     Raises KafkaException when the broker doesn't answer within `timeout_s`.
     """
@@ -59,7 +59,7 @@ def ends(reader: Consumer, topics: Topics, timeout_s: float = ANSWER_S_MAX) -> d
 
 
 def read_committed_positions(bootstrap: str, group: str, topics: Topics) -> dict[At, int]:
-    """Offsets of a group; below 0 where it has none."""
+    """Read the offsets of a group; below 0 where it has none."""
     asked = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
     reader = consumer(bootstrap, group)
     try:
@@ -69,7 +69,7 @@ def read_committed_positions(bootstrap: str, group: str, topics: Topics) -> dict
 
 
 def read(bootstrap: str, topics: Topics, *, stable: bool = True) -> dict[At, list[ReadRecord]]:
-    """Every committed record of every partition, in order. `stable`: wait until no transaction is open.
+    """Read every committed record of every partition, in order. `stable`: wait until no transaction is open.
 
     Raises DemoFailed when a transaction stays open or a partition can't be read to its end.
     """
@@ -100,7 +100,7 @@ def read(bootstrap: str, topics: Topics, *, stable: bool = True) -> dict[At, lis
 
 
 def _wait_stable(bootstrap: str, topics: Topics) -> None:
-    """Until no transaction is open: markers reach partitions a moment after a commit was answered."""
+    """Wait until no transaction is open: markers reach partitions a moment after a commit was answered."""
     stable, all_ = consumer(bootstrap), consumer(bootstrap, isolation="read_uncommitted")
     deadline = time.monotonic() + STABLE_S_MAX
     try:
@@ -114,7 +114,7 @@ def _wait_stable(bootstrap: str, topics: Topics) -> None:
 
 
 def record_of(message: Message) -> ReadRecord:
-    """The record of a message that is no error."""
+    """Return the record of a message that is no error."""
     headers = tuple((str(key), _raw(value)) for key, value in list(message.headers() or ()))
     key, value = _raw(message.key()), _raw(message.value())
     return ReadRecord(name_of(key, value, headers), key, value, headers, message.timestamp()[1])

@@ -19,7 +19,7 @@ class Watch:
         self._target = topic_reader.consumer(target, f"eos-replicate.{FLOW}", "read_uncommitted")
 
     def offsets(self) -> tuple[int, int] | None:
-        """(source ends, positions), each summed over all partitions; None while a broker is away."""
+        """Return (source ends, positions), each summed over all partitions; None while a broker is away."""
         asked = [
             TopicPartition(RENAMED.format(topic), number) for topic, count in TOPICS.items() for number in range(count)
         ]

@@ -30,7 +30,7 @@ class Worker:
         self._has_begun = False  # before that, a SIGTERM may meet a process that doesn't listen for it yet
 
     def start(self, point: str = "") -> None:
-        """A new process; `point` is the failpoint at which it kills itself."""
+        """Start a new process; `point` is the failpoint at which it kills itself."""
         self.committing_since, self.has_position, self._has_begun = None, False, False
         arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json", "--log-level", "debug"]
         arguments += ["--flow", self._flow] if self._flow else []
@@ -66,13 +66,13 @@ class Worker:
         return [self.child]
 
     def kill(self) -> str:
-        """SIGKILL; how it is named."""
+        """Send SIGKILL; return how it is named."""
         self.child.kill()
         self._gone()
         return "worker"
 
     def has_killed_itself(self) -> bool:
-        """Whether its failpoint has killed it. Raises DemoFailed if it ended in any other way."""
+        """Return whether its failpoint has killed it. Raises DemoFailed if it ended in any other way."""
         if self.child.running():
             return False
         if self.child.process.returncode != -signal.SIGKILL:
@@ -86,11 +86,11 @@ class Worker:
         self._gone_at = time.monotonic()
 
     def ended(self) -> DemoFailed:
-        """An error for a worker that has ended by itself."""
+        """Make an error for a worker that has ended by itself."""
         return self.child.failed(f"ended by itself with {self.child.process.wait()}")
 
     def stop(self) -> None:
-        """SIGTERM, once it has begun: it finishes its transaction. Raises DemoFailed unless it ends with 0."""
+        """Send SIGTERM, once it has begun: it finishes its transaction. Raises DemoFailed unless it ends with 0."""
         deadline_s = time.monotonic() + START_S_MAX
         self.read_log()
         while not self._has_begun and self.child.running() and time.monotonic() < deadline_s:
@@ -103,7 +103,7 @@ class Worker:
 
 
 def logged(line: bytes) -> dict[str, Any]:
-    """The event of a log line; empty for text of a library, or a line that a kill cut off."""
+    """Read the event of a log line; empty for text of a library, or a line that a kill cut off."""
     try:
         event = json.loads(line)
     except ValueError:

@@ -27,12 +27,12 @@ _CODE = re.compile(r" *(\d+) +(.+)")
 
 
 def page() -> str:
-    """The whole page."""
+    """Write the whole page."""
     return INTRODUCTION + "".join(_section(words, command) for words, command in walk(main.group))
 
 
 def walk(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """The group and its commands with their words, groups within it too, in the order of --help."""
+    """Yield the group and its commands with their words, groups within it too, in the order of --help."""
     yield words, group
     context = click.Context(group)
     for name in group.list_commands(context):
@@ -80,7 +80,7 @@ def _options(command: click.Command) -> str:
 
 
 def _paragraph(text: str) -> str:
-    """A paragraph of an epilog: wrapped text, or lines that stand as they are after a heading."""
+    """Write a paragraph of an epilog: wrapped text, or lines that stand as they are after a heading."""
     if not text.startswith("\b\n"):
         return f"{_quoted(text)}\n"
     heading, *lines = text.removeprefix("\b\n").splitlines()
@@ -103,5 +103,5 @@ def _codes(lines: list[str]) -> list[tuple[str, str]]:
 
 
 def _quoted(text: str) -> str:
-    """Options and names with underscores or brackets as code, so that Markdown leaves them alone."""
+    """Write options and names with underscores or brackets as code, so that Markdown leaves them alone."""
     return _NAMES.sub(r"`\1`", text)

@@ -96,7 +96,7 @@ OTHERS = {"Start": Start.model_json_schema(), "RegistryAccess": RegistryAccess.m
 
 
 def page() -> str:
-    """The whole page."""
+    """Write the whole page."""
     schema = json_schema()
     parts = [INTRODUCTION, UNITS.format(durations=_units(MILLISECONDS), sizes=_units(BYTES))]
     for name, heading, about in SECTIONS:
@@ -122,7 +122,7 @@ def _rows(definition: dict[str, Any], others: dict[str, Any]) -> Iterator[tuple[
 
 
 def _value(key: str, value: dict[str, Any], others: dict[str, Any]) -> str:
-    """What may stand at a key."""
+    """Say what may stand at a key."""
     unit = unit_of(key)
     if "$ref" in value:
         other = others[value["$ref"].rpartition("/")[2]]

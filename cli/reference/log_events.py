@@ -64,7 +64,7 @@ class Event:
 
 
 def found() -> dict[str, Event]:
-    """Every event that the code logs."""
+    """Find every event that the code logs."""
     events: dict[str, Event] = defaultdict(Event)
     for place in PLACES:
         for path in sorted((ROOT / place).rglob("*.py")):
@@ -75,7 +75,7 @@ def found() -> dict[str, Event]:
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, str, list[str]]]:
-    """Event, method and fields of each call of a logger in a module."""
+    """Yield event, method and fields of each call of a logger in a module."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS):
             continue
@@ -92,7 +92,7 @@ def _fields(keyword: ast.keyword) -> tuple[str, ...]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Write the whole page."""
     events = found()
     rows = [
         (f"`{name}`", events[name].level, ", ".join(f"`{field}`" for field in events[name].fields), cell(EVENTS[name]))

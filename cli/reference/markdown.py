@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that ends with a newline."""
+    """Write a table that ends with a newline."""
     lines = [heading, ["---"] * len(heading), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def cell(text: str) -> str:
-    """Text that stands within one cell."""
+    """Write text that stands within one cell."""
     return " ".join(text.split()).replace("|", "\\|")

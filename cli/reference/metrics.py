@@ -21,7 +21,7 @@ partition that has no position yet. The process metrics of the Prometheus client
 
 
 def page() -> str:
-    """The whole page."""
+    """Write the whole page."""
     rows = (
         (
             f"`{shown_name(name)}`",

@@ -52,7 +52,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 async def _batched(broker: Parts, conn: Client, each: Any, version: int) -> dict[str, Any]:
-    """The answer for one of several transactions."""
+    """Return the answer for one of several transactions."""
     claim = each.transactional_id, each.producer_id, each.producer_epoch
     wanted = _wanted(each.topics)
     if each.verify_only and not _missing(broker, wanted):

@@ -67,7 +67,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 async def _change(credentials: Credentials, wanted: Any) -> None:
-    """Raises ScramChangeRejected, NoSpace, or another OSError."""
+    """Change or delete a credential. Raises ScramChangeRejected, NoSpace, or another OSError."""
     if not wanted.name:
         raise ScramChangeRejected(ErrorCode.unacceptable_credential, "Username must not be empty")
     mechanism = TYPES.get(wanted.mechanism)

@@ -32,7 +32,7 @@ class ConfigRejected(Exception):
 
     @classmethod
     def invalid(cls, detail: str) -> ConfigRejected:
-        """A name or value that can't be."""
+        """Make the error of a name or value that can't be."""
         return cls(ErrorCode.invalid_config, detail)
 
 
@@ -106,12 +106,14 @@ async def _change_topic(broker: Parts, wanted: Any, make: Change, validate_only:
 
 
 def steps(wanted: Any) -> int:
-    """What it costs to look at one resource: lists have thousands of elements."""
+    """Say what it costs to look at one resource: lists have thousands of elements."""
     return RESOURCE_STEPS + sum(len(config.value or "") for config in wanted.configs) // CHARACTERS_A_STEP
 
 
 def check_request(resources: Sequence[Any]) -> dict[tuple[int, str], ConfigRejected]:
-    """Refusals of resources that can't be looked at one by one: those named twice, with a name twice or no value."""
+    """Return the refusals of resources that can't be looked at one by one: those named twice, with a name twice or no
+    value.
+    """
     times = Counter((each.resource_type, each.resource_name) for each in resources)
     refused: dict[tuple[int, str], ConfigRejected] = {}
     for each in resources:
@@ -134,7 +136,7 @@ def _deletes(config: Any) -> bool:
 
 
 def refusal(wanted: Any, refused: ConfigRejected | None) -> dict[str, Any]:
-    """The answer for one resource."""
+    """Return the answer for one resource."""
     return {
         "error_code": ErrorCode.none if refused is None else refused.error_code,
         "error_message": None if refused is None else str(refused),

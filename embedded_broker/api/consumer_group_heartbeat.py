@@ -58,7 +58,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 def _sees(broker: Parts, conn: Client) -> Callable[[str], bool] | None:
-    """Whether a pattern may find a topic; None: all of them."""
+    """Return a function that says whether a pattern may find a topic; None: all of them."""
     authorizer, session = broker.security.authorizer, conn.session
     if authorizer is None:
         return None

@@ -54,7 +54,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 def _acl(wanted: Any) -> Acl:
-    """Raises ValueError."""
+    """Make the ACL that is asked for. Raises ValueError."""
     if wanted.resource_type == Resource.CLUSTER and wanted.resource_name != CLUSTER_NAME:
         raise ValueError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not wanted.resource_name:
@@ -76,7 +76,7 @@ def _acl(wanted: Any) -> Acl:
 
 
 def _is_filter(acl: Acl) -> bool:
-    """Whether it has a type that only filters may have; Kafka fails over these."""
+    """Return whether it has a type that only filters may have; Kafka fails over these."""
     return (
         acl.resource is Resource.ANY
         or acl.pattern not in (PatternType.LITERAL, PatternType.PREFIXED)

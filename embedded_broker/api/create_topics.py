@@ -59,7 +59,9 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 def _too_many(broker: Parts, topics: Any) -> str | None:
-    """Why none of them can be made: what one operation may do is bounded, as in Kafka's ReplicationControlManager."""
+    """Say why none of them can be made: what one operation may do is bounded, as in Kafka's
+    ReplicationControlManager.
+    """
     default = broker.config.partitions_default
     partitions = 0
     for each in topics:
@@ -108,7 +110,7 @@ def _check_name(broker: Parts, name: str) -> None:
 
 
 def _count_partitions(broker: Parts, wanted: Any) -> int:
-    """How many partitions. Raises TopicRejected."""
+    """Count the partitions that are asked for. Raises TopicRejected."""
     count = int(wanted.num_partitions)
     if wanted.assignments:
         if count != -1 or wanted.replication_factor != -1:

@@ -50,7 +50,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 def _named_by_id_too(broker: Parts, wanted: Iterable[tuple[str | None, UUID | None]]) -> dict[str | None, UUID]:
-    """Names and ids of topics that are named by both: they are refused, as in Kafka's ControllerApis."""
+    """Return the names and ids of topics that are named by both: they are refused, as in Kafka's ControllerApis."""
     ids = {topic_id for name, topic_id in wanted if name is None and topic_id is not None}
     found: dict[str | None, UUID] = {}
     for name, topic_id in wanted if ids else ():
@@ -61,7 +61,7 @@ def _named_by_id_too(broker: Parts, wanted: Iterable[tuple[str | None, UUID | No
 
 
 def _problem(name: str | None, topic_id: UUID | None, count: int) -> str | None:
-    """Why a topic can't even be looked for."""
+    """Say why a topic can't even be looked for."""
     if name is not None and topic_id is not None:
         return "You may not specify both topic name and topic id."
     if name is None and topic_id is None:

@@ -45,7 +45,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 def filter_of(request: Any) -> Filter:
-    """The filter that a request or an item of it describes. Raises ValueError for a type that doesn't exist."""
+    """Make the filter that a request or an item of it describes. Raises ValueError for a type that doesn't exist."""
     return Filter(
         Resource(request.resource_type_filter),
         request.resource_name_filter,
@@ -58,7 +58,7 @@ def filter_of(request: Any) -> Filter:
 
 
 def entry(acl: Acl) -> dict[str, Any]:
-    """What an ACL says, beside what it is about."""
+    """Return what an ACL says, beside what it is about."""
     return {
         "principal": acl.principal,
         "host": acl.host,

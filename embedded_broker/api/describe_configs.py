@@ -79,12 +79,14 @@ def _resource(broker: Parts, wanted: Any, request: Any, topics: TopicConfigs) ->
 
 
 def _text_bytes(config: Same) -> int:
-    """What the texts of a config take in an answer, which has a copy of each, beside what RESOURCE_BYTES counts."""
+    """Compute what the texts of a config take in an answer, which has a copy of each, beside what RESOURCE_BYTES
+    counts.
+    """
     return len(config["value"] or "") * (1 + len(config["synonyms"]))
 
 
 def _is_long(config: Same) -> bool:
-    """Whether it has a value that older versions can't tell: appended to when that had no limit."""
+    """Return whether it has a value that older versions can't tell: appended to when that had no limit."""
     values = [config["value"], *(each["value"] for each in config["synonyms"])]
     return any(
         value is not None and len(value) > STRING_BYTES_MAX // 4 and len(value.encode()) > STRING_BYTES_MAX
@@ -93,7 +95,7 @@ def _is_long(config: Same) -> bool:
 
 
 def _of_broker(broker: Parts, name: str, request: Any) -> list[Same]:
-    """The configs of this broker, or of ALL_BROKERS only what is set for them."""
+    """Return the configs of this broker, or of ALL_BROKERS only what is set for them."""
     dynamic = broker.dynamic_configs
     static = broker_configs(broker.config, broker.endpoints)
     if name == ALL_BROKERS:

@@ -26,23 +26,25 @@ TOO_MUCH = "All topics, configs, ACLs, users and quotas together would take too 
 
 
 def refused_with(error: NoSpace) -> tuple[ErrorCode, str]:
-    """The error of one resource in a response: there is no disk space, or no memory for what would be kept."""
+    """Return the error of one resource in a response: there is no disk space, or no memory for what would be kept."""
     return (ErrorCode.policy_violation, TOO_MUCH) if isinstance(error, MetadataFull) else (STORAGE, MESSAGE)
 
 
 def refusal(error: NoSpace) -> dict[str, Any]:
-    """The same, as the fields of it."""
+    """Return the same, as the fields of it."""
     error_code, message = refused_with(error)
     return {"error_code": error_code, "error_message": message}
 
 
 def _whole(**others: Any) -> Refusal:
-    """One error for the whole request."""
+    """Return one error for the whole request."""
     return lambda request, version: {"error_code": COORDINATOR, **others}
 
 
 def _producer_id(request: Any, version: int) -> Mapping[str, Any]:
-    """Without a transactional id there is no coordinator to find again: Kafka's error when it has no id to give."""
+    """Return the error: without a transactional id there is no coordinator to find again, so it is Kafka's when it has
+    no id to give.
+    """
     error_code = ErrorCode.coordinator_load_in_progress if request.transactional_id is None else COORDINATOR
     return {"error_code": error_code, "producer_id": -1, "producer_epoch": -1}
 

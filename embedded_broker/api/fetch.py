@@ -71,7 +71,7 @@ class _Waiting:
         self._event = asyncio.Event()
 
     async def has_enough(self) -> bool:
-        """Whether there is no need to wait."""
+        """Return whether there is no need to wait."""
         total_bytes = 0
         for each in self._partitions:
             await self._share.spent(COUNT_STEPS)
@@ -108,7 +108,7 @@ class _Waiting:
                 watch.end()
 
     def note(self, moved: FetchedPartition) -> None:
-        """A partition has moved."""
+        """Note that a partition has moved."""
         self._moved[moved] = None
         self._event.set()
 
@@ -122,13 +122,13 @@ class _Watch:
         self._fetched, self._waiting = fetched, waiting
 
     def begin(self) -> None:
-        """From now on, and once at first."""
+        """Begin to watch, and wake once at first."""
         if self._fetched.partition is not None:
             self._fetched.partition.add_waiter(self)
         self.wake()
 
     def end(self) -> None:
-        """No more."""
+        """Watch no more."""
         if self._fetched.partition is not None:
             self._fetched.partition.remove_waiter(self)
 
@@ -138,7 +138,7 @@ class _Watch:
 
 
 def _find(broker: Parts, conn: Client, each: Asked, version: int, committed: bool) -> FetchedPartition:
-    """The partition that is meant, or why it can't be read. Leader epochs as in KIP-320."""
+    """Find the partition that is meant, or why it can't be read. Leader epochs as in KIP-320."""
     data = each.data
     topic = broker.topics.get(each.topic) if isinstance(each.topic, str) else broker.topics.by_id(each.topic)
     name = each.topic if isinstance(each.topic, str) else topic and topic.name
@@ -175,7 +175,7 @@ async def _pay(partitions: list[FetchedPartition], bytes_max: int, share: Share)
 
 
 async def _read(partitions: list[FetchedPartition], bytes_max: int, share: Share) -> Answers:
-    """What all partitions have, in order, up to `bytes_max`."""
+    """Read what all partitions have, in order, up to `bytes_max`."""
     answers: Answers = []
     got_bytes = 0
     for each in partitions:
@@ -188,7 +188,7 @@ async def _read(partitions: list[FetchedPartition], bytes_max: int, share: Share
 
 
 def _by_topic(fetching: Fetching, answers: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
-    """What the client is told, by topic in the order in which they were read."""
+    """Return what the client is told, by topic in the order in which they were read."""
     topics: dict[TopicKey, list[dict[str, Any]]] = {}
     for topic, answer in fetching.tell(answers):
         topics.setdefault(topic, []).append(answer)

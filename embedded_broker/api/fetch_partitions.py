@@ -29,7 +29,7 @@ class FetchedPartition:
         return self._error() is not ErrorCode.none
 
     def _error(self) -> ErrorCode:
-        """Why the partition can't be read now."""
+        """Say why the partition can't be read now."""
         if self._error_code is not ErrorCode.none or self.partition is None:
             return self._error_code
         if self.partition.closed:
@@ -57,7 +57,7 @@ class FetchedPartition:
         return 0 if self.partition is None else self.partition.config.message_bytes_max
 
     def unread_bytes(self, enough: int) -> int:
-        """What there is to read; not beyond `enough`."""
+        """Count what there is to read; not beyond `enough`."""
         partition, offset = self.partition, self._data.fetch_offset
         if partition is None:
             return 0
@@ -68,7 +68,9 @@ class FetchedPartition:
             return enough  # found by `read`, too
 
     def count(self, enough: int) -> int:
-        """Bytes that a response would have of it, as Kafka's DelayedFetch counts them; not beyond `enough`."""
+        """Count the bytes that a response would have of it, as Kafka's DelayedFetch counts them; not beyond
+        `enough`.
+        """
         self.counted_bytes = 0
         partition, offset = self.partition, self._data.fetch_offset
         if partition is not None and offset < partition.limit(self._committed):
@@ -78,7 +80,7 @@ class FetchedPartition:
         return self.counted_bytes
 
     def read(self, left_bytes: int, first: bool) -> dict[str, Any]:
-        """The response for the partition. Only the first batch of a response may be larger than what is left."""
+        """Read the response for the partition. Only the first batch of a response may be larger than what is left."""
         error_code, partition, offset = self._error(), self.partition, self._data.fetch_offset
         if partition is None or error_code is not ErrorCode.none:
             return self._nothing(error_code)

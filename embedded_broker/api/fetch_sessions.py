@@ -46,7 +46,7 @@ class Asked:
     log_start: int = -1
 
     def is_news(self, answer: Mapping[str, Any]) -> bool:
-        """Whether the response must include the partition; if so, remembers what it contains."""
+        """Return whether the response must include the partition; if so, note what it contains."""
         failed = answer.get("error_code", ErrorCode.none) is not ErrorCode.none
         moved = (self.high_watermark, self.log_start) != (answer["high_watermark"], answer["log_start_offset"])
         self.high_watermark = -1 if failed else answer["high_watermark"]
@@ -78,7 +78,7 @@ class Fetching:
     session: FetchSession | None = None
 
     def tell(self, answers: Answers) -> Iterator[tuple[TopicKey, dict[str, Any]]]:
-        """Those answers, in the order of `asked`, that the client needs, with their topics."""
+        """Yield those answers, in the order of `asked`, that the client needs, with their topics."""
         for each, answer in zip(self.asked, answers, strict=True):
             if self.session is None:
                 yield each.topic, answer
@@ -104,7 +104,7 @@ class FetchSessions:
     sessions: dict[int, FetchSession] = field(default_factory=dict)
 
     def begin(self, request: Any, version: int, named: list[Asked], now_s: float) -> Fetching:
-        """What a request is for that names these partitions. Raises SessionError."""
+        """Return what a request is for that names these partitions. Raises SessionError."""
         by_id = version >= TOPIC_IDS_SINCE
         epoch = getattr(request, "session_epoch", FINAL)
         if epoch in (INITIAL, FINAL):
@@ -139,7 +139,9 @@ class FetchSessions:
                 session.partitions.pop((topic.topic_id if session.by_id else topic.topic, index), None)
 
     def open(self, request: Any, version: int, fetching: Fetching, answers: Answers, now_s: float) -> int:
-        """The id of a new session, if the request wants one and it fits, after all of it was answered; else 0."""
+        """Open a new session and return its id, if the request wants one and it fits, after all of it was answered;
+        else 0.
+        """
         if getattr(request, "session_epoch", FINAL) != INITIAL or not self._evict_for(len(fetching.asked), now_s):
             return 0
         while (session_id := self.new_uuid().int & EPOCH_MAX) in self.sessions or not session_id:
@@ -163,7 +165,9 @@ class FetchSessions:
 
 
 async def named(request: Any, version: int, share: Share) -> list[Asked]:
-    """The partitions that a request names; of one that is named again the last counts, as in Kafka's FetchRequest."""
+    """Return the partitions that a request names; of one that is named again the last counts, as in Kafka's
+    FetchRequest.
+    """
     by_id, found = version >= TOPIC_IDS_SINCE, Partitions()
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic

@@ -50,7 +50,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 def _apply(wanted: Any, own: dict[str, str]) -> dict[str, str]:
-    """The topic's own configs after the changes. Raises ConfigRejected."""
+    """Return the topic's own configs after the changes. Raises ConfigRejected."""
     changed = dict(own)
     for config in wanted.configs:
         if config.config_operation == DELETE:
@@ -63,7 +63,7 @@ def _apply(wanted: Any, own: dict[str, str]) -> dict[str, str]:
 
 
 def _listed(changed: dict[str, str], config: Any) -> str:
-    """A list after APPEND or SUBTRACT."""
+    """Return a list after APPEND or SUBTRACT."""
     of_topic = CONFIGS.get(TOPIC_DEFAULTS.get(config.name, config.name))
     kind, default = (
         OF_ONE_BROKER.get(config.name, (None, None)) if of_topic is None else (of_topic.kind, of_topic.default)

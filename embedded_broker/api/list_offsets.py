@@ -66,7 +66,7 @@ class _Search:
         self._times = TimeSearch(broker.batch_checks, self.share)
 
     async def one(self, partition: Partition | None, wanted: Any) -> dict[str, Any]:
-        """The answer for one partition."""
+        """Return the answer for one partition."""
         error_code = ErrorCode.unknown_topic_or_partition
         if self._version < SINCE.get(wanted.timestamp, 0):
             error_code = ErrorCode.unsupported_version
@@ -88,7 +88,7 @@ class _Search:
         }
 
     async def _find(self, partition: Partition, timestamp: int) -> tuple[int, int]:
-        """(offset, timestamp); -1 for what there isn't."""
+        """Find (offset, timestamp); -1 for what there isn't."""
         limit = partition.limit(self._committed)
         if timestamp == LATEST:
             return limit, -1

@@ -71,7 +71,7 @@ async def _topics(broker: Parts, share: Share, request: Any, version: int) -> li
 
 
 def _distinct(topics: Any) -> Iterable[str | UUID]:
-    """Topics by name or id; one that is named again is answered once, as in Kafka."""
+    """Return topics by name or id; one that is named again is answered once, as in Kafka."""
     named = ((topic.name, id_in(topic)) for topic in topics)
     return dict.fromkeys(topic_id if name is None or topic_id != NO_ID else name for name, topic_id in named)
 
@@ -100,7 +100,7 @@ async def _by_name(broker: Parts, name: str, may_create: bool) -> dict[str, Any]
 
 
 async def _create(broker: Parts, name: str) -> Topic | None:
-    """The topic, which somebody else may have created meanwhile; None if there is no disk space for it."""
+    """Create the topic, which somebody else may have created meanwhile; None if there is no disk space for it."""
     async with broker.metadata.changes.one():
         try:
             return broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
@@ -119,7 +119,7 @@ def _known(broker: Parts, topic: Topic) -> dict[str, Any]:
 
 
 def _partition(node: int, partition: Partition) -> dict[str, Any]:
-    """One that is stopped has no leader, as in Kafka one on a failed disk."""
+    """Describe a partition; one that is stopped has no leader, as in Kafka one on a failed disk."""
     stopped = partition.stopped is not None
     return {
         "error_code": ErrorCode.leader_not_available if stopped else ErrorCode.none,

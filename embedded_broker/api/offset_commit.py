@@ -60,7 +60,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 def _name(broker: Parts, topic: Any, version: int) -> str | None:
-    """The topic's name; None if there is no topic with its id."""
+    """Return the topic's name; None if there is no topic with its id."""
     if version < FIRST_WITH_IDS:
         return str(topic.name)
     found = broker.topics.by_id(topic.topic_id)

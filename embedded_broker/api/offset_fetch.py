@@ -45,7 +45,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
 
 
 async def _pay(share: Share, topics: Iterable[dict[str, Any]]) -> None:
-    """For what was found. Of its texts the answer has copies only when it is encoded."""
+    """Pay for what was found. Of its texts the answer has copies only when it is encoded."""
     partitions = [each for topic in topics for each in topic["partitions"]]
     await share.spent(1 + len(partitions), sum(ENTRY_BYTES + len(each["metadata"]) for each in partitions))
 

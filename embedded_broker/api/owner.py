@@ -7,5 +7,5 @@ from embedded_broker.state.owners import Owner
 
 
 def owner_of(client: Client) -> Owner:
-    """The client's connection."""
+    """Return the client's connection."""
     return Owner(client.client_host, client.session.client_port)

@@ -49,11 +49,11 @@ class Client(Protocol):
         ...
 
     def share(self) -> Share:
-        """The use that the request being handled makes of the event loop, and of memory for its answer."""
+        """Return the use that the request being handled makes of the event loop, and of memory for its answer."""
         ...
 
     def expect_tokens(self) -> None:
-        """A login has begun or ended: its tokens may come without headers."""
+        """Note that a login has begun or ended: its tokens may come without headers."""
         ...
 
     def refuse(self, reason: str) -> None:
@@ -80,7 +80,7 @@ class Parts(Protocol):
         ...
 
     def new_uuid(self) -> UUID:
-        """A random id."""
+        """Make a random id."""
         ...
 
     @property

@@ -71,7 +71,7 @@ class _Appends:
         self.dirty: list[Partition] = []
 
     async def all(self) -> list[dict[str, Any]]:
-        """The response, by topic."""
+        """Append all, and return the response, by topic."""
         looked_up = [self._topic(named) for named in self._request.topic_data]
         if self._request.transactional_id is not None:
             batches = [each for _, data in looked_up for each in data if isinstance(each, _Data)]
@@ -85,7 +85,7 @@ class _Appends:
         ]
 
     def _topic(self, named: Any) -> tuple[dict[str, Any], list[_Data | dict[str, Any]]]:
-        """What the response calls the topic, and what the request has for its partitions."""
+        """Return what the response calls the topic, and what the request has for its partitions."""
         if self._version >= ID_SINCE:
             identity, unknown = {"topic_id": named.topic_id}, ErrorCode.unknown_topic_id
             topic = self._broker.topics.by_id(named.topic_id)
@@ -142,7 +142,7 @@ class _Appends:
 
 
 def _unverified(partition: Partition, header: BatchHeader) -> ErrorCode:
-    """The disk is full: the coordinator could not note that a partition is part of a transaction."""
+    """Return the error of a full disk: the coordinator could not note that a partition is part of a transaction."""
     return ErrorCode.kafka_storage_error
 
 
@@ -161,6 +161,6 @@ async def _when_durable(broker: Parts, answer: Fields, dirty: list[Partition]) -
 
 
 def _flush_unanswered(broker: Parts, dirty: list[Partition]) -> None:
-    """Fsync behind the client's back."""
+    """Flush behind the client's back."""
     background = asyncio.ensure_future(broker.flush_scheduler.durable(*dirty))
     background.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -44,7 +44,7 @@ OUTSIDE: tuple[tuple[str, tuple[int, ...], str], ...] = (
 
 
 def document() -> str:
-    """The whole text."""
+    """Write the whole text."""
     apis = sorted(load_all().values(), key=lambda api: api.key)
     rows = [f"| {api.key} | {_title(api)} | {api.versions[0]}–{api.versions[-1]} |\n" for api in apis]  # noqa: RUF001
     left_out = "".join(f"| {', '.join(map(str, keys))} | {names} | {reason} |\n" for names, keys, reason in OUTSIDE)

@@ -71,7 +71,7 @@ def api(
 
 
 def _refusing_when_disk_full(name: str, handle: Handler) -> Handler:
-    """The handler, which is not asked while there is no disk space for what it would write.
+    """Return the handler, which is not asked while there is no disk space for what it would write.
 
     Invariant: a handler that raises NoSpace has changed nothing that the same request, repeated, would not put right.
     """

@@ -21,8 +21,8 @@ Items = Sequence[Any]
 
 
 def _topic(item: Any) -> object:
-    """The topic that an item is about, which later versions name by id. An empty name is a name, and no id an id: what
-    they name isn't there, which the handlers say."""
+    """Return the topic that an item is about, which later versions name by id. An empty name is a name, and no id an
+    id: what they name isn't there, which the handlers say."""
     fields = ("topic_id", "name", "topic")
     return next((value for field in fields if (value := getattr(item, field, None)) is not None), None)
 
@@ -38,7 +38,7 @@ class Once:
     item counts."""
 
     def merged(self, holder: Any) -> Any:
-        """The request, or the item of one, without repeated names; itself if there are none."""
+        """Return the request, or the item of one, without repeated names; itself if there are none."""
         items: Items | None = getattr(holder, self.field, None)
         if not items:
             return holder
@@ -58,7 +58,7 @@ class Once:
         return holder if kept is items else replace(holder, **{self.field: kept})
 
     def _both(self, one: Any, other: Any) -> Any:
-        """Collects items of one name in a list: each is only copied once."""
+        """Collect items of one name in a list: each is only copied once."""
         if isinstance(one, _Same):
             one.items.append(other)
             return one
@@ -113,7 +113,7 @@ MERGED: Mapping[str, tuple[Once | Within, ...]] = {
 
 
 def merged(name: str, request: Any) -> Any:
-    """A decoded request of API `name` without the names that it repeats."""
+    """Return a decoded request of API `name` without the names that it repeats."""
     for rule in MERGED.get(name, ()):
         request = rule.merged(request)
     return request

@@ -39,8 +39,8 @@ class TimeSearch:
         self._checks, self._share = checks, share
 
     async def latest(self, log: Log) -> Found:
-        """The first record with the highest timestamp; the batch's last if all share it by LogAppendTime, as in Kafka's
-        DefaultRecordBatch.offsetOfMaxTimestamp."""
+        """Find the first record with the highest timestamp; the batch's last if all share it by LogAppendTime, as in
+        Kafka's DefaultRecordBatch.offsetOfMaxTimestamp."""
         latest = log.latest_batch()
         if latest is None:
             return None
@@ -49,7 +49,7 @@ class TimeSearch:
         return await self.first_at(log, latest.max_timestamp, latest.base_offset)
 
     async def first_at(self, log: Log, timestamp_ms: int, offset_min: int) -> Found:
-        """The first record at or after a time, from `offset_min` on."""
+        """Find the first record at or after a time, from `offset_min` on."""
         while (batch := log.batch_at_time(timestamp_ms, offset_min)) is not None:
             header, data = batch
             await self._share.spent(BATCH_STEPS + len(data) // BYTES_A_STEP)

@@ -28,7 +28,7 @@ class TopicConfigs:
         self._known: dict[tuple[str, str | None], Same] = {}
 
     def of(self, own: Mapping[str, str]) -> list[Same]:
-        """All configs of a topic, of which `own` are its own."""
+        """Return all configs of a topic, of which `own` are its own."""
         return [self._known.get((name, own.get(name))) or self._show(name, own) for name in CONFIGS]
 
     def _show(self, name: str, own: Mapping[str, str]) -> Same:
@@ -47,12 +47,12 @@ class TopicConfigs:
 
 
 def set_for_brokers(dynamic: DynamicConfigs, default: Default) -> dict[str, Any]:
-    """Where the default of a topic config is set for brokers."""
+    """Return where the default of a topic config is set for brokers."""
     return synonym(default.name, default.value, dynamic.source(default))
 
 
 def synonym(name: str, value: str | None, source: Source) -> dict[str, Any]:
-    """One place where a config is set."""
+    """Describe one place where a config is set."""
     return {"name": name, "value": value, "source": source}
 
 
@@ -65,7 +65,7 @@ def config(
     *,
     read_only: bool = False,
 ) -> Same:
-    """One config."""
+    """Describe one config."""
     return Same(
         {
             "name": name,

@@ -112,7 +112,7 @@ _ADDRESS = re.compile(r"(?:(?P<protocol>[A-Za-z_]+)://)?(?:\[(?P<six>[^\]]*)\]|(
 
 
 def parse(text: str) -> Listener:
-    """`[PROTOCOL://]HOST:PORT`; IPv6 in brackets, no host: all addresses. Raises BadListener."""
+    """Read `[PROTOCOL://]HOST:PORT`; IPv6 in brackets, no host: all addresses. Raises BadListener."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65_535:
         raise BadListener(f"{text!r} is not [PROTOCOL://]HOST:PORT")
@@ -124,7 +124,7 @@ def parse(text: str) -> Listener:
 
 
 def refuse_open(listeners: tuple[Listener, ...]) -> None:
-    """Raises BadListener when one that others can reach isn't encrypted."""
+    """Raise BadListener when one that others can reach isn't encrypted."""
     for listener in listeners:
         if not listener.protocol.is_encrypted and not listener.is_loopback:
             raise BadListener(

@@ -135,5 +135,5 @@ class BrokerConfig:
         return self.listeners or (Listener(self.host, self.port),)
 
     def connections_of_one_ip(self, connections_max: int) -> int:
-        """How many of `connections_max` one address may have."""
+        """Return how many of `connections_max` one address may have."""
         return self.connections_per_ip_max or connections_max - connections_max // 4

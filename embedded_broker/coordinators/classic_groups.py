@@ -64,7 +64,7 @@ class ClassicGroups:
     async def join(
         self, group_id: str, make: Callable[[object, str], JoinRequest], owner: Owner = SOMEBODY
     ) -> JoinAnswer:
-        """JoinGroup; returns when the rebalance is over. Raises NoSpace, see `GroupRegistry.refuse_if_full`.
+        """Handle JoinGroup; return when the rebalance is over. Raises NoSpace, see `GroupRegistry.refuse_if_full`.
 
         Args:
             group_id: which group.
@@ -102,13 +102,13 @@ class ClassicGroups:
         return await ticket
 
     def evict(self, group: Group, member_id: str) -> None:
-        """As if the member had left; a request of it that waits is answered."""
+        """Do as if the member had left; a request of it that waits is answered."""
         instance_id = group.members[member_id].instance_id if member_id in group.members else None
         _, effects = group.leave([(member_id, instance_id)])
         self._run_changed(group, effects)
 
     async def sync(self, group_id: str, make: Callable[[object], SyncRequest]) -> SyncAnswer:
-        """SyncGroup; returns when the leader has brought the assignment. Raises NoSpace, as `join`.
+        """Handle SyncGroup; return when the leader has brought the assignment. Raises NoSpace, as `join`.
 
         Args:
             group_id: which group.
@@ -129,7 +129,7 @@ class ClassicGroups:
         return await ticket
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat: renew a member's session."""
+        """Handle Heartbeat: renew a member's session."""
         if not group_id:
             return ErrorCode.invalid_group_id
         group = self._registry.classic(group_id)
@@ -140,8 +140,8 @@ class ClassicGroups:
         return error_code
 
     def leave(self, group_id: str, members: list[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """LeaveGroup by (member id, instance id): an error for the request, and one for each member. Raises NoSpace,
-        as `join`."""
+        """Handle LeaveGroup by (member id, instance id): return an error for the request, and one for each member.
+        Raises NoSpace, as `join`."""
         if not group_id:
             return ErrorCode.invalid_group_id, []
         group = self._registry.classic(group_id)
@@ -153,13 +153,13 @@ class ClassicGroups:
         return ErrorCode.none, results
 
     def touch(self, group_id: str, member_id: str) -> None:
-        """A member has committed offsets, which renews its session."""
+        """Note that a member has committed offsets, which renews its session."""
         group = self._registry.classic(group_id)
         if group is not None and member_id in group.members:
             self._run(group, group.touch(member_id))
 
     def _run_changed(self, group: Group, effects: list[Effect]) -> None:
-        """As `_run`, when members have come, gone or changed."""
+        """Run effects as `_run` does, when members have come, gone or changed."""
         self.memory.note(group.group_id, group.members.sizes())
         self._run(group, effects)
 

@@ -58,7 +58,7 @@ class LiveRecords:
 
 
 def origin_of(record: Record) -> int:
-    """The offset at which a record counts: where it stands, or where it stood before it was repeated."""
+    """Return the offset at which a record counts: where it stands, or where it stood before it was repeated."""
     for name, value in record.headers:
         if name == ORIGIN and value is not None:
             return int.from_bytes(value, "big")
@@ -116,7 +116,7 @@ class Compactor:
             self._is_compacting = False
 
     def _cut(self, start: int) -> int:
-        """The log start after a repetition that begins at `start`."""
+        """Return the log start after a repetition that begins at `start`."""
         needed = self._needed_from()
         return start if needed is None else min(start, needed)
 

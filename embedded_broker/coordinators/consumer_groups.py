@@ -102,7 +102,7 @@ class ConsumerGroups:
         sees: Callable[[str], bool] | None = None,
         owner: Owner = SOMEBODY,
     ) -> ConsumerAnswer:
-        """ConsumerGroupHeartbeat. Must not return before what it changed, and what was changed before, is on disk.
+        """Handle ConsumerGroupHeartbeat. Returns only once what it changed, and what was changed before, is on disk.
         Raises NoSpace.
 
         Args:
@@ -133,13 +133,13 @@ class ConsumerGroups:
         return answer
 
     def _admits(self, group_id: str, request: ConsumerHeartbeat, owner: Owner) -> bool:
-        """Whether there is memory for what a member says of itself; most heartbeats say nothing."""
+        """Return whether there is memory for what a member says of itself; most heartbeats say nothing."""
         if request.member_epoch < JOIN_EPOCH or (request.member_epoch != JOIN_EPOCH and not request.says_something):
             return True
         return self.memory.admit(owner, Place(group_id, request.member_id), request.size_bytes)
 
     def evict(self, group: ConsumerGroup, member_id: str) -> None:
-        """As if the member had left."""
+        """Do as if the member had left."""
         _, effects = group.remove([(member_id, None)])
         self._carry_out(group, effects)
 
@@ -149,8 +149,8 @@ class ConsumerGroups:
         self.memory.note(group.group_id, sizes)
 
     async def remove(self, group: ConsumerGroup, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
-        """LeaveGroup by (member id, instance id), for an admin client. Must not return before it is on disk.
-        Raises NoSpace."""
+        """Handle LeaveGroup by (member id, instance id), for an admin client. Returns only once it is on disk. Raises
+        NoSpace."""
         self._registry.refuse_if_full()
         results, effects = group.remove(leaving)
         self._carry_out(group, effects)
@@ -158,7 +158,7 @@ class ConsumerGroups:
         return results
 
     def _find(self, group_id: str, request: ConsumerHeartbeat) -> tuple[ConsumerGroup, bool]:
-        """The group, and whether it is new, that is not registered. Raises HeartbeatRejected."""
+        """Find the group, and whether it is new, that is not registered. Raises HeartbeatRejected."""
         group = self._registry.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, False
@@ -169,7 +169,9 @@ class ConsumerGroups:
         return self._registry.new_consumer(group_id), True
 
     def _carry_out(self, group: ConsumerGroup, effects: ConsumerEffects, is_new: bool = False) -> None:
-        """One batch of records, then the timers. A new group is known from here on: when it can be written."""
+        """Write one batch of records, then set the timers. A new group is known from here on: when it can be
+        written.
+        """
         records = [consumer_log.encode(group.group_id, change) for change in effects.records]
         tombstones = self._registry.adopt(group) if is_new else []
         self._registry.append([*tombstones, *records])

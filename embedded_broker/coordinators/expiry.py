@@ -26,7 +26,7 @@ class Expiry:
         self._registry, self._offsets, self._catalog, self._config = registry, offsets, catalog, config
 
     def expired(self, group: AnyGroup, now_ms: int) -> list[TopicPartition]:
-        """Partitions whose offsets have expired."""
+        """Return the partitions whose offsets have expired."""
         committed = self._offsets.state.committed(group.group_id)
         return [
             partition
@@ -39,13 +39,13 @@ class Expiry:
         ]
 
     def is_over(self, group: AnyGroup) -> bool:
-        """Whether a group has neither members, announced ones included, nor offsets, pending ones included."""
+        """Return whether a group has neither members, announced ones included, nor offsets, pending ones included."""
         if not is_empty(group) or (isinstance(group, Group) and group.members.pending):
             return False
         return self._offsets.is_settled(group.group_id) and not self._offsets.has_any(group.group_id)
 
     def _since_ms(self, group: AnyGroup, offset: CommittedOffset) -> int | None:
-        """When the retention time of an offset began, in ms; None: it doesn't expire."""
+        """Return when the retention time of an offset began, in ms; None: it doesn't expire."""
         if isinstance(group, ConsumerGroup) or group.protocol_type is None:
             return offset.commit_ms
         if group.state is GroupState.EMPTY:
@@ -55,7 +55,7 @@ class Expiry:
 
 
 def is_subscribed(group: AnyGroup, topic: str, catalog: Catalog) -> bool:
-    """Whether a member of the group is subscribed to a topic; also True if its subscription can't be read."""
+    """Return whether a member of the group is subscribed to a topic; also True if its subscription can't be read."""
     if isinstance(group, ConsumerGroup):
         return topic in group.subscribed_topics(catalog)
     topics = group.subscribed_topics()

@@ -52,7 +52,7 @@ class GroupMemory:
         self.total_bytes = 0
 
     def admit(self, owner: Owner, place: Place, joining_bytes: int) -> bool:
-        """Whether a member of that size may join by a connection, or join again. Others may leave for it."""
+        """Return whether a member of that size may join by a connection, or join again. Others may leave for it."""
         joining_bytes += len(place.group_id)
         own_bytes = self._sizes.get(place.group_id, {}).get(place.member_id, 0)
         more_bytes = max(joining_bytes - own_bytes, 0)
@@ -67,12 +67,12 @@ class GroupMemory:
         return True
 
     def forget_absent(self, place: Place) -> None:
-        """It was admitted, and may have been refused for another reason since."""
+        """Forget a member that was admitted, and may have been refused for another reason since."""
         if place.member_id not in self._sizes.get(place.group_id, {}):
             self._owners.pop(place, None)
 
     def found(self, place: Place, address: str) -> None:
-        """A member is there at the start, which counts by itself, and to its address; call `note` then."""
+        """Note that a member is there at the start, which counts by itself, and to its address; call `note` then."""
         self._owners[place] = Owner(address, place)
 
     def _own(self, place: Place, owner: Owner) -> None:
@@ -83,7 +83,7 @@ class GroupMemory:
         self._count(place, size)
 
     def note(self, group_id: str, sizes: dict[str, int]) -> None:
-        """The members of a group, and what each holds, have changed; nobody is left if `sizes` is empty."""
+        """Note that the members of a group, and what each holds, have changed; nobody is left if `sizes` is empty."""
         before = self._sizes.pop(group_id, {})
         sizes = {member_id: size + len(group_id) for member_id, size in sizes.items()}
         if sizes:
@@ -97,7 +97,7 @@ class GroupMemory:
                 self._count(Place(group_id, member_id), size - was)
 
     def note_one(self, place: Place, size: int) -> None:
-        """One member of a group holds so much now; no other has changed."""
+        """Note that one member of a group holds so much now; no other has changed."""
         sizes = self._sizes.setdefault(place.group_id, {})
         size += len(place.group_id)
         self._count(place, size - sizes.get(place.member_id, 0))
@@ -122,8 +122,8 @@ class GroupMemory:
             del self._by_address[owner.address]
 
     def _surplus(self, owner: Owner, joining_bytes: int) -> Iterator[Place]:
-        """Members, one after the other, that must leave first. Ends when there is space, or when nobody else holds more
-        than the one that joins."""
+        """Yield members, one after the other, that must leave first. Ends when there is space, or when nobody else
+        holds more than the one that joins."""
         while not self._fits(owner, joining_bytes):
             among = self._by_owner
             if not self._has_space_for_address(owner, joining_bytes):

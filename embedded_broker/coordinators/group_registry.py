@@ -52,20 +52,20 @@ class GroupRegistry:
         self._new = 0  # groups since `on_many_new`
 
     def get(self, group_id: str) -> AnyGroup | None:
-        """A group of either kind."""
+        """Return a group of either kind."""
         return self._groups.get(group_id)
 
     def classic(self, group_id: str) -> Group | None:
-        """A group of the classic protocol."""
+        """Return a group of the classic protocol."""
         group = self._groups.get(group_id)
         return group if isinstance(group, Group) else None
 
     def all(self) -> list[AnyGroup]:
-        """All groups."""
+        """Return all groups."""
         return list(self._groups.values())
 
     def find_or_create(self, group_id: str) -> AnyGroup:
-        """A group of either kind; a new one is classic and holds nothing but offsets."""
+        """Return a group of either kind; a new one is classic and holds nothing but offsets."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = self._new_classic(group_id)
@@ -73,7 +73,7 @@ class GroupRegistry:
         return group
 
     def find_or_create_classic(self, group_id: str) -> Group | None:
-        """A classic group, perhaps in the place of an empty consumer group; None if that has members."""
+        """Return a classic group, perhaps in the place of an empty consumer group; None if that has members."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             if not is_empty(group):
@@ -84,7 +84,7 @@ class GroupRegistry:
         return found
 
     def new_consumer(self, group_id: str) -> ConsumerGroup:
-        """A new consumer group, which is not registered before `adopt`."""
+        """Make a new consumer group, which is not registered before `adopt`."""
         return ConsumerGroup(group_id, self._consumer_configs.get(group_id, self._config.consumer))
 
     def configure(self, group_id: str, config: ConsumerGroupConfig) -> None:
@@ -119,7 +119,7 @@ class GroupRegistry:
             self._background.schedule("owed", NO_SPACE_RETRY_MS, self._write_owed)
 
     def _write(self, records: list[Record]) -> None:
-        """Raises NoSpace, and none of them are written."""
+        """Write records. Raises NoSpace, and none of them are written."""
         if self._owed:  # to try again for each request would encode all of them each time
             raise NoSpace(errno.ENOSPC, "records of groups wait for disk space")
         if records:
@@ -135,8 +135,8 @@ class GroupRegistry:
             self._background.schedule("owed", NO_SPACE_RETRY_MS, self._write_owed)
 
     def refuse_if_full(self) -> None:
-        """To be called before a request changes a group. Raises NoSpace while as many records wait for disk space as
-        may: the request is refused with NOT_COORDINATOR, as Kafka refuses all whose records it can't write."""
+        """Raise NoSpace while as many records wait for disk space as may; called before a request changes a group: the
+        request is refused with NOT_COORDINATOR, as Kafka refuses all whose records it can't write."""
         if self.owed_bytes >= OWED_BYTES_MAX:
             raise NoSpace(errno.ENOSPC, "too many records of groups wait for disk space")
 
@@ -151,7 +151,7 @@ class GroupRegistry:
         return not self._owed
 
     async def durable(self) -> None:
-        """Must not return before all that was appended is on disk. Raises NoSpace while that can't be."""
+        """Return only once all that was appended is on disk. Raises NoSpace while that can't be."""
         if self._owed:
             raise NoSpace(errno.ENOSPC, "the disk is full")
         await self._host.durable(self._host.internal_log(OFFSETS_TOPIC))
@@ -162,7 +162,7 @@ class GroupRegistry:
         self._stored[group.group_id] = value, now_ms
 
     def stored_ms(self, group: Group) -> int:
-        """When a classic group was stored last: one without members, when it became so."""
+        """Return when a classic group was stored last: one without members, when it became so."""
         return self._stored.get(group.group_id, (b"", 0))[1]
 
     def replay(self, found: group_log.Found, value: bytes | None) -> None:
@@ -227,5 +227,5 @@ def _tombstones(group: AnyGroup) -> list[Record]:
 
 
 def is_empty(group: AnyGroup) -> bool:
-    """Whether a group has no members."""
+    """Return whether a group has no members."""
     return len(group.members) == 0 if isinstance(group, ConsumerGroup) else group.state is GroupState.EMPTY

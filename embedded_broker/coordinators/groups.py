@@ -102,11 +102,11 @@ class GroupCoordinator:
         await self._background.stop()
 
     def get(self, group_id: str) -> AnyGroup | None:
-        """A group, read only."""
+        """Return a group, read only."""
         return self._registry.get(group_id)
 
     def all(self) -> list[AnyGroup]:
-        """All groups, for ListGroups. Read only."""
+        """Return all groups, for ListGroups. Read only."""
         return self._registry.all()
 
     def configure(self, group_id: str, change: Callable[[ConsumerGroupConfig], ConsumerGroupConfig]) -> None:
@@ -123,7 +123,9 @@ class GroupCoordinator:
         return await self._background.finish(f"delete group {group_id}", partial(self._delete, group))
 
     def is_subscribed(self, group: AnyGroup, topic: str) -> bool:
-        """Whether a member of the group is subscribed to a topic; also True if its subscription can't be read."""
+        """Return whether a member of the group is subscribed to a topic; also True if its subscription can't be
+        read.
+        """
         return is_subscribed(group, topic, self.consumer.catalog)
 
     async def on_topic_deleted(self, topic: str) -> None:
@@ -136,7 +138,7 @@ class GroupCoordinator:
         )
 
     async def _delete(self, group: AnyGroup) -> ErrorCode:
-        """The offsets first: they need a group to be found by."""
+        """Delete a group, the offsets first: they need a group to be found by."""
         await self.offsets.forget_group(group.group_id)
         found = self._registry.get(group.group_id)
         if found is None:
@@ -150,7 +152,7 @@ class GroupCoordinator:
         return ErrorCode.none
 
     def _live(self) -> Iterator[LiveRecords]:
-        """What the log must hold: all that groups are made of, and the committed offsets."""
+        """Yield what the log must hold: all that groups are made of, and the committed offsets."""
         yield from self._registry.live()
         yield from self.offsets.live()
 

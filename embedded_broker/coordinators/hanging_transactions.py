@@ -29,7 +29,7 @@ class HangingTransaction:
 
 
 def find(topics: Topics, known: Iterable[Transaction]) -> Iterator[HangingTransaction]:
-    """All hanging transactions, given the transactions that the coordinator knows."""
+    """Yield all hanging transactions, given the transactions that the coordinator knows."""
     owned: dict[int, frozenset[TopicPartition]] = defaultdict(frozenset)
     for transaction in known:
         owned[transaction.producer_id] |= transaction.partitions

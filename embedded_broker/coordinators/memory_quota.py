@@ -31,11 +31,13 @@ class MemoryQuota:
         self.total_bytes = 0
 
     def has(self, key: str) -> bool:
-        """Whether anything is kept under `key`."""
+        """Return whether anything is kept under `key`."""
         return key in self._held
 
     def fits(self, owner: Owner, more_bytes: int) -> bool:
-        """Whether a client may leave so many bytes more. What takes no more than what it replaces always fits."""
+        """Return whether a client may leave so many bytes more. What takes no more than what it replaces always
+        fits.
+        """
         if more_bytes <= 0:
             return True
         if self.total_bytes + more_bytes > self._bytes_max:
@@ -46,7 +48,7 @@ class MemoryQuota:
         )
 
     def note(self, key: str, held: Mapping[Owner, int], own_bytes: int = 0) -> None:
-        """Under `key` are so many bytes now, by who has brought them; nothing removes it.
+        """Note that under `key` are so many bytes now, by who has brought them; nothing removes it.
 
         `own_bytes`: of what is kept, beside that; they count for the first of those.
         """

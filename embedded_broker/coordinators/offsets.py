@@ -89,34 +89,34 @@ class OffsetManager:
         self._under_way = OffsetsUnderWay()
 
     def is_settled(self, group_id: str) -> bool:
-        """Whether `state` holds all of the group that has been appended."""
+        """Return whether `state` holds all of the group that has been appended."""
         return not self._under_way.has_group(group_id)
 
     def is_under_way(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether something was appended about a partition's offset that isn't on disk yet."""
+        """Return whether something was appended about a partition's offset that isn't on disk yet."""
         return (group_id, partition) in self._under_way
 
     def has_any(self, group_id: str) -> bool:
-        """Whether a group has an offset: on disk, pending, or on its way to the disk."""
+        """Return whether a group has an offset: on disk, pending, or on its way to the disk."""
         return bool(self.state.held(group_id) or self._under_way.of_group(group_id))
 
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
-        """A record found at recovery; `producer_id` of a transactional batch, else -1."""
+        """Apply a record found at recovery; `producer_id` of a transactional batch, else -1."""
         self.state.apply(record, producer_id)
         self._note(record.group_id)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """A marker was written to `__consumer_offsets`."""
+        """Note that a marker was written to `__consumer_offsets`."""
         for group_id in self.state.end_transaction(producer_id, commit):
             self._note(group_id)
 
     def _note(self, group_id: str) -> None:
-        """A group has other offsets now."""
+        """Note that a group has other offsets now."""
         held = self.state.held(group_id) + self._under_way.held(group_id)
         self.quota.note(group_id, held, group_bytes(group_id))
 
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
-        """OffsetCommit. Must not return before what succeeded is on disk."""
+        """Handle OffsetCommit. Returns only once what succeeded is on disk."""
         error_code = self._validate(who, group, commits, transactional=False)
         results, records = self._sort_out(who, commits, error_code)
         batch = self._encoded(records) if records else None
@@ -129,7 +129,9 @@ class OffsetManager:
     async def commit_in_transaction(
         self, who: Committer, group: AnyGroup | None, producer_id: int, epoch: int, commits: Sequence[PartitionCommit]
     ) -> Results:
-        """TxnOffsetCommit, once the coordinator has verified the transaction. Must not return before it is on disk."""
+        """Handle TxnOffsetCommit, once the coordinator has verified the transaction. Returns only once it is on
+        disk.
+        """
         error_code = self._validate(who, group, commits, transactional=True)
         results, records = self._sort_out(who, commits, error_code)
         if not records:
@@ -156,7 +158,7 @@ class OffsetManager:
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """OffsetFetch: the given partitions, or for None all that have an offset."""
+        """Handle OffsetFetch: return the given partitions, or for None all that have an offset."""
         committed = self.state.committed(group_id)
         fetched: dict[TopicPartition, FetchedOffset] = {}
         for partition in sorted(committed) if partitions is None else partitions:
@@ -204,8 +206,8 @@ class OffsetManager:
         return key, value, committed.record_offset
 
     def needed_from(self) -> int | None:
-        """The first offset of the log at which something stands that `live` doesn't have: records that wait for the
-        marker of their transaction, or for the disk. None if nothing does."""
+        """Return the first offset of the log at which something stands that `live` doesn't have: records that wait for
+        the marker of their transaction, or for the disk. None if nothing does."""
         firsts = self._under_way.first(), self.state.first_pending()
         return min((each for each in firsts if each is not None), default=None)
 
@@ -258,8 +260,8 @@ class OffsetManager:
     def _sort_out(
         self, who: Committer, commits: Sequence[PartitionCommit], error_code: ErrorCode
     ) -> tuple[Results, list[OffsetRecord]]:
-        """An error for each partition, and the records of those that have none; of one that is named again the last
-        counts."""
+        """Return an error for each partition, and the records of those that have none; of one that is named again the
+        last counts."""
         now_ms, group_id = self._host.clock.now_ms(), who.group_id
         known = self.state.committed(group_id)
         more_bytes = 0 if self.quota.has(group_id) else group_bytes(group_id)
@@ -292,6 +294,6 @@ def _encode(record: OffsetRecord) -> tuple[bytes, bytes | None]:
 
 
 def _placed(record: OffsetRecord, record_offset: int) -> OffsetRecord:
-    """The record with the place that it has in the log."""
+    """Return the record with the place that it has in the log."""
     committed = record.committed and replace(record.committed, record_offset=record_offset)
     return replace(record, committed=committed, record_offset=record_offset)

@@ -29,13 +29,13 @@ class OffsetsUnderWay:
         self._held: defaultdict[str, Counter[Owner]] = defaultdict(Counter)
 
     def add(self, base_offset: int, records: Sequence[OffsetRecord]) -> None:
-        """A batch was appended."""
+        """Note that a batch was appended."""
         self._batches[base_offset] = records
         for record in records:
             self._count(record, 1)
 
     def take(self, until: int) -> Iterator[tuple[int, Sequence[OffsetRecord]]]:
-        """All batches up to the one at this offset: if it is on disk, those before it are. None is given twice."""
+        """Take all batches up to the one at this offset: if it is on disk, those before it are. None is given twice."""
         while (base_offset := self.first()) is not None and base_offset <= until:
             records = self._batches.pop(base_offset)
             for record in records:
@@ -43,27 +43,27 @@ class OffsetsUnderWay:
             yield base_offset, records
 
     def first(self) -> int | None:
-        """The offset of the first batch; None if there is none."""
+        """Return the offset of the first batch; None if there is none."""
         return next(iter(self._batches), None)
 
     def __contains__(self, key: GroupPartition) -> bool:
-        """Whether a record, a deletion too, is about a group's offset of a partition."""
+        """Return whether a record, a deletion too, is about a group's offset of a partition."""
         return key in self._records
 
     def has_group(self, group_id: str) -> bool:
-        """Whether a record, a deletion too, is about a group."""
+        """Return whether a record, a deletion too, is about a group."""
         return group_id in self._held
 
     def held(self, group_id: str) -> Counter[Owner]:
-        """By who has committed it what the group's records will take in memory."""
+        """Return what the group's records will take in memory, by who has committed them."""
         return self._held.get(group_id, Counter())
 
     def of_group(self, group_id: str) -> set[TopicPartition]:
-        """Partitions for which the group has commits under way."""
+        """Return the partitions for which the group has commits under way."""
         return set(self._by_group.get(group_id, ()))
 
     def on_topic(self, topic: str) -> set[GroupPartition]:
-        """All commits under way for partitions of a topic."""
+        """Return all commits under way for partitions of a topic."""
         return set(self._by_topic.get(topic, ()))
 
     def _count(self, record: OffsetRecord, sign: int) -> None:

@@ -66,11 +66,11 @@ class CoordinatorHost(Protocol):
     def fair_share(self) -> FairShare: ...
 
     def new_uuid(self) -> UUID:
-        """A random one."""
+        """Make a random one."""
         ...
 
     def internal_log(self, name: str) -> Partition:
-        """The only partition of an internal topic."""
+        """Return the only partition of an internal topic."""
         ...
 
     @property
@@ -79,7 +79,7 @@ class CoordinatorHost(Protocol):
         ...
 
     async def durable(self, partition: Partition) -> None:
-        """Must not return before everything appended so far is on disk. Raises if it can't be."""
+        """Return only once everything appended so far is on disk. Raises if it can't be."""
         ...
 
     async def trim(self, partition: Partition, offset: int) -> None:
@@ -87,7 +87,7 @@ class CoordinatorHost(Protocol):
         ...
 
     def fail(self, error: BaseException) -> None:
-        """A coordinator has failed and the broker must stop. Durable decisions are completed at the next start."""
+        """Stop the broker: a coordinator has failed. Durable decisions are completed at the next start."""
         ...
 
 
@@ -120,7 +120,7 @@ class GroupConfig:
 
 
 def find_partition(topics: Topics, name: str, index: int) -> Partition | None:
-    """A partition by name and index, or None."""
+    """Find a partition by name and index, or None."""
     topic = topics.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return None

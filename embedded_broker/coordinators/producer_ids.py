@@ -27,7 +27,7 @@ class ProducerIds:
         self._reserving = asyncio.Lock()
 
     def replay(self, record: ProducerIdsRecord) -> None:
-        """Found at recovery: start behind it."""
+        """Start behind a record found at recovery."""
         self._next = self._reserved_end = max(self._reserved_end, record.next_producer_id)
 
     async def ensure(self) -> None:
@@ -45,7 +45,7 @@ class ProducerIds:
             self._reserved_end = end
 
     def allocate(self) -> int:
-        """An id never used before.
+        """Return an id never used before.
 
         Raises:
             NoProducerId: `ensure` was not awaited, or many producers came in between.
@@ -56,6 +56,6 @@ class ProducerIds:
         return self._next - 1
 
     def snapshot(self) -> tuple[bytes, bytes]:
-        """The record that keeps this reservation when the log is compacted. It holds for the one on its way to the
-        disk, too: the record of that one stands before the snapshot, and goes."""
+        """Return the record that keeps this reservation when the log is compacted. It holds for the one on its way to
+        the disk, too: the record of that one stands before the snapshot, and goes."""
         return encode_producer_ids(max(self._reserved_end, self._pending_end))

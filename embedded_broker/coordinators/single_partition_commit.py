@@ -20,7 +20,7 @@ def _only_partition(topics: Topics, partitions: frozenset[TopicPartition]) -> Pa
 
 
 def begin_offset(topics: Topics, partitions: frozenset[TopicPartition]) -> int:
-    """The value of `Transaction.begun_at` for a transaction that begins with `partitions`: the high watermark.
+    """Return the value of `Transaction.begun_at` for a transaction that begins with `partitions`: the high watermark.
 
     Markers of earlier transactions of the producer are below it, because they are on disk by now; its own will be
     above. NO_OFFSET if it begins in several partitions, or with offsets of a group.
@@ -30,13 +30,15 @@ def begin_offset(topics: Topics, partitions: frozenset[TopicPartition]) -> int:
 
 
 def applies_to(topics: Topics, ending: Transaction) -> bool:
-    """Whether one marker ends a transaction: it is open in its only partition."""
+    """Return whether one marker ends a transaction: it is open in its only partition."""
     partition = _only_partition(topics, ending.partitions)
     return partition is not None and partition.producers.has_open(ending.producer_id, ending.epoch)
 
 
 def completed_after_crash(topics: Topics, found: Transaction, now_ms: int) -> Transaction | None:
-    """The completed state of a transaction that recovery found ongoing, if its marker had committed it; else None."""
+    """Return the completed state of a transaction that recovery found ongoing, if its marker had committed it; else
+    None.
+    """
     partition = _only_partition(topics, found.partitions)
     if found.state is not TxnState.ONGOING or found.begun_at == NO_OFFSET or partition is None:
         return None

@@ -19,12 +19,14 @@ NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.prod
 
 
 def size_of(transaction: Transaction) -> int:
-    """What it takes in memory."""
+    """Compute what it takes in memory."""
     return ID_BYTES + 2 * len(transaction.transactional_id) + PARTITION_BYTES * len(transaction.partitions)
 
 
 def is_not_the_owner(decision: Decision) -> bool:
-    """Whether a request is refused whatever step is being written: these refusals don't depend on the id's state."""
+    """Return whether a request is refused whatever step is being written: these refusals don't depend on the id's
+    state.
+    """
     return isinstance(decision, RefuseRequest) and decision.error_code in NOT_THE_OWNER
 
 
@@ -71,11 +73,11 @@ class TransactionEntry:
         return self.appended or self.transaction
 
     def forgotten(self) -> None:
-        """It is known no more."""
+        """Note that it is known no more."""
         self.quota.note(self.transaction.transactional_id, {})
 
     def stored(self, made: Transaction) -> None:
-        """The state `made` has been written and holds now."""
+        """Note that the state `made` has been written and holds now."""
         self.transaction, self.pending, self.appended = made, None, None
         self.count()
         self.notify_if_settled()

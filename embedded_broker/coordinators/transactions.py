@@ -129,7 +129,7 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None, owner: Owner = SOMEBODY
     ) -> Identity:
-        """A producer id, or a new epoch that fences the id's predecessors (see `state.transactions`).
+        """Return a producer id, or a new epoch that fences the id's predecessors (see `state.transactions`).
 
         POLICY_VIOLATION for a new id when those that are known take all the memory there is for them, or those of the
         client their part of it.
@@ -234,7 +234,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str | None, producer_id: int, epoch: int, partition: TopicPartition
     ) -> ErrorCode:
-        """Whether the first batch of a transaction may enter a partition (KIP-890)."""
+        """Return whether the first batch of a transaction may enter a partition (KIP-890)."""
         entry = self._entries.get(transactional_id or "")
         if not transactional_id:
             return ErrorCode.invalid_request
@@ -297,12 +297,12 @@ class TransactionCoordinator:
         return Identity(ErrorCode.none, *transactions.identity_after_end(made))
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """What is known of an id that has been initialised, for DescribeTransactions."""
+        """Return what is known of an id that has been initialised, for DescribeTransactions."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.transaction
 
     def all(self) -> list[Transaction]:
-        """All transactional ids, for ListTransactions."""
+        """Return all transactional ids, for ListTransactions."""
         return [entry.transaction for entry in self._entries.values()]
 
     async def _make(self, entry: TransactionEntry, decision: Decision, store: Store | None = None) -> Transaction:
@@ -371,7 +371,7 @@ class TransactionCoordinator:
         entry.stored(completed)
 
     def _live(self) -> Iterator[LiveRecords]:
-        """What the log must hold: the reservation of producer ids, and each id's latest record."""
+        """Yield what the log must hold: the reservation of producer ids, and each id's latest record."""
         yield LiveRecords([self._producer_ids.snapshot()])
         ids, count = list(self._entries), self._host.thresholds.compaction_part_records
         for first in range(0, len(ids), count):

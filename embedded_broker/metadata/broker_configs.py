@@ -94,7 +94,7 @@ _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 
 
 def overrides(text: str) -> dict[str, int]:
-    """What `max.connections.per.ip.overrides` says: address or host name → number of connections.
+    """Read what `max.connections.per.ip.overrides` says: address or host name → number of connections.
 
     Raises InvalidConfig. Source: Kafka `Csv.parseCsvMap`, `Utils.validHostPattern`.
     """
@@ -111,7 +111,7 @@ def overrides(text: str) -> dict[str, int]:
 
 
 def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mapping[str, tuple[ConfigKind, str]]:
-    """Name → type and value, in order of the names. `endpoints`: the listeners with their real ports."""
+    """Return name → type and value, in order of the names. `endpoints`: the listeners with their real ports."""
     found = {name: (setting.kind, _text(getattr(config, setting.field), setting)) for name, setting in SETTINGS.items()}
     found |= {name: (CONFIGS[topic].kind, CONFIGS[topic].default) for name, topic in TOPIC_DEFAULTS.items()}
     node = (ConfigKind.INT, str(config.node_id))
@@ -135,7 +135,7 @@ def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mappi
 
 
 def _listeners(endpoints: Sequence[Endpoint]) -> dict[str, tuple[ConfigKind, str]]:
-    """A listener's name is that of its protocol."""
+    """Return the configs of listeners; the name of each is that of its protocol."""
     here = [(each.listener.protocol, each.listener.host, each.port) for each in endpoints]
     told = [(each.listener.protocol, *each.advertised) for each in endpoints]
     return {
@@ -169,7 +169,7 @@ def _text(value: object, setting: Setting) -> str:
 
 
 def configured(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerConfig:
-    """The configuration with settings under Kafka's names.
+    """Return the configuration with settings under Kafka's names.
 
     Raises:
         InvalidConfig: a name that can't be set here, or a value that makes no sense.

@@ -56,16 +56,16 @@ class Changes:
             raise
 
     def one(self) -> _One:
-        """One change, as a context manager: other changes wait. Only what `finish` runs may make one."""
+        """Make one change, as a context manager: other changes wait. Only what `finish` runs may make one."""
         return _One(self)
 
     def go_on(self) -> None:
-        """Called between changes that need no `one`. Raises CancelledError when the broker stops."""
+        """Raise CancelledError when the broker stops; called between changes that need no `one`."""
         if self._stopping:
             raise asyncio.CancelledError
 
     def check(self) -> None:
-        """Raises RuntimeError unless the caller makes a change: within `one`."""
+        """Raise RuntimeError unless the caller makes a change: within `one`."""
         if self._changing is None or self._changing is not asyncio.current_task():
             raise RuntimeError("metadata may only be changed within `Changes.one`")
 
@@ -96,7 +96,7 @@ class Changes:
         self._turn.release()
 
     def _tell(self, task: asyncio.Task[Any]) -> None:
-        """Nobody waits any more for what the task has raised."""
+        """Report what the task has raised, for which nobody waits any more."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(error)
 

@@ -68,7 +68,7 @@ class Component(NamedTuple):
 
 
 def keys_of(entity: Entity) -> Mapping[str, Number]:
-    """The quotas that an entity can have. Raises QuotaRejected."""
+    """Return the quotas that an entity can have. Raises QuotaRejected."""
     if not entity:
         raise QuotaRejected("Invalid empty client quota entity")
     for entity_type, name in entity.items():
@@ -92,7 +92,7 @@ def keys_of(entity: Entity) -> Mapping[str, Number]:
 
 
 def check(entity: Entity, changes: Mapping[str, float | None]) -> None:
-    """Raises QuotaRejected unless an entity can have these; None removes one."""
+    """Raise QuotaRejected unless an entity can have these; None removes one."""
     known = keys_of(entity)
     for key, value in changes.items():
         if key not in known:
@@ -109,7 +109,7 @@ def check(entity: Entity, changes: Mapping[str, float | None]) -> None:
 
 
 def check_filter(components: Sequence[Component]) -> None:
-    """Raises QuotaRejected for a filter that makes no sense, of these UnknownEntityType for one that names none."""
+    """Raise QuotaRejected for a filter that makes no sense, of these UnknownEntityType for one that names none."""
     types = [component.entity_type for component in components]
     for entity_type, match, name in components:
         if types.count(entity_type) > 1:
@@ -125,7 +125,7 @@ def check_filter(components: Sequence[Component]) -> None:
 
 
 def meets(entity: Entity, components: Sequence[Component], strict: bool) -> bool:
-    """Whether an entity meets every component; `strict`: and has no other type."""
+    """Return whether an entity meets every component; `strict`: and has no other type."""
     if strict and len(entity) != len(components):
         return False
     return all(
@@ -143,7 +143,7 @@ class ClientQuotas:
         self._creation_rates = self._read_creation_rates()
 
     def _read_creation_rates(self) -> dict[str | None, float]:
-        """By address; None: of all that have none of their own."""
+        """Read creation rates by address; None: of all that have none of their own."""
         of_addresses = [(entity[IP], quotas) for entity, quotas in self.all() if IP in entity]
         return {
             None if address is None else str(ipaddress.ip_address(address)): quotas[CREATION_RATE]
@@ -152,11 +152,11 @@ class ClientQuotas:
         }
 
     def creation_rate(self, address: str) -> float | None:
-        """How many connections may come from an address in a second; None: as many as like."""
+        """Return how many connections may come from an address in a second; None: as many as like."""
         return self._creation_rates.get(address, self._creation_rates.get(None))
 
     def all(self) -> Iterator[tuple[Entity, Quotas]]:
-        """Every entity with its quotas."""
+        """Yield every entity with its quotas."""
         for key, body in self._metadata.items():
             if key.startswith(PREFIX):
                 yield body["entity"], body["quotas"]

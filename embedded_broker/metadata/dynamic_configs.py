@@ -68,7 +68,7 @@ class ConnectionLimits(NamedTuple):
     rate: int | None
 
     def most_of(self, address: str, most: int) -> int:
-        """How many of `most` an address may have."""
+        """Return how many of `most` an address may have."""
         usual = most - most // 4 if self.per_ip is None else self.per_ip
         return self.overrides.get(address, usual)
 
@@ -83,11 +83,11 @@ class DynamicConfigs:
         self.connections = self._connections()
 
     def own(self, broker: str) -> dict[str, str]:
-        """What is set for this broker, or for ALL_BROKERS."""
+        """Return what is set for this broker, or for ALL_BROKERS."""
         return dict(self._metadata.get(f"{PREFIX}{broker}") or {})
 
     def of_topics(self) -> Mapping[str, tuple[Default, ...]]:
-        """Name of a topic config → its defaults that are set, of which the first counts."""
+        """Return the name of a topic config → its defaults that are set, of which the first counts."""
         found: dict[str, tuple[Default, ...]] = {}
         for broker in (self.this_broker, ALL_BROKERS):
             for name, value in self.own(broker).items():
@@ -96,7 +96,7 @@ class DynamicConfigs:
         return found
 
     def of(self, name: str) -> tuple[Default, ...]:
-        """What is set for brokers under their own name of a config, of which the first counts."""
+        """Return what is set for brokers under their own name of a config, of which the first counts."""
         own = [(broker, self.own(broker)) for broker in (self.this_broker, ALL_BROKERS)]
         return tuple(Default(name, values[name], broker) for broker, values in own if name in values)
 
@@ -112,13 +112,13 @@ class DynamicConfigs:
         )
 
     def _of_connections(self, instead: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-        """The limits of connections that are set and hold; `instead`: of some brokers others than are kept."""
+        """Return the limits of connections that are set and hold; `instead`: of some brokers others than are kept."""
         own = [instead.get(broker, self.own(broker)) for broker in (ALL_BROKERS, self.this_broker)]
         return {name: text for each in own for name, text in each.items() if name in OF_CONNECTIONS}
 
     def of_topic(self, name: str, own: Mapping[str, str]) -> tuple[str, Source, tuple[Default, ...]]:
-        """The value of a topic config, where it is set, and the defaults that are set for brokers; `own`: the topic's
-        configs."""
+        """Return the value of a topic config, where it is set, and the defaults that are set for brokers; `own`: the
+        topic's configs."""
         defaults = self.of_topics().get(name, ())
         if name in own:
             return own[name], Source.TOPIC, defaults
@@ -127,11 +127,11 @@ class DynamicConfigs:
         return CONFIGS[name].default, Source.DEFAULT, ()
 
     def source(self, default: Default) -> Source:
-        """Where a default is set."""
+        """Return where a default is set."""
         return Source.DYNAMIC_DEFAULT if default.broker == ALL_BROKERS else Source.DYNAMIC
 
     def check(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Raises NotDynamic or InvalidConfig unless this broker, or ALL_BROKERS, can have these."""
+        """Raise NotDynamic or InvalidConfig unless this broker, or ALL_BROKERS, can have these."""
         others = sorted(configs.keys() - TOPIC_DEFAULTS.keys() - OF_ONE_BROKER.keys() - {*OF_CONNECTIONS})
         if others:
             raise NotDynamic(f"Cannot update these configs dynamically: {', '.join(others)}")
@@ -152,8 +152,8 @@ class DynamicConfigs:
                 raise InvalidConfig(str(error).replace(TOPIC_DEFAULTS[name], name)) from error
 
     def _check_connections(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Each must be a number, and those that would hold must leave a connection, as in Kafka: a broker may have its
-        own beside those of all."""
+        """Check that each is a number, and that those that would hold leave a connection, as in Kafka: a broker may
+        have its own beside those of all."""
         for name in sorted(configs.keys() & {*OF_CONNECTIONS} - {PER_IP_OVERRIDES}):
             check_number(name, ConfigKind.INT, configs[name])
             if int(configs[name]) < 0:
@@ -180,7 +180,7 @@ class DynamicConfigs:
 
 
 def addresses(text: str) -> dict[str, int]:
-    """`overrides` by address as the socket tells it. Of names only localhost is known: none is looked up."""
+    """Return `overrides` by address as the socket tells it. Of names only localhost is known: none is looked up."""
     found: dict[str, int] = {}
     for host, number in overrides(text).items():
         if host == "localhost":
@@ -192,7 +192,7 @@ def addresses(text: str) -> dict[str, int]:
 
 
 def check_number(name: str, kind: ConfigKind, text: str) -> None:
-    """Raises InvalidConfig where a number is asked for, and the text is none; its size doesn't matter."""
+    """Raise InvalidConfig where a number is asked for, and the text is none; its size doesn't matter."""
     try:
         if kind is ConfigKind.DOUBLE:
             float(text)

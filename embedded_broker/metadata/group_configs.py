@@ -36,20 +36,20 @@ class GroupConfigs:
         }
 
     def load(self) -> None:
-        """At the start: let hold all that is kept."""
+        """Let all that is kept hold, at the start."""
         for group_id in self.ids():
             self._apply(group_id)
 
     def own(self, group_id: str) -> dict[str, str]:
-        """What is set for a group."""
+        """Return what is set for a group."""
         return dict(self._metadata.get(f"{PREFIX}{group_id}") or {})
 
     def ids(self) -> list[str]:
-        """Groups for which something is set."""
+        """Return the groups for which something is set."""
         return sorted(key.removeprefix(PREFIX) for key, _ in self._metadata.items() if key.startswith(PREFIX))
 
     def check(self, configs: Mapping[str, str]) -> None:
-        """Raises InvalidConfig unless a group can have these."""
+        """Raise InvalidConfig unless a group can have these."""
         for name, text in configs.items():
             if name not in NAMES:
                 raise InvalidConfig(f"Unknown group config name: {name}")
@@ -74,5 +74,5 @@ class GroupConfigs:
 
 
 def _in_short(configs: Mapping[str, str]) -> dict[str, str]:
-    """Numbers as they are shown, whatever zeros were before them."""
+    """Return numbers as they are shown, whatever zeros were before them."""
     return {name: str(int(text)) for name, text in configs.items()}

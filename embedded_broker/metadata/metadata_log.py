@@ -68,7 +68,7 @@ class MetadataLog:
                 self._replayed[record.key or b""] = record.value
 
     def opened(self, log: Partition) -> None:
-        """All batches of the log have been replayed."""
+        """Take the log, of which all batches have been replayed."""
         self._log = log
         self._entries = {key.decode(): json.loads(value) for key, value in self._replayed.items()}
         self._replayed = {}
@@ -114,11 +114,11 @@ class MetadataLog:
         return str(self._entries[CLUSTER]["id"])
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """One entry."""
+        """Return one entry."""
         return self._entries.get(key)
 
     def items(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """All entries."""
+        """Yield all entries."""
         yield from list(self._entries.items())
 
     async def put(self, key: str, body: Mapping[str, Any] | None, *, own: bool = False) -> None:
@@ -154,7 +154,7 @@ class MetadataLog:
                 self._entries[key] = body
 
     def _append(self, entries: Mapping[str, Mapping[str, Any] | None], own: bool) -> None:
-        """One batch: all of it is found after a crash, or nothing."""
+        """Append one batch: all of it is found after a crash, or nothing."""
         records = [(key.encode(), None if body is None else _encode(body)) for key, body in entries.items()]
         self._log.append(encode(records, self._clock.now_ms()), own=own)
 

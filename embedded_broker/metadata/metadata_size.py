@@ -24,7 +24,7 @@ class MetadataFull(NoSpace):
 
 
 def entry_bytes(key: str, body: Mapping[str, Any] | None) -> int:
-    """What an entry takes, in proportion; None: it isn't there."""
+    """Compute what an entry takes, in proportion; None: it isn't there."""
     return 0 if body is None else ENTRY_BYTES + getsizeof(key) + _texts_bytes(body)
 
 
@@ -39,5 +39,5 @@ def _texts_bytes(value: Any) -> int:
 
 
 def is_long(name: str | None) -> bool:
-    """Whether a name is longer than those may be under which something is kept."""
+    """Return whether a name is longer than those may be under which something is kept."""
     return name is not None and len(name.encode()) > NAME_BYTES_MAX

@@ -101,7 +101,7 @@ CODECS: Mapping[str, int | None] = {"producer": None, **COMPRESSION_TYPES}
 
 
 def check(name: str, value: str) -> None:
-    """Raises InvalidConfig unless Kafka would take `value` for the topic config `name`."""
+    """Raise InvalidConfig unless Kafka would take `value` for the topic config `name`."""
     config = CONFIGS.get(name)
     if config is None:
         raise InvalidConfig(f"Unknown topic config name: {name}")
@@ -140,12 +140,12 @@ _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 
 
 def parts_of(value: str) -> list[str]:
-    """The elements of a list."""
+    """Return the elements of a list."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def check_together(configs: Mapping[str, str]) -> None:
-    """Raises InvalidConfig if a topic can't have all of these, each of which is right by itself."""
+    """Raise InvalidConfig if a topic can't have all of these, each of which is right by itself."""
     for name, text in configs.items():
         check(name, text)
     lags = number(configs, "min.compaction.lag.ms"), number(configs, "max.compaction.lag.ms")
@@ -158,17 +158,17 @@ def check_together(configs: Mapping[str, str]) -> None:
 
 
 def value(configs: Mapping[str, str], name: str) -> str:
-    """What holds for a topic with these own configs."""
+    """Return what holds for a topic with these own configs."""
     return configs.get(name, CONFIGS[name].default)
 
 
 def number(configs: Mapping[str, str], name: str) -> int:
-    """As `value`, for whole numbers."""
+    """Return what `value` does, for whole numbers."""
     return int(value(configs, name))
 
 
 def log_config(configs: Mapping[str, str]) -> LogConfig:
-    """A topic's own configs, and the defaults of the others, as its partitions need them."""
+    """Return a topic's own configs, and the defaults of the others, as its partitions need them."""
     policy, segment_ms = value(configs, "cleanup.policy"), number(configs, "segment.ms")
     compacts, lag_ms_max = "compact" in policy, number(configs, "max.compaction.lag.ms")
     return LogConfig(

@@ -19,7 +19,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_problem(name: str) -> str | None:
-    """Why a topic can't be called that; None when it can."""
+    """Say why a topic can't be called that; None when it can."""
     if not name:
         return "the topic name is empty"
     if name in (".", ".."):
@@ -32,15 +32,15 @@ def name_problem(name: str) -> str | None:
 
 
 def id_in(topic: Any) -> UUID:
-    """The id by which an item of a request names a topic; NO_ID where it names it by name."""
+    """Return the id by which an item of a request names a topic; NO_ID where it names it by name."""
     return getattr(topic, "topic_id", None) or NO_ID
 
 
 def is_by_id(topic: Any) -> bool:
-    """Whether an item of a request names a topic by its id, which only later versions of its API understand."""
+    """Return whether an item of a request names a topic by its id, which only later versions of its API understand."""
     return topic.name is None or id_in(topic) != NO_ID
 
 
 def metric_name(name: str) -> str:
-    """What metrics call a topic: they don't know '.'. Source: Topic.unifyCollisionChars."""
+    """Return what metrics call a topic: they don't know '.'. Source: Topic.unifyCollisionChars."""
     return name.replace(".", "_")

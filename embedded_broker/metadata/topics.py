@@ -47,7 +47,7 @@ class Topic:
     """(the broker's boot epoch, number of partitions that the topic had then), for each time it got partitions."""
 
     def boot_epoch_of(self, index: int) -> int:
-        """Boot epoch in which the partition was made; 0 for those of a broker that did not note it."""
+        """Return the boot epoch in which the partition was made; 0 for those of a broker that did not note it."""
         return next((boot_epoch for boot_epoch, count in self.growth if index < count), 0)
 
     @property
@@ -56,7 +56,7 @@ class Topic:
         return self.name in INTERNAL
 
     def partition(self, index: int) -> Partition | None:
-        """The partition with that index, if there is one."""
+        """Return the partition with that index, if there is one."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
@@ -90,40 +90,42 @@ class Topics:
         self._defaults: Mapping[str, str] = {}
 
     def get(self, name: str) -> Topic | None:
-        """The topic called `name`."""
+        """Return the topic called `name`."""
         return self._by_name.get(name)
 
     def colliding(self, name: str) -> str | None:
-        """The topic whose name differs only in '.' and '_': metrics can't tell the two apart, and Kafka refuses it."""
+        """Return the topic whose name differs only in '.' and '_': metrics can't tell the two apart, and Kafka refuses
+        it.
+        """
         return self._by_metric.get(metric_name(name))
 
     def by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
-        """The topic with that id."""
+        """Return the topic with that id."""
         return None if topic_id is None else self._by_id.get(topic_id)
 
     def all(self) -> list[Topic]:
-        """All topics in order of their names."""
+        """Return all topics in order of their names."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def names(self) -> Collection[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         return self._by_name.keys()
 
     def partition(self, name: str, index: int) -> Partition | None:
-        """A partition, if it exists."""
+        """Return a partition, if it exists."""
         topic = self._by_name.get(name)
         return None if topic is None else topic.partition(index)
 
     def partitions(self) -> list[Partition]:
-        """All partitions, in order of their topics' names."""
+        """Return all partitions, in order of their topics' names."""
         return [partition for topic in self.all() for partition in topic.partitions]
 
     def count_partitions(self) -> int:
-        """The number of partitions of all topics together."""
+        """Return the number of partitions of all topics together."""
         return self._partitions
 
     def free_partitions(self) -> int:
-        """How many partitions more this broker may have."""
+        """Return how many partitions more this broker may have."""
         return self._partitions_max - self.count_partitions()
 
     def recover(self, replay: Mapping[str, OnBatch]) -> None:
@@ -146,7 +148,8 @@ class Topics:
                 self._remove_left_over(self._directory / name)
 
     def _recover(self, topic: Topic, index: int, on_batch: OnBatch | None) -> Partition:
-        """A partition of what is on disk. One that is damaged, or can't be read, is stopped and the others go on.
+        """Recover a partition of what is on disk. One that is damaged, or can't be read, is stopped and the others go
+        on.
 
         Raises CorruptLog or OSError for the internal ones, which the broker can't be without; OSError for any if it is
         not the disk's (too many open files, no right to read), or an fsync has failed.
@@ -170,7 +173,7 @@ class Topics:
         return self._directory / f"{topic.topic_id.hex}-{index}"
 
     def _leader_epoch(self, topic: Topic, index: int) -> int:
-        """How often the broker was started since the partition was made: a new one has 0, as in Kafka."""
+        """Return how often the broker was started since the partition was made: a new one has 0, as in Kafka."""
         return self.metadata.boot_epoch - topic.boot_epoch_of(index)
 
     def _open(self, topic: Topic, index: int, on_batch: OnBatch | None = None) -> Partition:
@@ -193,7 +196,7 @@ class Topics:
         return partition
 
     async def _make(self, topic: Topic, count: int) -> list[Partition]:
-        """New partitions behind those the topic has, up to `count`, and the record of that; it knows them not yet.
+        """Make new partitions behind those the topic has, up to `count`, and the record of that; it knows them not yet.
 
         Raises NoSpace with nothing left behind, or another OSError.
         """
@@ -269,7 +272,9 @@ class Topics:
             self._let_hold(topic)
 
     def config_of(self, topic: Topic) -> LogConfig:
-        """All that holds for a topic. Internal ones are the broker's own: no default of an operator is for them."""
+        """Return all that holds for a topic. Internal ones are the broker's own: no default of an operator is for
+        them.
+        """
         return log_config(topic.configs if topic.is_internal else {**self._defaults, **topic.configs})
 
     def _let_hold(self, topic: Topic) -> None:

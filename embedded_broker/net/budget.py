@@ -86,7 +86,7 @@ class Budget(Generic[H]):
         return self._bytes_max // 128
 
     def pauses(self, holder: H) -> bool:
-        """Whether `holder` must wait with more until others have freed something."""
+        """Return whether `holder` must wait with more until others have freed something."""
         return self.full and self._held.get(holder, 0) > self.little_bytes
 
     def held(self, holder: H, now_bytes: int) -> None:
@@ -151,7 +151,7 @@ class Budget(Generic[H]):
                 self._waiting.remove(waiting)
 
     def fits(self, holder: H, more_bytes: int, whole: bool = False) -> bool:
-        """Whether `reserve` would return at once."""
+        """Return whether `reserve` would return at once."""
         own_bytes = self._held.get(holder, 0)
         is_small = own_bytes + more_bytes <= SMALL_BYTES
         if self.total_bytes + more_bytes <= (self._bytes_max if is_small else self._bytes_max * 3 // 4):
@@ -160,7 +160,7 @@ class Budget(Generic[H]):
         return (is_large or whole) and self.total_bytes - own_bytes <= self._bytes_max // 4
 
     def _grant(self) -> None:
-        """To those that wait, in their order; what doesn't fit doesn't keep others waiting."""
+        """Grant memory to those that wait, in their order; what doesn't fit doesn't keep others waiting."""
         for each in list(self._waiting):
             if each.done.done():
                 self._waiting.remove(each)

@@ -51,7 +51,7 @@ class Coding:
         """Encoded without their headers."""
 
     async def decode(self, name: str, version: int, frame: Frame) -> Decoded:
-        """The request of API `name` (snake case) in a frame, without names that it repeats.
+        """Decode the request of API `name` (snake case) in a frame, without names that it repeats.
 
         Raises BadRequest, kio's SerialError, ValueError, struct.error, EOFError, OverflowError: it isn't one.
         """
@@ -61,7 +61,7 @@ class Coding:
             return await self._beside(partial(_decoded, name, version, frame, ITEMS_MAX))
 
     async def encode(self, codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> Encoded:
-        """A whole response frame, by the codec of `wire.schema`. Nothing may change `answer` meanwhile."""
+        """Encode a whole response frame, by the codec of `wire.schema`. Nothing may change `answer` meanwhile."""
         if type(answer) is Same:
             if answer not in self._same:
                 self._same[answer] = [b"".join(_body(codec, answer))]
@@ -102,7 +102,9 @@ def _decoded(name: str, version: int, frame: Frame, items_max: int) -> Decoded:
 
 
 def _with_records(request: Any, records: Iterator[memoryview | None]) -> Any:
-    """A Produce request with the records that were taken out of it before it was decoded: the codec would copy them."""
+    """Return a Produce request with the records that were taken out of it before it was decoded: the codec would copy
+    them.
+    """
     topics = (
         replace(topic, partition_data=tuple(replace(each, records=next(records)) for each in topic.partition_data))
         for topic in request.topic_data
@@ -111,8 +113,8 @@ def _with_records(request: Any, records: Iterator[memoryview | None]) -> Any:
 
 
 def _items_left(fields: Mapping[str, Any], left: int) -> int:
-    """`left` minus the items of all arrays in `fields`; below 0 as soon as there are more. Types are compared, since
-    every answer is looked at."""
+    """Return `left` minus the items of all arrays in `fields`; below 0 as soon as there are more. Types are compared,
+    since every answer is looked at."""
     for each in fields.values():
         if type(each) is list or type(each) is tuple:
             left -= len(each)
@@ -164,12 +166,12 @@ class _LargePieces:
 
 
 def encode(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> Encoded:
-    """A whole response frame."""
+    """Encode a whole response frame."""
     return _frame(codec, correlation_id, _body(codec, answer))
 
 
 def _encode_large(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> Encoded:
-    """As `encode`, of a large answer."""
+    """Encode as `encode` does, of a large answer."""
     out = _LargePieces()
     codec.write(out, codec.build(answer))
     return _frame(codec, correlation_id, out.all)

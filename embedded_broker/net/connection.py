@@ -107,19 +107,19 @@ class Connection(asyncio.BufferedProtocol):
             self._begin()
 
     def _begin(self) -> None:
-        """It is this connection's turn."""
+        """Begin, since it is this connection's turn."""
         self._login.begin(self.session, self.refuse)
         self._set_limits()
         self.resume()
 
     def _set_limits(self) -> None:
-        """Small ones until it is known who is there."""
+        """Set limits, small ones until it is known who is there."""
         self._framer.bytes_max = self._login.frame_bytes_max
         if self._login.is_over:
             self._host.known(self)
 
     def _begin_handling(self) -> None:
-        """With the first request: whoever sends none has cost little."""
+        """Begin to handle requests with the first one: whoever sends none has cost little."""
         self._answers = asyncio.Queue(self._host.config.requests_pending_max)
         self._tasks = [
             asyncio.create_task(self._handle_all(), name=f"handle {self.session}"),
@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self.data_received(self._host.inbox[:nbytes])
 
     def data_received(self, data: memoryview) -> None:
-        """Bytes from the socket, which are only there during this call."""
+        """Take bytes from the socket, which are only there during this call."""
         if self.closed:
             return
         self.active_s = asyncio.get_running_loop().time()
@@ -187,17 +187,17 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _is_at_work(self) -> bool:
-        """Whether requests are left that the client may have sent without waiting for answers."""
+        """Return whether requests are left that the client may have sent without waiting for answers."""
         return self._taken_api == PRODUCE or bool(self._frames) or self._framer.holds_whole
 
     def expect_tokens(self) -> None:
-        """A login has begun or ended: bare tokens, which may be short, come if the session says so, else requests."""
+        """Take tokens, which may be short, if the session says so, else requests: a login has begun or ended."""
         is_token = self.session.takes_tokens
         self._framer.bytes_min = 0 if is_token else PREFIX.size
         self._framer.bytes_max = self._host.config.login_frame_bytes_max if is_token else self._login.frame_bytes_max
 
     def _watch_frame(self, begun: bool) -> None:
-        """A deadline runs while a frame is incomplete; `begun`: it is another frame than before."""
+        """Let a deadline run while a frame is incomplete; `begun`: it is another frame than before."""
         incomplete = self._framer.partial_bytes > 0
         if begun or not incomplete:
             self._frame_deadline.cancel()
@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         self._account_answers(0)
 
     def decoded(self, items: int) -> None:
-        """The request being handled has become so many objects more than its bytes."""
+        """Note that the request being handled has become so many objects more than its bytes."""
         self._taken_bytes += items * ITEM_BYTES
         self._account()
 
@@ -257,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             self._watch_frame(begun=False)
 
     def look_again(self) -> None:
-        """All connections' answers are below their limit again."""
+        """Note that all connections' answers are below their limit again."""
         self._go.set()
 
     def pause_writing(self) -> None:
@@ -329,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answers.task_done()
 
     async def _write(self, data: bytes, is_counted: bool) -> None:
-        """In pieces, so that little is copied for the socket while the client doesn't read."""
+        """Write in pieces, so that little is copied for the socket while the client doesn't read."""
         view = memoryview(data)
         for at in range(0, len(data), CHUNK_BYTES):
             if not self._writable.is_set():

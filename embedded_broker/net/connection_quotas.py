@@ -63,7 +63,7 @@ class ConnectionQuotas:
         return min(self._limits().most, self._files_max)
 
     def of(self, address: str) -> int:
-        """How many an address has."""
+        """Return how many an address has."""
         return self._by_address[address]
 
     def take(self, address: str, now_s: float) -> Turn:
@@ -83,14 +83,14 @@ class ConnectionQuotas:
         return turn
 
     def gone(self, address: str) -> None:
-        """A connection that was counted has closed."""
+        """Note that a connection that was counted has closed."""
         self._total -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
 
     def _turn_of(self, address: str, now_s: float) -> Turn:
-        """By the rate of the address."""
+        """Return the turn by the rate of the address."""
         rate = self._rate_of(address)
         if rate is None:
             return TAKEN
@@ -103,7 +103,7 @@ class ConnectionQuotas:
         return TAKEN
 
     def _turn(self, rate: int, now_s: float) -> Turn:
-        """By the rate of all."""
+        """Return the turn by the rate of all."""
         due_s = max(self._due_s, now_s)
         wait_s = max(0.0, due_s + 1 / rate - now_s - BURST_S)
         if wait_s * rate > WAITING_MAX:

@@ -20,12 +20,12 @@ class Deadline:
         return self._timer is not None
 
     def begin(self, seconds: float, closing: Callable[[str], object]) -> None:
-        """From now on, unless it runs already; `closing` is called with the reason. It is only held meanwhile."""
+        """Begin now, unless it runs already; `closing` is called with the reason. It is only held meanwhile."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, closing, self._why)
 
     def cancel(self) -> None:
-        """No more, if it runs."""
+        """Cancel it, if it runs."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -41,15 +41,15 @@ class ConnectionHost(Protocol[C]):
         ...
 
     def known(self, connection: C) -> None:
-        """A connection's client has logged in, or needn't."""
+        """Note that a connection's client has logged in, or needn't."""
         ...
 
     def gone(self, connection: C, why: str) -> None:
-        """A connection has closed."""
+        """Note that a connection has closed."""
         ...
 
     def unsent_bytes_max(self) -> int:
-        """How much one client may leave unread and still get further answers."""
+        """Return how much one client may leave unread and still get further answers."""
         ...
 
     async def dispatch(self, connection: C, frame: Frame) -> Awaitable[Encoded | None] | Encoded | None:
@@ -57,5 +57,5 @@ class ConnectionHost(Protocol[C]):
         ...
 
     def connection_failed(self, connection: C, error: BaseException) -> None:
-        """A request ended its connection with an error."""
+        """Note that a request ended its connection with an error."""
         ...

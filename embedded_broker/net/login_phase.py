@@ -37,11 +37,11 @@ class LoginPhase:
         return self._turn.runs
 
     def await_turn(self, wait_s: float, then: Callable[[str], object]) -> None:
-        """Until then nothing is read."""
+        """Wait for the turn: until then nothing is read."""
         self._turn.begin(wait_s, then)
 
     def begin(self, session: ClientSession, close: Callable[[str], object]) -> None:
-        """From now on; `close` is called with the reason when something took too long."""
+        """Begin the login; `close` is called with the reason when something took too long."""
         self._turn.cancel()
         self._session = session
         if self.is_done(close):
@@ -61,7 +61,7 @@ class LoginPhase:
         return self._config.requests_pending_max if self.is_over else self._config.login_requests_pending_max
 
     def decrypt(self, data: memoryview, write: Callable[[bytes], object]) -> bytes | memoryview:
-        """Plain text of what has come; `write` gets what TLS answers. Raises ssl.SSLError."""
+        """Return the plain text of what has come; `write` gets what TLS answers. Raises ssl.SSLError."""
         if self.tls is None:
             return data
         before = self.tls.is_established
@@ -76,7 +76,9 @@ class LoginPhase:
         return plain
 
     def is_done(self, close: Callable[[str], object]) -> bool:
-        """Whether the client has become known just now; `close` as for `begin`, and not held when no deadline runs."""
+        """Return whether the client has become known just now; `close` as for `begin`, and not held when no deadline
+        runs.
+        """
         if self.is_over or not self._session.is_ready or (self.tls is not None and not self.tls.is_established):
             return False
         self.is_over = True
@@ -86,10 +88,10 @@ class LoginPhase:
         return True
 
     def request_came(self) -> None:
-        """A whole request."""
+        """Note that a whole request came."""
         self._first.cancel()
 
     def cancel(self) -> None:
-        """No deadline any more."""
+        """Cancel all deadlines."""
         for deadline in (self._turn, self._handshake, self._login, self._first):
             deadline.cancel()

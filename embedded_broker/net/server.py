@@ -75,7 +75,7 @@ class Served(Parts, Protocol):
         ...
 
     def fail(self, error: BaseException) -> None:
-        """The broker can't go on."""
+        """Stop the broker, which can't go on."""
         ...
 
 
@@ -147,7 +147,7 @@ class Server:
         self._log.close()
 
     def _unfinished_logins_max(self) -> int:
-        """Some connections are left for those whose client is known."""
+        """Return how many logins may be unfinished: some connections are left for those whose client is known."""
         most = self._quotas.most
         return min(self.config.unfinished_logins_max, most - most // 4)
 
@@ -173,7 +173,7 @@ class Server:
         self._logins.end(connection)
 
     def gone(self, connection: Connection, why: str) -> None:
-        """A connection has closed."""
+        """Note that a connection has closed."""
         if connection in self._connections:
             self.log(f"{connection.session} closed: {why}")
             del self._connections[connection]
@@ -183,7 +183,7 @@ class Server:
             self._empty.set()
 
     def _requests_full(self, full: bool) -> None:
-        """Connections that hold much are not read while requests are over their limit.
+        """Stop reading connections that hold much, while requests are over their limit.
 
         Frames that are whole are handled meanwhile; those that aren't meet their deadline.
         """
@@ -194,7 +194,7 @@ class Server:
                 each.pause()
 
     def unsent_bytes_max(self) -> int:
-        """How much one client may leave unread and still get further answers."""
+        """Return how much one client may leave unread and still get further answers."""
         return 0 if self.answers.full else UNSENT_BYTES_MAX
 
     def _answers_full(self, full: bool) -> None:
@@ -204,7 +204,7 @@ class Server:
                 each.look_again()
 
     def _give_back(self) -> None:
-        """Much was held for clients, and most of it is free again."""
+        """Give memory back: much was held for clients, and most of it is free again."""
         if self._giving_back is None or self._giving_back.done():
             self._giving_back = asyncio.create_task(self.broker.coding.give_back())
 
@@ -254,7 +254,9 @@ class Server:
         return await self.broker.coding.encode(codec, correlation_id, answer)
 
     async def _token(self, connection: Connection, token: Frame) -> bytes | None:
-        """A login's token, and the answer to it, without headers. A failed login is answered by closing only."""
+        """Take a login's token, and return the answer to it, without headers. A failed login is answered by closing
+        only.
+        """
         try:
             answer = connection.session.step(bytes(token), asyncio.get_running_loop().time())
         except LoginFailed:
@@ -303,12 +305,13 @@ class Server:
         return await self.broker.coding.encode(codec, correlation_id, await answer.answer)
 
     def _versions_too_new(self, connection: Connection, api: Api, correlation_id: int) -> Encoded:
-        """KIP-511: answer in version 0 and say which versions there are."""
+        """Answer as KIP-511 says, in version 0, and say which versions there are."""
         keys = [{"api_key": API_VERSIONS, "min_version": api.versions[0], "max_version": api.versions[-1]}]
         return encode(schema.load(api.name, 0), correlation_id, {"error_code": UNSUPPORTED_VERSION, "api_keys": keys})
 
     def connection_failed(self, connection: Connection, error: BaseException) -> None:
-        """A request ended its connection: the client broke the protocol, or the broker has a bug, which is shown.
+        """Note that a request ended its connection: the client broke the protocol, or the broker has a bug, which is
+        shown.
 
         Only what the broker couldn't write ends the broker: its memory is ahead of its files then.
         """
@@ -322,7 +325,7 @@ class Server:
         self.broker.fail(error)
 
     def log(self, line: str) -> None:
-        """One line, with the time, if it can be written. What clients put into it stays on that line."""
+        """Write one line, with the time, if it can be written. What clients put into it stays on that line."""
         line = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in line)
         now = time.gmtime(self.broker.clock.now_ms() / 1000)
         self._log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {line}")

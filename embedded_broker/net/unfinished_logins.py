@@ -72,12 +72,12 @@ class UnfinishedLogins(Generic[C]):
         return ""
 
     def begin(self, connection: C, now_s: float) -> None:
-        """One more, for which there is room."""
+        """Count one more, for which there is room."""
         self._begun_s.setdefault(connection.client_host, {})[connection] = now_s
         self._total += 1
 
     def end(self, connection: C) -> None:
-        """The client is known now, or has left; nothing happens when that was told before."""
+        """Note that the client is known now, or has left; nothing happens when that was told before."""
         of_address = self._begun_s.get(connection.client_host, {})
         if of_address.pop(connection, None) is not None:
             self._total -= 1

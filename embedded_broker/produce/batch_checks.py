@@ -77,7 +77,7 @@ class BatchChecks:
     async def check(
         self, header: BatchHeader, records: Buffer, config: LogConfig, now_ms: int, share: Share
     ) -> CheckedBatch:
-        """A batch that may be appended.
+        """Return a batch that may be appended.
 
         Args:
             header: what `whole` has read of `records`.
@@ -127,7 +127,7 @@ class BatchChecks:
         now_ms: int,
         share: Share,
     ) -> CheckedBatch:
-        """The batch with the largest timestamp that its records have."""
+        """Return the batch with the largest timestamp that its records have."""
         max_timestamp = await _check_body(header, body, config, now_ms, share)
         batch = CheckedBatch(header, records)
         if max_timestamp != header.max_timestamp:
@@ -140,8 +140,8 @@ class BatchChecks:
 
     @asynccontextmanager
     async def body(self, header: BatchHeader, batch: bytes) -> AsyncIterator[Body]:
-        """The decompressed body of a batch that is kept. Of all that are large one is in memory at a time, until the
-        end of its block. Raises CorruptBatch."""
+        """Yield the decompressed body of a batch that is kept. Of all that are large one is in memory at a time, until
+        the end of its block. Raises CorruptBatch."""
         try:
             body = body_of(header, batch, self._at_once_bytes_max)
         except DecodedTooLarge:
@@ -156,7 +156,7 @@ class BatchChecks:
 
 
 def whole(records: Buffer | None, *, zstd: bool) -> BatchHeader:
-    """The header of the one batch that a partition's records in a request must be.
+    """Return the header of the one batch that a partition's records in a request must be.
 
     Args:
         records: a partition's records in a request.
@@ -199,7 +199,7 @@ def _check_header(header: BatchHeader, config: LogConfig) -> None:
 
 
 async def _check_body(header: BatchHeader, body: Body, config: LogConfig, now_ms: int, share: Share) -> int:
-    """The highest timestamp of the records."""
+    """Check the records; return their highest timestamp."""
     try:
         for steps in lengths(body, header.record_count):
             await share.spent(2 * steps)
@@ -209,7 +209,7 @@ async def _check_body(header: BatchHeader, body: Body, config: LogConfig, now_ms
 
 
 async def _check_records(header: BatchHeader, body: Body, config: LogConfig, now_ms: int, share: Share) -> int:
-    """What the topic asks of keys and times; records are looked at only if one of them could be broken.
+    """Check what the topic asks of keys and times; records are looked at only if one of them could be broken.
 
     Returns the highest timestamp: what the header says, unless that could be wrong and matter: segments are closed, and
     kept, by it. Kafka always takes it from the records (LogValidator).
@@ -246,6 +246,8 @@ async def _check_records(header: BatchHeader, body: Body, config: LogConfig, now
 
 
 def _is_doubtful(header: BatchHeader, body: Body) -> bool:
-    """Whether the highest timestamp that the header claims isn't explained by its first record and a short while."""
+    """Return whether the highest timestamp that the header claims isn't explained by its first record and a short
+    while.
+    """
     spread_ms = header.max_timestamp - header.base_timestamp
     return not 0 <= spread_ms <= SPREAD_MS_MAX or not begins_at_base_timestamp(body)

@@ -42,7 +42,7 @@ class VerifyingCoordinator(Protocol):
     def verify(
         self, transactional_id: str | None, producer_id: int, epoch: int, partition: tuple[str, int]
     ) -> ErrorCode:
-        """Whether a partition is part of the producer's transaction."""
+        """Check whether a partition is part of the producer's transaction."""
         ...
 
 
@@ -67,7 +67,7 @@ class ProducedBatch(Protocol):
 async def verifier(
     host: VerificationHost, transactional_id: str, version: int, batches: Sequence[ProducedBatch], owner: Owner
 ) -> Verify:
-    """A function for one Produce request: whether a batch may open a transaction in a partition.
+    """Return a function for one Produce request that says whether a batch may open a transaction in a partition.
 
     Args:
         host: the broker.
@@ -102,7 +102,7 @@ async def verifier(
 
 
 def _would_open(batch: ProducedBatch) -> bool:
-    """Whether the batch would open a transaction in its partition."""
+    """Return whether the batch would open a transaction in its partition."""
     header = batch.header
     return header.is_transactional and not batch.partition.producers.has_open(header.producer_id, header.producer_epoch)
 
@@ -119,7 +119,7 @@ def _verified(
 
 
 def verification_error(error_code: ErrorCode, *, abortable: bool) -> ErrorCode:
-    """What a client is told when a batch could not be verified.
+    """Return what a client is told when a batch could not be verified.
 
     Args:
         error_code: from `TransactionCoordinator.verify`.

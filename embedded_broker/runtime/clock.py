@@ -10,7 +10,7 @@ class Clock(Protocol):
     """Wall time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
 
 
 class SystemClock:

@@ -24,7 +24,7 @@ class Account(Protocol):
     """Who pays for the memory of an answer: a connection."""
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether `reserve` would return at once."""
+        """Return whether `reserve` would return at once."""
 
     async def reserve(self, more_bytes: int, whole: bool = False) -> None:
         """Return when there is memory for so many bytes more. `whole`: they can't be less, however many they are.
@@ -54,7 +54,7 @@ class FairShare:
         """How often requests have waited for others."""
 
     def request(self, account: Account | None = None) -> Share:
-        """For one request; `account` pays for its answer."""
+        """Make the share of one request; `account` pays for its answer."""
         return Share(self, account or NoAccount())
 
     async def next_turn(self) -> None:

@@ -80,7 +80,7 @@ class LogWriter:
                 os.close(fd)
 
     def _next(self) -> str | None:
-        """The next line, or how many were dropped before it; None at the end."""
+        """Return the next line, or how many were dropped before it; None at the end."""
         with self._changed:
             while not self._lines and not self._closed:
                 self._changed.wait()

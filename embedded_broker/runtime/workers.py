@@ -119,7 +119,7 @@ class _Together(Generic[T]):
             self._settle()
 
     def job(self, number: int) -> Callable[[], None]:
-        """What a thread does for one of them."""
+        """Return what a thread does for one of them."""
 
         def run() -> None:
             try:

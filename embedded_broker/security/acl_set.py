@@ -67,12 +67,12 @@ class _ByName:
         return self._prefixed if acl.pattern is PatternType.PREFIXED else self._literal
 
     def named(self, name: str) -> Iterator[_Home]:
-        """Those that have this name themselves."""
+        """Yield those that have this name themselves."""
         yield self._literal.get(name, _NONE)
         yield self._prefixed.get(name, _NONE)
 
     def about(self, name: str) -> Iterator[_Home]:
-        """Those that cover a resource of this name."""
+        """Yield those that cover a resource of this name."""
         yield self._literal.get(name, _NONE)
         if name != WILDCARD:
             yield self._literal.get(WILDCARD, _NONE)
@@ -121,7 +121,7 @@ class AclSet:
             del self._by_who[who]
 
     def candidates(self, wanted: Filter) -> Collection[Acl]:
-        """The fewest among which all are that a filter means."""
+        """Return the fewest among which all are that a filter means."""
         of_principal = None if wanted.principal is None else self._by_principal.get(wanted.principal, _NONE)
         if wanted.name is None:
             return self._all if of_principal is None else of_principal
@@ -138,7 +138,7 @@ class AclSet:
         return [acl for home in homes for acl in home]
 
     def has_any(self, resource: Resource) -> bool:
-        """Whether there is a rule about resources of this type."""
+        """Return whether there is a rule about resources of this type."""
         return bool(self._by_resource.get(resource))
 
     def _of(self, principal: str, host: str, resource: Resource) -> Iterator[_ByName]:
@@ -151,7 +151,7 @@ class AclSet:
     def allows(
         self, principal: str, host: str, operation: Operation, resource: Resource, name: str, default: bool
     ) -> bool:
-        """Whether it may be done; `default`: whether it may when no rule is about the resource."""
+        """Return whether it may be done; `default`: whether it may when no rule is about the resource."""
         allowed = False
         for rules in self._of(principal, host, resource):
             for home in rules.about(name):
@@ -163,12 +163,12 @@ class AclSet:
         return allowed or (default and not self._is_named(resource, name))
 
     def _is_named(self, resource: Resource, name: str) -> bool:
-        """Whether any rule is about the resource."""
+        """Return whether any rule is about the resource."""
         rules = self._by_resource.get(resource)
         return rules is not None and any(rules.about(name))
 
     def allows_some(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        """Whether there is any resource of that type with which it may be done (`authorizeByResourceType`)."""
+        """Return whether there is any resource of that type with which it may be done (`authorizeByResourceType`)."""
         denied, allowed = _ByName(), []
         for rules in self._of(principal, host, resource):
             for acl in rules:
@@ -181,7 +181,7 @@ class AclSet:
 
 
 def _leaves_nothing(denied: _ByName, allowed: Acl) -> bool:
-    """Whether nothing is left of what a rule allows."""
+    """Return whether nothing is left of what a rule allows."""
     return any(
         deny.name == WILDCARD or allowed.pattern is PatternType.LITERAL
         if deny.pattern is PatternType.LITERAL

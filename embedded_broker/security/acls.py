@@ -91,13 +91,13 @@ class Acl(NamedTuple):
     permission: Permission
 
     def covers(self, name: str) -> bool:
-        """Whether it is about a resource of that name (and its type)."""
+        """Return whether it is about a resource of that name (and its type)."""
         if self.pattern is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
     def decides(self, operation: Operation) -> bool:
-        """Whether it says something about that operation."""
+        """Return whether it says something about that operation."""
         if self.operation in (Operation.ALL, operation):
             return True
         return self.permission is Permission.ALLOW and self.operation in _IMPLIED.get(operation, ())
@@ -115,7 +115,7 @@ class Filter(NamedTuple):
     permission: Permission
 
     def among(self, acls: Iterable[Acl]) -> list[Acl]:
-        """Those that are meant. What must be the same is compared at once, since there may be thousands."""
+        """Return those that are meant. What must be the same is compared at once, since there may be thousands."""
         places = [
             at for at, value in enumerate(self)
             if value is not None and value != ANY and not (self.pattern is PatternType.MATCH and at in _PATTERN)

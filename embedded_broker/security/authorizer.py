@@ -47,13 +47,13 @@ class Authorizer:
         self._acls = AclSet(self._keys)
 
     def may(self, session: ClientSession, operation: Operation, resource: Resource, name: str) -> bool:
-        """Whether the principal of a session may do an operation on a resource."""
+        """Return whether the principal of a session may do an operation on a resource."""
         if session.principal in self._super_users:
             return True
         return self._acls.allows(session.principal, session.client_host, operation, resource, name, self._default)
 
     def may_with_some(self, session: ClientSession, operation: Operation, resource: Resource) -> bool:
-        """Whether they may do it with any resource of a type."""
+        """Return whether they may do it with any resource of a type."""
         if session.principal in self._super_users:
             return True
         if self._default and not self._acls.has_any(resource):
@@ -61,7 +61,7 @@ class Authorizer:
         return self._acls.allows_some(session.principal, session.client_host, operation, resource)
 
     async def find(self, wanted: Filter, share: Share) -> list[Acl]:
-        """The ACLs that a filter means, in order: those that hold now. `share`: of the request that asks."""
+        """Find the ACLs that a filter means, in order: those that hold now. `share`: of the request that asks."""
         candidates, found = list(self._acls.candidates(wanted)), list[Acl]()
         await share.spent(FILTER_STEPS)
         for first in range(0, len(candidates), SCANNED_AT_ONCE):

@@ -38,7 +38,7 @@ class Security:
         self.authorizer = Authorizer(config, metadata) if config.authorizer else None
 
     def exchange(self, mechanism: str, again: bool = False) -> Exchange:
-        """A new exchange by one of `mechanisms`; `again`: it isn't the connection's first."""
+        """Make a new exchange by one of `mechanisms`; `again`: it isn't the connection's first."""
         if mechanism == PLAIN:
             return PlainExchange(self._users)
         if mechanism == OAUTHBEARER:
@@ -50,7 +50,7 @@ class Security:
 
 
 def tls_context(config: BrokerConfig) -> ssl.SSLContext | None:
-    """For the listeners with TLS, if there are any. Raises OSError or ValueError."""
+    """Make the context for the listeners with TLS, if there are any. Raises OSError or ValueError."""
     from embedded_broker.security.tls import server_context
 
     if not any(listener.protocol.is_encrypted for listener in config.listening):

@@ -40,7 +40,7 @@ class ScramCredential:
 
 
 def of_salted_password(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """A credential from what clients send instead of a password."""
+    """Make a credential from what clients send instead of a password."""
     name = HASHES[mechanism]
     client_key = hmac.digest(salted, b"Client Key", name)
     server_key = hmac.digest(salted, b"Server Key", name)
@@ -48,7 +48,7 @@ def of_salted_password(mechanism: str, salted: bytes, salt: bytes, iterations: i
 
 
 def of_password(mechanism: str, password: str) -> ScramCredential:
-    """A credential with a new salt. Takes milliseconds."""
+    """Make a credential with a new salt. Takes milliseconds."""
     salt = os.urandom(SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS_MIN)
     return of_salted_password(mechanism, salted, salt, ITERATIONS_MIN)
@@ -70,7 +70,7 @@ class Credentials:
                 self._stored[mechanism, name] = _from_json(body)
 
     def find(self, mechanism: str, name: str) -> ScramCredential | None:
-        """The credential that a login is checked with."""
+        """Return the credential that a login is checked with."""
         stored = self._stored.get((mechanism, name))
         password = self._users.password(name)
         if stored is not None or password is None:
@@ -80,7 +80,7 @@ class Credentials:
         return self._made[mechanism, name]
 
     def stored(self, name: str | None = None) -> Mapping[str, list[tuple[str, int]]]:
-        """User → (mechanism, iterations), of those in the metadata log; of one user, or of all."""
+        """Return user → (mechanism, iterations), of those in the metadata log; of one user, or of all."""
         found: dict[str, list[tuple[str, int]]] = {}
         for (mechanism, user), credential in sorted(self._stored.items()):
             if name is None or name == user:

@@ -59,7 +59,7 @@ class ClientRights:
 
 
 async def enforce(rights: Rights, name: str, request: Any, handle: Callable[[Any], Awaitable[Answer]]) -> Answer:
-    """The response to a request of API `name`; `handle` gets only those parts that the client is authorized for.
+    """Return the response to a request of API `name`; `handle` gets only those parts that the client is authorized for.
 
     Raises NoRule or Unanswerable.
     """

@@ -49,12 +49,12 @@ class Tokens(Protocol):
     """Checks tokens."""
 
     def check(self, token: str) -> Shown:
-        """What a token says. Raises TokenRejected."""
+        """Check a token, and return what it says. Raises TokenRejected."""
 
 
 def tokens(settings: OAuth, now_ms: Callable[[], int]) -> Tokens:
-    """The check that the settings ask for. Raises ImportError without PyJWT, OSError or ValueError for a key file that
-    can't be read."""
+    """Make the check that the settings ask for. Raises ImportError without PyJWT, OSError or ValueError for a key file
+    that can't be read."""
     return Unsecured(now_ms) if settings.jwks_file is None else Signed(settings, now_ms)
 
 
@@ -136,7 +136,7 @@ class Signed:
         self._changed_ns = changed_ns
 
     def _usable(self, jwk: Mapping[str, Any]) -> _Key | None:
-        """A key that can check signatures; None for others, which may stand in the file, too."""
+        """Return a key that can check signatures; None for others, which may stand in the file, too."""
         kind, curve = jwk.get("kty"), jwk.get("crv")
         algorithms = ALGORITHMS.get((str(kind), None if kind == "RSA" else str(curve)), frozenset())
         if "alg" in jwk:
@@ -150,7 +150,7 @@ class Signed:
         return _Key(dict(jwk), algorithms)
 
     def _key(self, header: Mapping[str, Any], algorithm: str) -> _Key:
-        """The key that a token names; if it names none, the only one that has its algorithm.
+        """Find the key that a token names; if it names none, the only one that has its algorithm.
 
         Source: VerificationJwkSelector of jose4j, which Kafka uses.
         """
@@ -165,7 +165,9 @@ class Signed:
 
 
 def _shown(claims: Mapping[str, Any], now_ms: int) -> Shown:
-    """As OAuthBearerUnsecuredValidatorCallbackHandler: a subject and an end are needed, without any tolerance."""
+    """Check claims as OAuthBearerUnsecuredValidatorCallbackHandler does: a subject and an end are needed, without any
+    tolerance.
+    """
     name = claims.get("sub")
     if not isinstance(name, str) or not name:
         raise TokenRejected("the token has no subject (sub)")

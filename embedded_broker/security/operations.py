@@ -31,7 +31,7 @@ SUPPORTED: Mapping[Resource, frozenset[Operation]] = {
 
 
 def authorized(authorizer: Authorizer | None, session: ClientSession, resource: Resource, name: str) -> int:
-    """The bit field for one resource; without an authorizer all operations are allowed."""
+    """Return the bit field for one resource; without an authorizer all operations are allowed."""
     return sum(
         1 << operation
         for operation in SUPPORTED[resource]
@@ -40,7 +40,7 @@ def authorized(authorizer: Authorizer | None, session: ClientSession, resource: 
 
 
 def authorized_on_cluster(authorizer: Authorizer | None, session: ClientSession) -> int:
-    """The bit field for the cluster: empty for clients that may not describe it."""
+    """Return the bit field for the cluster: empty for clients that may not describe it."""
     if authorizer is not None and not authorizer.may(session, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized(authorizer, session, Resource.CLUSTER, CLUSTER_NAME)

@@ -28,14 +28,14 @@ class Rights(Protocol):
     """What one client may do."""
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
-        """Whether it may do that."""
+        """Return whether it may do that."""
 
     def may_with_some(self, operation: Operation, resource: Resource) -> bool:
-        """Whether it may do it with any resource of a type."""
+        """Return whether it may do it with any resource of a type."""
 
     def topic_name(self, item: Any) -> str | None:
-        """The name of the topic that an item of a request names, if there is one: by `topic_id` if it has one, as the
-        handlers look it up, else by `name` or `topic`."""
+        """Return the name of the topic that an item of a request names, if there is one: by `topic_id` if it has one,
+        as the handlers look it up, else by `name` or `topic`."""
 
 
 class Denied(Exception):
@@ -54,7 +54,7 @@ class Rule(Protocol):
     """One right that a request needs."""
 
     def before(self, rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-        """(the request as the handler may see it, what is done to the answer). Raises Denied."""
+        """Return (the request as the handler may see it, what is done to the answer). Raises Denied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +132,22 @@ def topics(
     items: str = "topics",
     answers: str = "topics",
 ) -> Each:
-    """Topics, by name or by id."""
+    """Make the rule of topics, by name or by id."""
     return Each(operation, Resource.TOPIC, items, answers, refused, lambda rights, item: rights.topic_name(item))
 
 
 def cluster(operation: Operation, refused: Callable[[Any, ErrorCode], Fields]) -> Whole:
-    """The cluster as a whole."""
+    """Make the rule of the cluster as a whole."""
     return Whole(operation, Resource.CLUSTER, lambda request: CLUSTER_NAME, refused)
 
 
 def code_only(request: Any, code: ErrorCode) -> Fields:
-    """An answer that is an error code and nothing else."""
+    """Return an answer that is an error code and nothing else."""
     return {"error_code": code}
 
 
 def topic_key(item: Any) -> Fields:
-    """How an answer names the topic of a request's item, in whatever version."""
+    """Say how an answer names the topic of a request's item, in whatever version."""
     found = {name: getattr(item, name) for name in ("name", "topic", "topic_id") if hasattr(item, name)}
     return {key: value for key, value in found.items() if value is not None}
 
@@ -155,7 +155,7 @@ def topic_key(item: Any) -> Fields:
 def partition_errors(
     listed: str = "partitions", answered: str = "partitions", index: str = "partition_index", **more: Any
 ) -> Callable[[Any, ErrorCode], Fields]:
-    """How a topic is refused: each of its partitions with the error, and `more`.
+    """Return a function that says how a topic is refused: each of its partitions with the error, and `more`.
 
     `listed` is the field of the request's topic, with numbers or entities that hold `index`; `answered` is the
     answer's.

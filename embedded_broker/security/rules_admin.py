@@ -35,7 +35,7 @@ _RESOURCES = {TOPIC_RESOURCE: Resource.TOPIC, GROUP_RESOURCE: Resource.GROUP}
 
 
 def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """What was asked for by name is refused by name; of all topics those that may not be seen are left out."""
+    """Refuse by name what was asked for by name; of all topics leave out those that may not be seen."""
     asks_all = request.topics is None or (type(request).__version__ == 0 and not request.topics)
     if asks_all:
         return request, lambda answer: {**answer, "topics": [
@@ -62,7 +62,7 @@ def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
 
 
 def _may_create_all(rights: Rights, items: list[Any]) -> bool:
-    """Whether the client may create every topic of a request."""
+    """Return whether the client may create every topic of a request."""
     if rights.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
         return True
     names = [item.name for item in items if item.name is not None]
@@ -70,7 +70,7 @@ def _may_create_all(rights: Rights, items: list[Any]) -> bool:
 
 
 def _hide_missing(rights: Rights, creates: bool) -> Callable[[Fields], Fields]:
-    """A topic that would have been created, had its reader the right to."""
+    """Return a function that hides the lack of a topic that would have been created, had its reader the right to."""
 
     def hide(topic: Fields) -> Fields:
         missing = topic.get("error_code") is ErrorCode.unknown_topic_or_partition
@@ -87,7 +87,7 @@ class _Name:
 
 
 def _not_shown(item: Any) -> Fields:
-    """Neither name nor id of a topic is told to who named it by the other."""
+    """Tell neither name nor id of a topic to who named it by the other."""
     by_id = id_in(item) != NO_ID
     identity = {"name": None, "topic_id": item.topic_id} if by_id else {"name": item.name, "topic_id": NO_ID}
     return {**identity, "error_code": REFUSAL[Resource.TOPIC], "partitions": []}
@@ -101,7 +101,7 @@ def _create_topics(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
 
 
 def _delete_topics(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """By id, a topic that may not be seen is told of no more than that."""
+    """Refuse topics; of one named by id that may not be seen no more than that is told."""
     if hasattr(request, "topic_names"):
         return Each(Operation.DELETE, Resource.TOPIC, "topic_names", "responses",
                     lambda item, code: {"name": item, "error_code": code, "error_message": "Authorization failed."},
@@ -115,12 +115,12 @@ def _delete_topics(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
 
 
 def _named(message: str | None = None, **more: Any) -> Callable[[Any, ErrorCode], Fields]:
-    """A topic's refusal by its name alone."""
+    """Return a function that refuses a topic by its name alone."""
     return lambda item, code: {"name": item.name, "error_code": code, "error_message": message, **more}
 
 
 def _configs(operation: Operation, answers: str) -> Special:
-    """Topics' and groups' configs need a right for these, all others one for the cluster."""
+    """Make the rule of configs: those of topics and groups need a right for these, all others one for the cluster."""
 
     def decide(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
         allowed, refused = [], []
@@ -177,14 +177,14 @@ def _offset_fetch(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
 
 
 def _seen(rights: Rights, group: Fields, refused: list[Fields]) -> Fields:
-    """Of all offsets of a group only those of topics that may be seen; what there is no topic of, too."""
+    """Leave of all offsets of a group only those of topics that may be seen; what there is no topic of, too."""
     named = [(each, rights.topic_name(TopicAnswer(each))) for each in group.get("topics", ())]
     shown = [each for each, name in named if name is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, name)]
     return {**group, "topics": [*shown, *refused]}
 
 
 def _not_elected(request: Any, code: ErrorCode) -> Fields:
-    """v0 has no error for the whole."""
+    """Refuse the whole request, each partition by itself in v0, which has no error for the whole."""
     if type(request).__version__ > 0:
         return {"error_code": code, "replica_election_results": []}
     results = [
@@ -203,7 +203,7 @@ def _list_groups(rights: Rights, request: Any, answer: Fields) -> Fields:
 
 
 def _describe_topic_partitions(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """Those asked for by name are refused by name; if it is all, the handler leaves out what may not be seen."""
+    """Refuse by name what was asked for by name; if it is all, the handler leaves out what may not be seen."""
     if not request.topics:
         return request, None
     cut, merge = topics(Operation.DESCRIBE, lambda item, code: _not_shown(item)).before(rights, request)
@@ -213,7 +213,7 @@ def _describe_topic_partitions(rights: Rights, request: Any) -> tuple[Any, Merge
 
 
 def _unseen_assignments(rights: Rights, request: Any, answer: Fields) -> Fields:
-    """A group that reads a topic that may not be seen isn't described."""
+    """Refuse to describe a group that reads a topic that may not be seen."""
     return {**answer, "groups": [_described_group(rights, group) for group in answer.get("groups", ())]}
 
 
@@ -243,7 +243,7 @@ def _groups(operation: Operation, items: str, answers: str, **more: Any) -> Each
 
 
 def _subscription(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """KIP-848: a subscriber must be allowed to describe each topic that it names."""
+    """Check that a subscriber is allowed to describe each topic that it names, as KIP-848 has it."""
     for name in request.subscribed_topic_names or ():
         if not rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
             raise Denied({"error_code": REFUSAL[Resource.TOPIC]})
@@ -253,7 +253,7 @@ def _subscription(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
 def _of_list(
     items: str, answer: Callable[[Any, ErrorCode], Fields], answers: str
 ) -> Callable[[Any, ErrorCode], Fields]:
-    """A whole request's refusal, said of each item."""
+    """Return a function that says a whole request's refusal of each item."""
     return lambda request, code: {answers: [answer(item, code) for item in getattr(request, items)]}
 
 

@@ -34,7 +34,7 @@ NO_PRODUCER: Fields = {"producer_id": -1, "producer_epoch": -1}
 
 
 def _of_every_topic(request: Any, items: str, refused: Any, answers: str, code: ErrorCode) -> Fields:
-    """A whole request's refusal, said of each partition."""
+    """Say a whole request's refusal of each partition."""
     return {answers: [refused(item, code) for item in getattr(request, items)]}
 
 
@@ -55,7 +55,9 @@ class TopicAnswer:
 
 
 def _fetched_without_right(rights: Rights, request: Any, answer: Fields) -> Fields:
-    """While a fetch waits, an ACL may go. (The handler has looked at those before: see there.)"""
+    """Refuse what was fetched without a right: while a fetch waits, an ACL may go. (The handler has looked at those
+    before: see there.)
+    """
     shown = []
     for topic in answer.get("responses", ()):
         name = rights.topic_name(TopicAnswer(topic))
@@ -76,7 +78,9 @@ def _epochs(item: Any, code: ErrorCode) -> Fields:
 
 
 def _init_producer_id(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """Without a transactional id: who may write anywhere may write idempotently (KIP-679)."""
+    """Check the right to a producer id. Without a transactional id: who may write anywhere may write idempotently
+    (KIP-679).
+    """
     name = request.transactional_id
     if name is None:
         resource = Resource.CLUSTER
@@ -97,7 +101,7 @@ def _added(name: str, partitions: Any, code: ErrorCode) -> Fields:
 
 
 def _add_partitions(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """All or nothing. Several transactions at once (v4+) are asked for by brokers only."""
+    """Allow all or nothing. Several transactions at once (v4+) are asked for by brokers only."""
     if not hasattr(request, "v3_and_below_topics"):
         if not rights.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
             raise Denied({"error_code": REFUSAL[Resource.CLUSTER]})
@@ -118,7 +122,9 @@ def _add_partitions(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
 
 
 def _transactional(*, items: str = "", refused: Any = None, answers: str = "") -> Whole:
-    """The transactional id of the request, if it has one; refused as a whole, or said of each partition."""
+    """Make the rule of the transactional id of the request, if it has one; refused as a whole, or said of each
+    partition.
+    """
     return Whole(
         Operation.WRITE,
         Resource.TRANSACTIONAL_ID,
@@ -128,7 +134,7 @@ def _transactional(*, items: str = "", refused: Any = None, answers: str = "") -
 
 
 def _described(rights: Rights, request: Any, answer: Fields) -> Fields:
-    """Topics of a transaction that its reader may not see are left out."""
+    """Leave out topics of a transaction that its reader may not see."""
     states = [
         {**state, "topics": [each for each in state.get("topics", ())
                              if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["topic"])]}
@@ -147,7 +153,7 @@ def _listed(rights: Rights, request: Any, answer: Fields) -> Fields:
 
 
 def _without_markers(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """Written by brokers, and by operators who end hanging transactions (KIP-664)."""
+    """Check the right to write markers, as brokers do, and operators who end hanging transactions (KIP-664)."""
     if rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         return request, None
     whole = cluster(Operation.CLUSTER_ACTION, _marker_errors)
@@ -175,7 +181,9 @@ _PRODUCERS = partition_errors("partition_indexes", active_producers=[])
 
 
 def _has_transactional_records(request: Any) -> bool:
-    """Only then its transactional id matters (`RequestUtils.hasTransactionalRecords`)."""
+    """Return whether there are transactional records: only then its transactional id matters
+    (`RequestUtils.hasTransactionalRecords`).
+    """
     batches = (each.records or b"" for topic in request.topic_data for each in topic.partition_data)
     return any(len(batch) > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & TRANSACTIONAL for batch in batches)
 
@@ -234,7 +242,9 @@ offset_error = partition_errors("partition_indexes", committed_offset=-1, commit
 
 
 def offsets_of_group(rights: Rights, group: Any) -> tuple[Any, list[Fields], bool]:
-    """(a group of OffsetFetch without topics that may not be seen, those refused, whether the group itself may be)."""
+    """Return (a group of OffsetFetch without topics that may not be seen, those refused, whether the group itself may
+    be).
+    """
     if not rights.may(Operation.DESCRIBE, Resource.GROUP, group.group_id):
         return group, [], False
     allowed, refused = [], []

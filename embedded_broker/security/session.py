@@ -63,7 +63,7 @@ class Exchange(Protocol):
     """For how long it holds by itself, once it is complete; None: it has no end."""
 
     def step(self, token: bytes) -> bytes:
-        """The answer to the client's token. Raises LoginFailed."""
+        """Return the answer to the client's token. Raises LoginFailed."""
 
 
 class ClientSession:
@@ -108,15 +108,15 @@ class ClientSession:
         return self._lifetime_ms if self.is_ready else 0
 
     def admits(self, key: int) -> bool:
-        """Whether an API may be called now."""
+        """Return whether an API may be called now."""
         return self.state is State.READY or key in BEFORE[self.state]
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the session has ended: only a new login may come."""
+        """Return whether the session has ended: only a new login may come."""
         return now_s > self._expires_s
 
     def may_begin(self, now_s: float) -> bool:
-        """Whether a login may begin, the first or, in a session that has an end, another."""
+        """Return whether a login may begin, the first or, in a session that has an end, another."""
         if not self.is_ready:
             return True
         return self._expires_s != float("inf") and now_s - self._again_s >= AGAIN_INTERVAL_S
@@ -129,12 +129,14 @@ class ClientSession:
         return True
 
     def versions_given(self) -> None:
-        """ApiVersions was answered without an error."""
+        """Note that ApiVersions was answered without an error."""
         if self.state is State.INITIAL:
             self.state = State.VERSIONS_GIVEN
 
     def begin(self, mechanism: str, exchange: Exchange, now_s: float, *, has_headers: bool = True) -> None:
-        """SaslHandshake has named a mechanism; `has_headers`: tokens come in SaslAuthenticate requests."""
+        """Begin the exchange, of which SaslHandshake has named the mechanism; `has_headers`: tokens come in
+        SaslAuthenticate requests.
+        """
         if self.is_again:
             self._again_s = now_s
         if self._mechanism not in ("", mechanism):
@@ -144,7 +146,7 @@ class ClientSession:
         self.exchange, self.state = exchange, State.EXCHANGE
 
     def step(self, token: bytes, now_s: float) -> bytes:
-        """One token of the exchange. Raises LoginFailed, after which the connection ends."""
+        """Take one token of the exchange. Raises LoginFailed, after which the connection ends."""
         assert self.exchange is not None
         try:
             answer = self.exchange.step(token)
@@ -156,7 +158,7 @@ class ClientSession:
         return answer
 
     def _complete(self, principal: str, lifetime_ms: int | None, now_s: float) -> None:
-        """The shorter of both lifetimes counts (`SaslServerAuthenticator.ReauthInfo`)."""
+        """Complete the login; the shorter of both lifetimes counts (`SaslServerAuthenticator.ReauthInfo`)."""
         if self.principal not in (ANONYMOUS, principal):
             names = f"{self.principal.replace(':', '.', 1)}: {principal.replace(':', '.', 1)}"
             raise LoginFailed(f"Cannot change principals during re-authentication from {names}")
@@ -167,7 +169,7 @@ class ClientSession:
             self._expires_s = now_s + self._lifetime_ms / 1000
 
     def fail(self, why: str) -> None:
-        """No login here any more."""
+        """Fail the login: there is none here any more."""
         self.state, self.failure, self.exchange = State.FAILED, why, None
 
     def __str__(self) -> str:
@@ -175,7 +177,7 @@ class ClientSession:
         return f"{host}:{self.client_port}"
 
     def describe(self) -> str:
-        """For the log: client id, software, principal, listener."""
+        """Describe the session for the log: client id, software, principal, listener."""
         software = f" ({self.software})" if self.software else ""
         protocol = self.endpoint.listener.protocol
         return f"client {self.client_id[:100]!r}{software}, {self.principal}, {protocol} on {self.endpoint}"

@@ -26,7 +26,7 @@ ESCAPED = frozenset(',=+<>#;"\\')
 
 
 def principal_name(certificate: bytes) -> str:
-    """The subject of a DER certificate. Raises ValueError when that can't be read."""
+    """Read the subject of a DER certificate. Raises ValueError when that can't be read."""
     try:
         to_sign = next(_items(next(_items(certificate))[1]))[1]
         fields = [(tag, body) for tag, body, _ in _items(to_sign)]
@@ -39,7 +39,7 @@ def principal_name(certificate: bytes) -> str:
 
 
 def _items(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """(tag, content, both with their length) of each element. Raises ValueError."""
+    """Yield (tag, content, both with their length) of each element. Raises ValueError."""
     at = 0
     while at < len(data):
         start, length, begin = at, data[at + 1] if at + 1 < len(data) else 0, at + 2

@@ -17,7 +17,7 @@ RECORD_BYTES_MAX = RECORD.size + (1 << 14)
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """TLS 1.2 and 1.3. Raises OSError (with the file's name) or ValueError."""
+    """Make a context for TLS 1.2 and 1.3. Raises OSError (with the file's name) or ValueError."""
     if files.client_auth is not ClientAuth.NONE and files.client_authorities is None:
         raise ValueError("client certificates can't be checked without the authorities that may have signed them")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -55,7 +55,7 @@ class TlsStream:
         """Whether the handshake is done, and with it the client's certificate checked."""
 
     def _begin(self, data: bytes | memoryview) -> ssl.SSLObject | None:
-        """OpenSSL, from the client's first record on."""
+        """Begin with OpenSSL, from the client's first record on."""
         self._first += data
         if _is_cut(self._first):
             return None
@@ -66,7 +66,7 @@ class TlsStream:
         return self._tls
 
     def receive(self, data: bytes | memoryview) -> bytes:
-        """Bytes from the socket → plain text. Afterwards `take` what the socket should get.
+        """Decrypt bytes from the socket to plain text. Afterwards `take` what the socket should get.
 
         Raises ssl.SSLError when the client doesn't speak TLS, or has no good certificate.
         """
@@ -89,22 +89,24 @@ class TlsStream:
         return bytes(plain)
 
     def send(self, plain: bytes | memoryview) -> bytes:
-        """Plain text → bytes for the socket. Only once `is_established`."""
+        """Encrypt plain text to bytes for the socket. Only once `is_established`."""
         assert self._tls is not None
         self._tls.write(plain)
         return self.take()
 
     def take(self) -> bytes:
-        """What the socket should get: handshake messages, alerts."""
+        """Take what the socket should get: handshake messages, alerts."""
         return b"" if self._tls is None else self._outgoing.read()
 
     def client_certificate(self) -> bytes | None:
-        """What the client has shown, checked, as DER."""
+        """Return what the client has shown, checked, as DER."""
         return None if self._tls is None else self._tls.getpeercert(binary_form=True)
 
 
 def _is_cut(data: bytes) -> bool:
-    """Whether more must come of a handshake's first record (RFC 8446, 5.1); what is none is OpenSSL's to refuse."""
+    """Return whether more must come of a handshake's first record (RFC 8446, 5.1); what is none is OpenSSL's to
+    refuse.
+    """
     if len(data) < RECORD.size:
         return data[:1] in (b"", HANDSHAKE)
     kind, _, size_bytes = RECORD.unpack_from(data)

@@ -21,18 +21,20 @@ class Users:
         return f"Users({len(self._passwords)} of them, [hidden])"
 
     def password(self, name: str) -> str | None:
-        """The password of a user."""
+        """Return the password of a user."""
         return self._passwords.get(name)
 
     def knows(self, name: str, password: str) -> bool:
-        """Whether they belong together. Takes the same time for every password, and for a name that doesn't exist."""
+        """Return whether they belong together. Takes the same time for every password, and for a name that doesn't
+        exist.
+        """
         expected = self._passwords.get(name)
         same = hmac.compare_digest((password if expected is None else expected).encode(), password.encode())
         return same and expected is not None
 
 
 def read_users(path: Path) -> Users:
-    """Lines of `name:password`, cut at the first colon. Empty lines and those with # are left out.
+    """Read lines of `name:password`, cut at the first colon. Empty lines and those with # are left out.
 
     Raises BadUsers with the number of the line, never with its text; OSError.
     """

@@ -76,7 +76,7 @@ class AdminWorkload:
 
 
 async def describe(client: SimulatedClient) -> State:
-    """All that administrators can change, as the broker describes it."""
+    """Read all that administrators can change, as the broker describes it."""
     found: dict[Name, Any] = {}
     for topic in (await client.ask("metadata", 12, topics=None)).topics:
         if topic.name.startswith("admin-"):

@@ -49,7 +49,7 @@ class Register:
     """Tried without an answer: one may come into force behind those that were acknowledged since."""
 
     def allows(self, value: Any) -> bool:
-        """Whether it may be so."""
+        """Return whether a value may be so."""
         return value == self.acked or value in self.unknown
 
 
@@ -86,7 +86,7 @@ class Administrator:
             )
 
     async def _ask(self, api: str, version: int, fields: Mapping[str, Any]) -> ErrorCode | None:
-        """What was answered; None if nothing was."""
+        """Ask, and return what was answered; None if nothing was."""
         random = self._client.random
         try:
             asked = await self._client.send(api, version, **fields)
@@ -125,7 +125,7 @@ class Administrator:
         await self._change(("quota", key), value, "alter_client_quotas", 1, entries=[entry])
 
     async def _config(self, count: int) -> None:
-        """Of the topic that all change, or of all brokers."""
+        """Change a config of the topic that all change, or of all brokers."""
         if self._number == 0 and self._client.random.random() < 0.5:
             await self._configure(OF_BROKER, "", "message.max.bytes", 2_000_000 + count)
         else:

@@ -47,13 +47,13 @@ def _check_acknowledged(history: History, everything: Mapping[TopicPartition, Lo
 
 
 def _may_be_gone(history: History, partition: TopicPartition, offset: int) -> bool:
-    """Whether nothing need be at an offset; whether it has gone for good is looked at elsewhere."""
+    """Return whether nothing need be at an offset; whether it has gone for good is looked at elsewhere."""
     topic = history.topics[partition[0]]
     return topic.is_compacted or offset < max(history.log_starts.get(partition, {0: 0}))
 
 
 def _check_log_starts(history: History) -> None:
-    """No record goes before its time."""
+    """Check that no record goes before its time."""
     for value, (partition, offset) in history.acked.items():
         retention_ms = history.topics[partition[0]].retention_ms
         for log_start, at_ms in history.log_starts.get(partition, {}).items():
@@ -65,7 +65,7 @@ def _check_log_starts(history: History) -> None:
 
 
 def _check_once_and_in_order(history: History, where: str, values: Sequence[bytes]) -> None:
-    """Every value at most once; those of one producer in the order that it sent them in."""
+    """Check that every value is there at most once, and those of one producer in the order in which it sent them."""
     values = [value for value in values if value]  # tombstones are all alike
     for value, count in Counter(values).items():
         if count > 1:
@@ -101,7 +101,7 @@ def _check_transactions(history: History, committed: Mapping[TopicPartition, Log
 
 
 def _check_reads(history: History, reads: PartitionReads, final: Log) -> None:
-    """What was read stays, was read once, and nothing between was left out."""
+    """Check that what was read stays, was read once, and nothing between was left out."""
     twice = [value for value, count in Counter(reads.values.values()).items() if count > 1 and value]
     for value in twice:
         history.found(ViolationKind.DUPLICATE, f"{reads.reader} read {value!r} at two offsets of {reads.partition}")
@@ -129,7 +129,7 @@ def _check_reads(history: History, reads: PartitionReads, final: Log) -> None:
 
 
 def check_keys(history: History, partition: TopicPartition, committed: Log, keys: Mapping[int, bytes]) -> None:
-    """Whether the latest value of each key is there.
+    """Check that the latest value of each key is there.
 
     Args:
         history: what clients know.
@@ -161,7 +161,7 @@ def check_copy(
     committed: Mapping[TopicPartition, Log],
     to: str,
 ) -> None:
-    """Whether a copier's positions say exactly what it has copied.
+    """Check that a copier's positions say exactly what it has copied.
 
     Args:
         history: where violations are noted.

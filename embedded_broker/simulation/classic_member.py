@@ -74,7 +74,7 @@ class ClassicMember(SimulatedMember):
             self._take_error("sync", answer.error_code)
 
     async def _join(self) -> Any:
-        """The answer; None: ask again. Raises NoResponse, MemberStopped."""
+        """Join, and return the answer; None: ask again. Raises NoResponse, MemberStopped."""
         answer = await self.client.call(
             "join_group",
             7,
@@ -110,7 +110,7 @@ class ClassicMember(SimulatedMember):
             raise MemberStopped
 
     def _assign(self, joined: Any) -> list[dict[str, Any]]:
-        """The leader's assignment, round robin; empty for other members."""
+        """Return the leader's assignment, round robin; empty for other members."""
         if joined.leader != self.member_id:
             return []
         members = sorted(each.member_id for each in joined.members)

@@ -96,8 +96,8 @@ class Disk(MemoryFileSystem):
             raise
 
     def recover(self, random: Random, power_lost: bool) -> None:
-        """Before a start: what a power cut has taken is gone; after a mere kill all is as the process left it, even
-        what an fsync has failed to secure: the next power cut will take that."""
+        """Recover before a start: what a power cut has taken is gone; after a mere kill all is as the process left it,
+        even what an fsync has failed to secure: the next power cut will take that."""
         if power_lost:
             self.crash(random)
         else:

@@ -46,12 +46,12 @@ class Promise:
     """When the broker had started: all that it had found was durable then."""
 
     def may_lose(self, ack: Ack) -> bool:
-        """Whether a power cut may have taken a record."""
+        """Return whether a power cut may have taken a record."""
         found_s = min((ready_s for ready_s in self.ready_s if ready_s > ack.acked_s), default=inf)
         return any(ack.sent_s <= cut_s < min(ack.acked_s + self.lag_s, found_s) for cut_s in self.power_cuts_s)
 
     def were_together(self, first: Ack, second: Ack) -> bool:
-        """Whether every power cut that could take one of two records found the other one, too."""
+        """Return whether every power cut that could take one of two records found the other one, too."""
         acks = first, second
         return all(
             all(ack.acked_s < cut_s for ack in acks) or all(ack.sent_s > cut_s for ack in acks)
@@ -60,7 +60,7 @@ class Promise:
 
 
 def check(history: History, acks: Sequence[Ack], everything: Logs, promise: Promise) -> None:
-    """Whether what is missing may be, and is the end of what was written."""
+    """Check that what is missing may be, and is the end of what was written."""
     lost = []
     for ack in acks:
         there = everything[ack.partition].get(ack.offset)

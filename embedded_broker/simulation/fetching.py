@@ -31,7 +31,7 @@ class Style:
 
     @classmethod
     def of(cls, random: Random) -> Style:
-        """Any of them."""
+        """Choose any of them."""
         version = random.choice(VERSIONS)
         in_session = version >= SESSIONS_SINCE and random.random() < 0.7
         return cls(version, in_session, random.choice(PARTITION_BYTES_MAX))
@@ -58,7 +58,7 @@ class Fetcher:
         self._topic_id: Any = None
 
     async def fetch(self, positions: Mapping[int, int], max_wait_ms: int) -> Sequence[Any]:
-        """The partitions of one response; none if the session is over. Raises NoResponse."""
+        """Fetch the partitions of one response; none if the session is over. Raises NoResponse."""
         if self._style.version >= TOPIC_IDS_SINCE and self._topic_id is None:
             self._topic_id = await self._find_topic_id()
         session, is_wrong = self._session, self._tries_wrong_epoch()
@@ -89,7 +89,7 @@ class Fetcher:
         return answer.responses[0].partitions if answer.responses else ()
 
     def _asked(self, session: _ClientFetchSession, positions: Mapping[int, int], is_wrong: bool) -> dict[str, Any]:
-        """What a request names: everything, or what has changed since the last one."""
+        """Return what a request names: everything, or what has changed since the last one."""
         if not self._style.in_session:
             return {"session_epoch": FINAL, "topics": self._named(positions)}
         changed = {index: offset for index, offset in positions.items() if session.told.get(index) != offset}

@@ -36,7 +36,7 @@ class _Runner:
         self._back.acquire()
 
     def give_back(self) -> None:
-        """Called in the thread: let whoever resumed it go on, and wait for the next time."""
+        """Let whoever resumed it go on, and wait for the next time. Called in the thread."""
         self._back.release()
         self._go.acquire()
 
@@ -103,7 +103,7 @@ class Fiber:
             self._timer = self._later(self._pause_s, self.resume)
 
     def _proceed(self) -> bool:
-        """Whether it has ended."""
+        """Go on, and return whether it has ended."""
         assert self._runner is not None
         self._pause_s = self._may_go_on = None
         before, self._fibers.current = self._fibers.current, self
@@ -116,7 +116,7 @@ class Fiber:
         return True
 
     def pause(self, seconds: float, may_go_on: Callable[[], bool] | None = None) -> None:
-        """Called in its thread. `may_go_on`: if it isn't true then, it pauses as long again. Raises Ended."""
+        """Pause; called in its thread. `may_go_on`: if it isn't true then, it pauses as long again. Raises Ended."""
         assert self._runner is not None, "a call that may not pause does"
         if not self._is_killed:
             self._pause_s, self._may_go_on = seconds, may_go_on
@@ -146,11 +146,11 @@ class Fibers:
         """The one that runs; None while it is the event loop."""
 
     def take(self) -> _Runner:
-        """A thread without work."""
+        """Return a thread without work."""
         return self._idle.pop() if self._idle else _Runner()
 
     def give(self, runner: _Runner) -> None:
-        """It has no work any more."""
+        """Take back a thread that has no work any more."""
         self._idle.append(runner)
 
     def pause(self, seconds: float) -> None:

@@ -72,14 +72,14 @@ class GroupHistory:
         self._now = 0
 
     def tick(self) -> int:
-        """Now, which is later than all before."""
+        """Return the time now, which is later than all before."""
         self._now += 1
         return self._now
 
     def assigned(
         self, generation: int, owner: str, member_id: str, partitions: Iterable[TopicPartition]
     ) -> list[Ownership]:
-        """SyncGroup gave a member of a classic group its partitions: former generations are over.
+        """Note that SyncGroup gave a member of a classic group its partitions: former generations are over.
 
         Args:
             generation: of the group.
@@ -108,7 +108,7 @@ class GroupHistory:
         return got
 
     def given(self, member_id: str, partitions: Iterable[TopicPartition], sent: int) -> list[Ownership]:
-        """A heartbeat gave a member of a consumer group more partitions.
+        """Note that a heartbeat gave a member of a consumer group more partitions.
 
         A member that has joined again under its id goes on with those that it had abandoned: for the broker they may
         have been its own all the time.
@@ -129,7 +129,7 @@ class GroupHistory:
         return got
 
     def _open_one(self, member_id: str, partition: TopicPartition) -> Ownership:
-        """The member's ownership of a partition of which no end is known, or a new one."""
+        """Return the member's ownership of a partition of which no end is known, or a new one."""
         for former in self._given[partition]:
             if former.member_id == member_id and former.ended is former.given_on is None:
                 return former
@@ -149,13 +149,13 @@ class GroupHistory:
             ownership.crashes = error_after
 
     def sent(self, ownership: Ownership, epoch: int, offset: int) -> AskedCommit:
-        """A commit is about to be sent."""
+        """Note that a commit is about to be sent."""
         commit = AskedCommit(ownership, epoch, offset, self.tick())
         self._commits[ownership.partition].append(commit)
         return commit
 
     def accepted(self, commit: AskedCommit) -> None:
-        """The broker has taken a commit."""
+        """Note that the broker has taken a commit."""
         commit.acked = self.tick()
         ownership = commit.ownership
         is_known = ownership.crashes in (None, self._history.crashes)
@@ -169,7 +169,7 @@ class GroupHistory:
             )
 
     def check_fetched(self, partition: TopicPartition, offset: int, sent: int) -> None:
-        """A member got the committed offset in response to a request from `sent`."""
+        """Check the committed offset that a member got in response to a request from `sent`."""
         commits = self._commits[partition]
         reached = [(each.offset, each.ownership) for each in commits if each.acked is not None and each.acked < sent]
         read = {found for at, found in self._fetched[partition] if at < sent}
@@ -188,7 +188,7 @@ class GroupHistory:
         self._fetched[partition].append((self.tick(), offset))
 
     def audit(self, offsets: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, Log]) -> None:
-        """At the end.
+        """Check the group at the end.
 
         Args:
             offsets: where the group stands.
@@ -203,7 +203,7 @@ class GroupHistory:
                 self._history.found(ViolationKind.SKIPPED_RECORD, detail)
 
     def _check_owners(self, partition: TopicPartition) -> None:
-        """Of two ownerships all accepted commits of one must come before all of the other."""
+        """Check that of two ownerships all accepted commits of one come before all of the other."""
         spans: dict[Ownership, tuple[int, int]] = {}  # end of the first accepted commit, beginning of the last
         accepted = [(each, each.acked) for each in self._commits[partition] if each.acked is not None]
         for commit, acked in accepted:

@@ -106,6 +106,6 @@ class GroupWorkload:
 
 
 def _is_stable(members: Sequence[SimulatedMember]) -> bool:
-    """Whether every partition is held by exactly one member, and all its records are processed."""
+    """Return whether every partition is held by exactly one member, and all its records are processed."""
     held = [partition for member in members for partition in member.held]
     return sorted(held) == SHARED.all and all(member.is_at_rest for member in members)

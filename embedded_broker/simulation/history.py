@@ -117,7 +117,7 @@ class GroupOffset:
     """Tried without an answer: one may still be on its way, behind those that were acknowledged since."""
 
     def allows(self, offset: int) -> bool:
-        """Whether the broker may say that this is the position."""
+        """Return whether the broker may say that this is the position."""
         return offset == self.acked or offset in self.unknown
 
 
@@ -148,12 +148,12 @@ class History:
     """Until when a disk that is or was full or broken explains that writes are refused."""
 
     def acknowledged(self) -> int:
-        """How much has been so far: records, transactions, positions of groups."""
+        """Count how much has been so far: records, transactions, positions of groups."""
         committed = sum(each.outcome is Outcome.COMMITTED for each in self.transactions)
         return len(self.acked) + committed + sum(each.acked + 1 for each in self.group_offsets)
 
     def refused(self, now_s: float, who: str) -> None:
-        """A write was refused because of the disk."""
+        """Note that a write was refused because of the disk."""
         if now_s > self.may_refuse_until_s:
             self.found(ViolationKind.BROKEN, f"{who}: refused at {now_s:.3f} s, and the disk is well")
 
@@ -168,7 +168,7 @@ class History:
         now_ms: int,
         transaction: WrittenTransaction | None = None,
     ) -> None:
-        """Records are about to be sent, by key and value, with that timestamp."""
+        """Note that records are about to be sent, by key and value, with that timestamp."""
         is_compacted = self.topics[partition[0]].is_compacted
         for key, value in records:
             if value is not None:
@@ -177,7 +177,7 @@ class History:
                 self.by_key.setdefault((partition, key), []).append((value, transaction))
 
     def unsure(self, partition: TopicPartition, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Records, the latest that their producer has sent, may be written or not: it has given up."""
+        """Note that records, the latest that their producer has sent, may be written or not: it has given up."""
         nobody_knows = WrittenTransaction("given up", outcome=Outcome.UNKNOWN)
         for key, value in reversed(records):
             sent = self.by_key.get((partition, key), [])
@@ -186,7 +186,7 @@ class History:
                 sent[at] = value, nobody_knows
 
     def begin(self, name: str) -> WrittenTransaction:
-        """A transaction begins; in order per transactional id."""
+        """Note that a transaction begins; in order per transactional id."""
         transaction = WrittenTransaction(name)
         self.transactions.append(transaction)
         return transaction

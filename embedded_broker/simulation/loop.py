@@ -49,7 +49,7 @@ class Process:
         """Blocking calls under way."""
 
     def end(self) -> None:
-        """No more of it."""
+        """End all of it."""
         if self.alive:
             self.alive = False
             self._on_death(self)
@@ -106,7 +106,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return self.now_s
 
     def step_s(self) -> float:
-        """How long this iteration takes."""
+        """Return how long this iteration takes."""
         return self._random.random() * self._step_s_max if self._step_s_max else 0.0
 
     def now_ms(self) -> int:
@@ -114,7 +114,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return EPOCH_MS + int(self.now_s * 1000) + self._wall_offset_ms
 
     def now_max_ms(self) -> int:
-        """The latest time that the clock on the wall has shown so far."""
+        """Return the latest time that the clock on the wall has shown so far."""
         return max(self.now_ms(), self._wall_max_ms)
 
     def set_wall_clock(self, offset_ms: int) -> None:
@@ -122,14 +122,15 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._wall_max_ms, self._wall_offset_ms = self.now_max_ms(), offset_ms
 
     def _process_events(self, event_list: Iterable[Any]) -> None:
-        """There are none: all is timers."""
+        """Do nothing: there are no events, all is timers."""
 
     def _write_to_self(self) -> None:
-        """Nobody else is there who could wake the loop."""
+        """Do nothing: nobody else is there who could wake the loop."""
 
     def _run_once(self) -> None:
-        """One iteration, in the order in which asyncio's own loop does all this. A run has up to hundreds of thousands,
-        most of which only let one task go on: asyncio's, which looks at a selector, takes half of a run's time."""
+        """Run one iteration, in the order in which asyncio's own loop does all this. A run has up to hundreds of
+        thousands, most of which only let one task go on: asyncio's, which looks at a selector, takes half of a run's
+        time."""
         ready, timers = self._ready, self._without_cancelled()
         if ready or self._stopping:
             self.now_s += self.step_s()
@@ -148,8 +149,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
                 handle._run()
 
     def _without_cancelled(self) -> list[_Due]:
-        """The timers, of which the first one isn't cancelled. As in asyncio all are looked through when most are: the
-        order of those that are due at the same time depends on it."""
+        """Return the timers, of which the first one isn't cancelled. As in asyncio all are looked through when most
+        are: the order of those that are due at the same time depends on it."""
         timers = self._scheduled
         if len(timers) > MIN_SCHEDULED and self._timer_cancelled_count / len(timers) > MIN_CANCELLED_FRACTION:
             timers = self._scheduled = [each for each in timers if not each.handle._cancelled]
@@ -211,7 +212,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return self.create_task(work, name=process.name, context=context)
 
     def kill(self, process: Process) -> None:
-        """At once, wherever it is."""
+        """Kill a process at once, wherever it is."""
         process.end()
         for handle in (*self._ready, *(each.handle for each in self._scheduled)):
             _cancel_if_killed(handle)
@@ -232,7 +233,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
             self.failures.append(f"{context.get('message')}: {error!r}")
 
     def discard_tasks(self, process: Process) -> None:
-        """After the run: close the coroutines of a killed process."""
+        """Close, after the run, the coroutines of a killed process."""
         with warnings.catch_warnings():
             # A task that hasn't begun may carry a coroutine that only it would have awaited.
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)

@@ -96,7 +96,7 @@ class Machine:
         return self.processes[-1]
 
     def note(self, event: str) -> None:
-        """What happens here."""
+        """Note what happens here."""
         self._trace.note(self._loop.now_s, event)
 
     def start(self) -> None:
@@ -131,7 +131,7 @@ class Machine:
             self._end_process(power_lost=False)
 
     def crash(self, operations: int) -> None:
-        """As a schedule says it: after so many operations of the disk, or KILL, STOP, or FAIL_SYNC."""
+        """Crash as a schedule says it: after so many operations of the disk, or KILL, STOP, or FAIL_SYNC."""
         if operations == KILL:
             self.kill()
         elif operations == STOP:
@@ -154,7 +154,7 @@ class Machine:
         self._history.may_refuse_until_s = self._loop.now_s + SETTLES_WITHIN_S
 
     def fail_sync(self, failed: FailedSync) -> None:
-        """One fsync won't work."""
+        """Let one fsync fail."""
         self.disk.fail("sync_data" if failed.of_data else "sync", errno.EIO, after=failed.operations)
 
     def _sync_has_failed(self) -> None:
@@ -168,12 +168,12 @@ class Machine:
             self._history.found(ViolationKind.BROKEN, f"{process.name} goes on after an fsync has failed")
 
     def kill(self) -> None:
-        """The process, at once; what it has written is with the operating system."""
+        """Kill the process, at once; what it has written is with the operating system."""
         if self._process.alive:
             self._end_process(power_lost=False)
 
     def stop(self) -> None:
-        """The broker closes its files. Other crashes may come first; while it starts, it is killed."""
+        """Stop the broker, which closes its files. Other crashes may come first; while it starts, it is killed."""
         if not self.ready.is_set():
             self.kill()
             return
@@ -208,12 +208,12 @@ class Machine:
         await self.ready.wait()
 
     def set_clock(self, offset_ms: int) -> None:
-        """The clock on the wall is that much ahead from now on."""
+        """Set the clock on the wall, which is that much ahead from now on."""
         self.note(f"the clock is set to {offset_ms:+} ms")
         self._loop.set_wall_clock(offset_ms)
 
     def cut_power(self, after: int) -> None:
-        """Of the whole machine, after that many more operations of the disk."""
+        """Cut the power of the whole machine, after that many more operations of the disk."""
         if after:
             self.disk.power_cut(after)
         elif self._process.alive:

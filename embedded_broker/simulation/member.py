@@ -169,7 +169,7 @@ class SimulatedMember(ABC):
             await self._commit(ownership, ownership.member_id, epoch, offset)
 
     async def take(self, ownerships: Iterable[Ownership]) -> None:
-        """Own more partitions, from the committed offsets on. Raises NoResponse; then it doesn't own them."""
+        """Take more partitions, from the committed offsets on. Raises NoResponse; then it doesn't own them."""
         found = {ownership.partition: ownership for ownership in ownerships}
         if not found:
             return
@@ -218,8 +218,8 @@ class SimulatedMember(ABC):
 
     @abstractmethod
     async def leave(self) -> None:
-        """Raises NoResponse."""
+        """Leave the group. Raises NoResponse."""
 
     @abstractmethod
     def commit_refused(self, error_code: ErrorCode) -> None:
-        """Raises MembershipLost, MemberStopped."""
+        """Take the error of a commit. Raises MembershipLost, MemberStopped."""

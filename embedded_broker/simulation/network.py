@@ -65,7 +65,7 @@ class Link(asyncio.Transport):
             self._network.carry(self, bytes(data))
 
     def arrival_s(self, delay_s: float) -> float:
-        """When something written now arrives."""
+        """Say when something written now arrives."""
         self._arrives_s = max(self._arrives_s + 1e-6, self._network.loop.now_s + delay_s)
         return self._arrives_s
 
@@ -90,7 +90,7 @@ class Link(asyncio.Transport):
         self._network.loop.call_soon(self._read, context=self.context)
 
     def lose(self, error: Exception | None) -> None:
-        """The connection is gone, and this end is told so."""
+        """Note that the connection is gone, and tell this end so."""
         if not self.lost:
             self.lost = True
             self._network.trace.note(self._network.loop.now_s, f"{self.name} is closed")
@@ -157,21 +157,21 @@ class Network:
         loop.create_server = self._listen  # type: ignore[method-assign, assignment]
 
     async def _listen(self, make: MakeProtocol, host: str, port: int, backlog: int = 100) -> Listening:
-        """Instead of the loop's `create_server`."""
+        """Listen, instead of the loop's `create_server`."""
         if port in self.listeners:
             raise OSError(f"port {port} is taken")
         self.listeners[port] = _Listener(make, contextvars.copy_context(), PROCESS.get())
         return Listening(self, port)
 
     def delay_s(self) -> float:
-        """Of one piece."""
+        """Draw the delay of one piece."""
         conditions = self.conditions
         if conditions.stall_chance and self._random.random() < conditions.stall_chance:
             return self._random.uniform(0, conditions.stall_s_max)
         return self._random.uniform(conditions.delay_s_max / 10, conditions.delay_s_max)
 
     async def connect(self, port: int, make: MakeProtocol) -> Any:
-        """A connection to whoever listens; the protocol. Raises ConnectionRefusedError."""
+        """Connect to whoever listens; return the protocol. Raises ConnectionRefusedError."""
         context, process = contextvars.copy_context(), PROCESS.get()
         await asyncio.sleep(self.delay_s())
         listener = self.listeners.get(port)
@@ -216,7 +216,7 @@ class Network:
             self.loop.call_at(end.other.arrival_s(self.delay_s()), end.lose, error, context=end.context)
 
     def process_died(self, process: Process) -> None:
-        """Its system closes what it had open; the other ends hear of it."""
+        """Close what it had open, as its system does; the other ends hear of it."""
         self.listeners = {port: each for port, each in self.listeners.items() if each.process is not process}
         for link in [each for each in self.links if each.process is process]:
             link.lost = True

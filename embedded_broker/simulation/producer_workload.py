@@ -71,7 +71,7 @@ class ProducerWorkload:
         yield world.spawn(third.run())
 
     async def settle(self) -> None:
-        """Everything has ended already."""
+        """Do nothing: everything has ended already."""
 
     async def audit(self, committed: Logs, everything: Logs) -> None:
         """See Workload."""

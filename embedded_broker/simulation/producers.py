@@ -30,7 +30,7 @@ Record = tuple[bytes, bytes | None]
 
 
 def numbered(name: str, number: int) -> Record:
-    """A record that is like no other: its value names its producer and its place among that one's records."""
+    """Make a record that is like no other: its value names its producer and its place among that one's records."""
     return b"k", b"%s:%06d" % (name.encode(), number)
 
 
@@ -43,7 +43,7 @@ class _Batch:
 
 
 def produce(partition: TopicPartition, data: bytes, transactional_id: str | None = None) -> dict[str, Any]:
-    """Fields of a ProduceRequest with one batch."""
+    """Return the fields of a ProduceRequest with one batch."""
     topic, index = partition
     written = [{"name": topic, "partition_data": [{"index": index, "records": data}]}]
     return {"acks": -1, "timeout": 10_000, "transactional_id": transactional_id, "topic_data": written}
@@ -101,7 +101,7 @@ class IdempotentProducer:
                 self._acked(self._in_flight.popleft(), result.base_offset)
 
     async def _again(self) -> None:
-        """Whatever is in flight may be written or not: all of it is sent again, in order."""
+        """Send again, in order, whatever is in flight: it may be written or not."""
         self._client.disconnect()
         await self._client.pause()
         for batch in self._in_flight:
@@ -132,7 +132,7 @@ class IdempotentProducer:
                 await asyncio.sleep(random.uniform(0, self._pause_s_max))
 
     async def _send(self, batch: _Batch) -> asyncio.Future[Any]:
-        """Raises NoResponse when the connection is not that of the batches before.
+        """Send a batch. Raises NoResponse when the connection is not that of the batches before.
 
         They may be lost with it, and who has none of them takes a batch with any sequence for the first one.
         """
@@ -152,7 +152,7 @@ class IdempotentProducer:
 
 
 async def take_identity(client: SimulatedClient, history: History, name: str) -> int:
-    """A producer id that nobody else has been given, over all restarts."""
+    """Ask for a producer id that nobody else has been given, over all restarts."""
     while True:
         answer = await client.ask("init_producer_id", 4, transactional_id=None, transaction_timeout=0)
         if answer.error_code is NONE:
@@ -168,7 +168,7 @@ async def take_identity(client: SimulatedClient, history: History, name: str) ->
 
 
 async def take_identities(client: SimulatedClient, history: History, done: asyncio.Event) -> None:
-    """A program that begins anew all the time."""
+    """Take identities as a program does that begins anew all the time."""
     while not done.is_set():
         await take_identity(client, history, "a program")
         await asyncio.sleep(client.random.uniform(0, IDENTITY_PAUSE_S_MAX))

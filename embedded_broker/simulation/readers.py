@@ -40,7 +40,7 @@ class SimulatedReader:
         history.reads.extend(self.reads.values())
 
     async def poll(self, max_wait_ms: int = 500) -> dict[TopicPartition, list[tuple[int, bytes]]]:
-        """One fetch: the (offset, value) that it gave, by partition. Raises NoResponse."""
+        """Fetch once, and return the (offset, value) that it gave, by partition. Raises NoResponse."""
         asked = {index: offset for (_, index), offset in self.positions.items()}
         found = {}
         for each in await self._fetcher.fetch(asked, max_wait_ms):
@@ -54,14 +54,14 @@ class SimulatedReader:
         return found
 
     async def ends(self) -> dict[TopicPartition, int]:
-        """Up to where it could read now. Raises NoResponse."""
+        """Ask up to where it could read now. Raises NoResponse."""
         partitions = [{"partition_index": index, "timestamp": LATEST} for _, index in self.positions]
         topics = [{"name": self.topic, "partitions": partitions}]
         answer = await self.client.call("list_offsets", 7, isolation_level=int(self._committed), topics=topics)
         return {(self.topic, each.partition_index): each.offset for each in answer.topics[0].partitions}
 
     def starved(self, ends: Mapping[TopicPartition, int]) -> None:
-        """It doesn't get what is there."""
+        """Note that it doesn't get what is there."""
         missing = {each: (self.positions[each], end) for each, end in ends.items() if self.positions[each] < end}
         self._history.found(ViolationKind.STARVED, f"{self.name}: positions and ends {missing}")
 
@@ -96,7 +96,7 @@ class SimulatedReader:
         self._history.log_starts.setdefault(reads.partition, {}).setdefault(log_start, self.client.now_max_ms)
 
     def _note_ends(self, reads: PartitionReads, answer: Any) -> None:
-        """What is durable stays so, and so does what is decided."""
+        """Check that what is durable stays so, and what is decided, too."""
         self._note_start(reads, answer.log_start_offset)
         for name, before, now in (
             ("high watermark", reads.high_watermark, answer.high_watermark),
@@ -110,7 +110,7 @@ class SimulatedReader:
         reads.high_watermark, reads.last_stable = answer.high_watermark, answer.last_stable_offset
 
     def _records(self, partition: TopicPartition, answer: Any) -> list[tuple[int, bytes]]:
-        """What an application gets, in order; moves the position."""
+        """Return what an application gets, in order; move the position."""
         found = []
         starts = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
         aborted: set[int] = set()
@@ -191,7 +191,7 @@ class GroupReader:
 
 
 def check_offset(history: History, commits: GroupOffset, offset: int) -> None:
-    """Whether the broker may say that this is the position of a group."""
+    """Check whether the broker may say that this is the position of a group."""
     if not commits.allows(offset):
         detail = f"{commits.group}, {commits.partition}: {offset}, acknowledged was {commits.acked}"
         if commits.unknown:
@@ -202,7 +202,8 @@ def check_offset(history: History, commits: GroupOffset, offset: int) -> None:
 async def fetch_offsets(
     client: SimulatedClient, group: str, partitions: Sequence[TopicPartition], stable: bool = False
 ) -> dict[TopicPartition, int]:
-    """Positions of a group; -1 where there is none. With `stable`, waits until no transaction is about to change them.
+    """Fetch the positions of a group; -1 where there is none. With `stable`, wait until no transaction is about to
+    change them.
 
     Raises NoResponse.
     """
@@ -220,7 +221,7 @@ async def fetch_offsets(
 async def ask_offsets(
     client: SimulatedClient, group: str, partitions: Sequence[TopicPartition], stable: bool = False
 ) -> dict[TopicPartition, int]:
-    """As `fetch_offsets`, again and again until there is an answer."""
+    """Fetch as `fetch_offsets` does, again and again until there is an answer."""
     while True:
         try:
             return await fetch_offsets(client, group, partitions, stable)

@@ -32,7 +32,7 @@ REST_S = 1.5
 
 
 def keyed(name: str, number: int) -> Record:
-    """A record with one of its producer's few keys; every TOMBSTONE_EVERY-th is a tombstone."""
+    """Make a record with one of its producer's few keys; every TOMBSTONE_EVERY-th is a tombstone."""
     value = None if number % TOMBSTONE_EVERY == TOMBSTONE_EVERY - 1 else b"%s:%06d" % (name.encode(), number)
     return b"%s/%d" % (name.encode(), number % KEYS), value
 
@@ -90,4 +90,4 @@ class RetentionWorkload:
         await asyncio.sleep(REST_S)
 
     async def audit(self, committed: Logs, everything: Logs) -> None:
-        """No checks besides those of every topic."""
+        """Do no checks besides those of every topic."""

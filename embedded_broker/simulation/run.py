@@ -46,7 +46,7 @@ class RunResult:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Cycles of the dead are not collected while the others live: their finalisers would run in between."""
+    """Collect no cycles of the dead while the others live: their finalisers would run in between."""
     enabled = gc.isenabled()
     gc.disable()
     try:

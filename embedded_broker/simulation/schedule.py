@@ -135,7 +135,7 @@ class RunSchedule:
 
     @classmethod
     def of(cls, seed: int) -> RunSchedule:
-        """The same for the same seed, always."""
+        """Draw a schedule, always the same for the same seed."""
         random = Random(f"{seed} schedule")
         is_good = random.random() < 0.2
         conditions = NetworkConditions(
@@ -183,39 +183,44 @@ class RunSchedule:
 
 
 def _power_cuts_at_fetches(random: Random) -> Iterator[TargetedCrash]:
-    """What a reader has just been given must be there when the power is back."""
+    """Draw power cuts at fetches: what a reader has just been given must be there when the power is back."""
     for _ in range(3):
         yield TargetedCrash("fetch", random.randint(1, 100), False, 0)
 
 
 def _power_cuts_at_commits(random: Random) -> Iterator[TargetedCrash]:
-    """Between the first and the last that a commit writes are few operations of the disk."""
+    """Draw power cuts at commits: between the first and the last that a commit writes are few operations of the
+    disk.
+    """
     for _ in range(3):
         yield TargetedCrash("end_txn", random.randint(1, 15), True, random.randint(1, 6))
 
 
 def _power_cuts_at_acks(random: Random) -> Iterator[TargetedCrash]:
-    """What was just acknowledged, perhaps appended during the fsync before, must have had an fsync of its own."""
+    """Draw power cuts at acknowledgements: what was just acknowledged, perhaps appended during the fsync before, must
+    have had an fsync of its own.
+    """
     for _ in range(random.randint(1, 4)):
         yield TargetedCrash("produce", random.randint(1, 60), False, 0)
 
 
 def _failed_syncs_of_records(random: Random) -> Iterator[TargetedCrash]:
-    """The fsync after a request that writes records. What it was to secure can be read after the restart, and producers
-    send it again; a later power cut takes it unless it was written again before."""
+    """Draw failures of the fsync after a request that writes records. What it was to secure can be read after the
+    restart, and producers send it again; a later power cut takes it unless it was written again before.
+    """
     for _ in range(random.randint(1, 3)):
         yield TargetedCrash("produce", random.randint(1, 60), True, FAIL_SYNC)
 
 
 def _crashes_at_log_starts(random: Random) -> Iterator[TargetedCrash]:
-    """What a compaction has written again is all that there is now."""
+    """Draw crashes at log starts: what a compaction has written again is all that there is now."""
     for _ in range(random.randint(2, 5)):
         yield TargetedCrash(LOG_START, random.randint(1, 40), False, random.choice((KILL, 0, random.randrange(1, 5))))
 
 
 def _kills_and_power_cuts(random: Random) -> Iterator[tuple[float, int]]:
-    """What a kill leaves with the operating system, a start finds, and the power takes before anything else is synced
-    unless the start has seen to it."""
+    """Draw kills with power cuts after them: what a kill leaves with the operating system, a start finds, and the power
+    takes before anything else is synced unless the start has seen to it."""
     for _ in range(random.randint(1, 4)):
         at_s = random.uniform(0.3, 6.0)
         yield at_s, KILL
@@ -223,7 +228,9 @@ def _kills_and_power_cuts(random: Random) -> Iterator[tuple[float, int]]:
 
 
 def _clock_steps(random: Random) -> Iterator[tuple[float, int]]:
-    """Small corrections, and large ones; never as large as what a record's timestamp may be ahead of the broker's."""
+    """Draw steps of the clock: small corrections, and large ones; never as large as what a record's timestamp may be
+    ahead of the broker's.
+    """
     for _ in range(random.randint(1, 4)):
         yield random.uniform(0.1, 15.0), random.choice((1, -1)) * random.choice((50, 5_000, 1_500_000))
 

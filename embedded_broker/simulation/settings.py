@@ -50,7 +50,7 @@ FSYNC_INTERVALS_MS = (20, 200, 1_000)
 
 
 def draw(random: Random, fsync: Fsync) -> dict[str, Any]:
-    """Fields of BrokerConfig."""
+    """Draw fields of BrokerConfig."""
     found: dict[str, Any] = {"fsync": fsync, "fsync_interval_ms": random.choice(FSYNC_INTERVALS_MS)}
     found |= _drawn(random, SETTINGS)
     small = _drawn(random, SMALL)

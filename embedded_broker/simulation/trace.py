@@ -18,7 +18,7 @@ class Trace:
         """The latest events."""
 
     def note(self, now_s: float, event: str, data: bytes = b"") -> None:
-        """One event. `data` is what it carried; only its digest is kept."""
+        """Note one event. `data` is what it carried; only its digest is kept."""
         line = f"{now_s:.6f} {event}"
         self.events += 1
         self._digest.update(line.encode())

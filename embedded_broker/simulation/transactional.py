@@ -67,7 +67,7 @@ class TransactionalClient:
             await self.client.pause()
 
     async def write(self, transaction: WrittenTransaction, partition: TopicPartition, records: list[Record]) -> None:
-        """One batch. Raises NoResponse, TransactionFailed."""
+        """Write one batch. Raises NoResponse, TransactionFailed."""
         session = self._session
         if partition not in session.added and not self._implicit:
             await self._add(partition)
@@ -107,7 +107,7 @@ class TransactionalClient:
     async def commit_offsets(
         self, transaction: WrittenTransaction, group: str, offsets: dict[TopicPartition, int]
     ) -> None:
-        """Positions of a group, as part of the transaction. Raises NoResponse, TransactionFailed."""
+        """Commit the positions of a group, as part of the transaction. Raises NoResponse, TransactionFailed."""
         identity = self._identity()
         if not self._implicit:
             await self._until_taken(
@@ -202,7 +202,7 @@ class TransactionalProducer:
         """Whether somebody else has been started with the same id: who is fenced then gives up."""
 
     async def run(self) -> None:
-        """To the end."""
+        """Run to the end."""
         while self._left:
             await self._txn_client.initialise()
             try:
@@ -245,7 +245,7 @@ class Copier:
         """In order. Records contain the number of their transaction, so that attempts can be distinguished."""
 
     async def run(self) -> None:
-        """To the end."""
+        """Run to the end."""
         while True:
             await self._txn_client.initialise()
             try:
@@ -260,7 +260,7 @@ class Copier:
                 await self._client.pause()
 
     def _has_reached_end(self) -> bool:
-        """As far as the latest poll has shown."""
+        """Return whether it has reached the end, as far as the latest poll has shown."""
         return all(self._reader.positions[each] >= reads.high_watermark for each, reads in self._reader.reads.items())
 
     async def _seek(self) -> None:

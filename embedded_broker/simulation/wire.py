@@ -27,7 +27,7 @@ class NoResponse(Exception):
 
 @cache
 def _codec(name: str, version: int) -> tuple[Callable[[int, Mapping[str, Any]], bytes], Callable[[bytes], Any]]:
-    """(frame of a request from its correlation id and fields, response from its frame without the size)."""
+    """Return (frame of a request from its correlation id and fields, response from its frame without the size)."""
     request, response = schema.entity(name, version, "request"), schema.entity(name, version, "response")
     build, write = schema.builder(request), entity_writer(request)
     header_type = request.__header_schema__
@@ -126,7 +126,7 @@ class SimulatedClient:
         return self._network.loop.now_max_ms()
 
     async def connect(self) -> None:
-        """Be connected. Waits for the broker as long as it takes."""
+        """Connect. Waits for the broker as long as it takes."""
         while self._connection is None or not self._connection.is_open:
             try:
                 self._connection = await self._network.connect(PORT, partial(_Connection, self._network.on_answer))
@@ -153,7 +153,7 @@ class SimulatedClient:
         return await self.answer(await self.send(name, version, **fields))
 
     async def ask(self, name: str, version: int, **fields: Any) -> Any:
-        """As `call`, again and again until there is an answer: for what may be done twice."""
+        """Call as `call` does, again and again until there is an answer: for what may be done twice."""
         while True:
             try:
                 return await self.call(name, version, **fields)
@@ -166,5 +166,5 @@ class SimulatedClient:
             self._connection.close()
 
     async def pause(self) -> None:
-        """A moment, as clients make between two attempts."""
+        """Wait a moment, as clients make between two attempts."""
         await asyncio.sleep(self.random.uniform(0.005, 0.1))

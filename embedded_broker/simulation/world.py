@@ -74,28 +74,28 @@ class World:
         self._passed: dict[tuple[str, bool], int] = {}
 
     def random(self, of: str) -> Random:
-        """Randomness of its own for each part, so that a change of one doesn't change the others."""
+        """Return randomness of its own for each part, so that a change of one doesn't change the others."""
         return Random(f"{self.seed} {of}")
 
     def client(self, name: str, timeout_s: float | None = None) -> SimulatedClient:
-        """A new client."""
+        """Make a new client."""
         return SimulatedClient(self.network, self.random(name), timeout_s or self.schedule.client_timeout_s)
 
     def reader(self, name: str, topic: RunTopic, committed: bool) -> SimulatedReader:
-        """A reader of all partitions of a topic."""
+        """Make a reader of all partitions of a topic."""
         client = self.client(name)
         return SimulatedReader(client, self.history, name, topic.all, committed, Style.of(client.random))
 
     def txn_client(self, name: str, transactional_id: str, implicit: bool) -> TransactionalClient:
-        """A holder of a transactional id."""
+        """Make a holder of a transactional id."""
         return TransactionalClient(self.client(name), self.history, transactional_id, implicit)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A client that runs by itself."""
+        """Start a client that runs by itself."""
         return self.loop.spawn(self.groups[-1], work)
 
     async def run(self, workloads: Sequence[Workload]) -> None:
-        """Everything, and the audit."""
+        """Run everything, and the audit."""
         self._workloads += workloads
         settings: dict[str, Any] = {}
         for workload in workloads:

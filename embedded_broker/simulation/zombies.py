@@ -70,7 +70,7 @@ class Zombies:
             await asyncio.sleep(client.random.uniform(0, 0.2))
 
     async def _until_answered(self, client: SimulatedClient, epoch: int, number: int, data: bytes) -> int | None:
-        """The offset of a batch; None if the instance is shut out."""
+        """Return the offset of a batch; None if the instance is shut out."""
         while True:
             try:
                 answer = await client.call("produce", VERSION, **produce(self._partition, data))

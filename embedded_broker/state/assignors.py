@@ -29,7 +29,7 @@ Assignor = Callable[[list[Assignee], Mapping[UUID, int]], Targets]
 
 
 def assign_range(members: list[Assignee], counts: Mapping[UUID, int]) -> Targets:
-    """Of each topic, each subscriber gets one run of partitions; the first ones get one more if it doesn't divide.
+    """Give each subscriber one run of each topic's partitions; the first ones get one more if it doesn't divide.
 
     Subscribers are ordered by instance id, then by member id, so topics of the same size are cut alike.
 
@@ -57,7 +57,7 @@ def _by_instance_first(member: Assignee) -> tuple[bool, str]:
 
 
 def assign_uniform(members: list[Assignee], counts: Mapping[UUID, int]) -> Targets:
-    """Each member gets as many partitions as any other, give or take one, and keeps of its former ones what it can.
+    """Give each member as many partitions as any other, but for one, and let it keep of its former ones what it can.
 
     With different subscriptions no exchange of one partition between two members would make the shares more even.
 
@@ -71,7 +71,9 @@ def assign_uniform(members: list[Assignee], counts: Mapping[UUID, int]) -> Targe
 
 
 def _even(members: list[Assignee], counts: Mapping[UUID, int]) -> Targets:
-    """All members are subscribed to the same topics: count out quotas, take what is above them, fill what is below."""
+    """Share out topics to which all members are subscribed: count out quotas, take what is above them, fill what is
+    below.
+    """
     everything = [(topic_id, index) for topic_id in sorted(counts, key=_order) for index in range(counts[topic_id])]
     wanted = {partition for partition in everything if partition[0] in members[0].topic_ids}
     share, extra = divmod(len(wanted), len(members))
@@ -92,7 +94,9 @@ def _even(members: list[Assignee], counts: Mapping[UUID, int]) -> Targets:
 
 
 def _balanced(members: list[Assignee], counts: Mapping[UUID, int]) -> Targets:
-    """Subscriptions differ: keep what is allowed, give what is free to the poorest, then move until it is even."""
+    """Share out where subscriptions differ: keep what is allowed, give what is free to the poorest, then move until it
+    is even.
+    """
     subscribers = {
         topic_id: [member.member_id for member in members if topic_id in member.topic_ids] for topic_id in counts
     }
@@ -152,7 +156,7 @@ ASSIGNORS: Mapping[str, Assignor] = {UNIFORM: assign_uniform, RANGE: assign_rang
 
 
 def assign(name: str, members: list[Assignee], counts: Mapping[UUID, int]) -> Targets:
-    """Targets of all members, by the assignor with that name.
+    """Compute the targets of all members, by the assignor with that name.
 
     Args:
         name: `uniform` or `range`.

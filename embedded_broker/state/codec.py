@@ -18,7 +18,7 @@ class Truncated(Exception):
 
 
 def put_string(text: str) -> bytes:
-    """An int16 length and UTF-8. Raises StringTooLong."""
+    """Encode text as an int16 length and UTF-8. Raises StringTooLong."""
     raw = text.encode()
     if len(raw) > STRING_BYTES_MAX:
         raise StringTooLong(f"{len(raw)} bytes of text in a record, at most {STRING_BYTES_MAX} are allowed")
@@ -26,17 +26,17 @@ def put_string(text: str) -> bytes:
 
 
 def put_nullable_string(text: str | None) -> bytes:
-    """As `put_string`; length -1 for None."""
+    """Encode as `put_string` does; length -1 for None."""
     return b"\xff\xff" if text is None else put_string(text)
 
 
 def put_bytes(raw: bytes) -> bytes:
-    """An int32 length and the bytes."""
+    """Encode bytes as an int32 length and the bytes."""
     return struct.pack(">i", len(raw)) + raw
 
 
 def put_uvarint(number: int) -> bytes:
-    """An unsigned varint, as the flexible versions use for lengths and tags."""
+    """Encode an unsigned varint, as the flexible versions use for lengths and tags."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -46,18 +46,18 @@ def put_uvarint(number: int) -> bytes:
 
 
 def put_compact_string(text: str) -> bytes:
-    """An unsigned varint of length plus one, and UTF-8."""
+    """Encode text as an unsigned varint of length plus one, and UTF-8."""
     raw = text.encode()
     return put_uvarint(len(raw) + 1) + raw
 
 
 def put_nullable_compact_string(text: str | None) -> bytes:
-    """As `put_compact_string`; length zero for None."""
+    """Encode as `put_compact_string` does; length zero for None."""
     return b"\0" if text is None else put_compact_string(text)
 
 
 def put_tags(tags: dict[int, bytes]) -> bytes:
-    """The tagged fields that end a flexible structure, in rising order of tags."""
+    """Encode the tagged fields that end a flexible structure, in rising order of tags."""
     parts = [put_uvarint(len(tags))]
     for tag in sorted(tags):
         parts += [put_uvarint(tag), put_uvarint(len(tags[tag])), tags[tag]]
@@ -84,12 +84,12 @@ class FieldReader:
         return taken
 
     def number(self, code: str) -> int:
-        """A signed big-endian number: code b, h, i or q as in `struct`."""
+        """Read a signed big-endian number: code b, h, i or q as in `struct`."""
         value: int = self.numbers(_NUMBERS[code])[0]
         return value
 
     def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Numbers that follow each other."""
+        """Read numbers that follow each other."""
         try:
             values = layout.unpack_from(self._raw, self._position)
         except struct.error as error:
@@ -99,7 +99,7 @@ class FieldReader:
         return values
 
     def uvarint(self) -> int:
-        """An unsigned varint of at most 32 bits."""
+        """Read an unsigned varint of at most 32 bits."""
         if self._position < len(self._raw) and self._raw[self._position] < 0x80:  # nearly all
             self._position += 1
             return self._raw[self._position - 1]
@@ -112,38 +112,40 @@ class FieldReader:
         raise Truncated("varint longer than 32 bits")
 
     def string(self) -> str:
-        """A string with an int16 length."""
+        """Read a string with an int16 length."""
         return self._take(self.number("h")).decode()
 
     def nullable_string(self) -> str | None:
-        """A string with an int16 length, None for -1."""
+        """Read a string with an int16 length, None for -1."""
         size = self.number("h")
         return None if size == -1 else self._take(size).decode()
 
     def blob(self) -> bytes:
-        """Bytes with an int32 length."""
+        """Read bytes with an int32 length."""
         return self._take(self.number("i"))
 
     def compact_string(self) -> str:
-        """A string with a varint of length plus one."""
+        """Read a string with a varint of length plus one."""
         return self._take(self.uvarint() - 1).decode()
 
     def nullable_compact_string(self) -> str | None:
-        """A string with a varint of length plus one, None for zero."""
+        """Read a string with a varint of length plus one, None for zero."""
         size = self.uvarint()
         return None if size == 0 else self._take(size - 1).decode()
 
     def count(self) -> int:
-        """Elements of a flexible array, which has a varint of their number plus one; each takes a byte at least."""
+        """Read the number of elements of a flexible array, which has a varint of their number plus one; each takes a
+        byte at least.
+        """
         count = self.uvarint() - 1
         if not 0 <= count <= len(self._raw) - self._position:
             raise Truncated(f"{count} elements in {len(self._raw) - self._position} bytes")
         return count
 
     def uuid(self) -> UUID:
-        """Sixteen bytes."""
+        """Read a UUID of sixteen bytes."""
         return UUID(bytes=self._take(16))
 
     def tags(self) -> dict[int, bytes]:
-        """The tagged fields at the end of a flexible structure."""
+        """Read the tagged fields at the end of a flexible structure."""
         return {self.uvarint(): self._take(self.uvarint()) for _ in range(self.uvarint())}

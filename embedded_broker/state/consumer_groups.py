@@ -75,7 +75,7 @@ class ConsumerGroup:
     # Events.
 
     def heartbeat(self, request: ConsumerHeartbeat, topics: Catalog) -> tuple[ConsumerAnswer, ConsumerEffects]:
-        """ConsumerGroupHeartbeat: the answer, to be given when the records are on disk.
+        """Handle ConsumerGroupHeartbeat: return the answer, to be given when the records are on disk.
 
         Args:
             request: checked by `subscriptions.check` already.
@@ -91,7 +91,9 @@ class ConsumerGroup:
         return answer, self._end()
 
     def remove(self, leaving: list[tuple[str, str | None]]) -> tuple[list[ErrorCode], ConsumerEffects]:
-        """LeaveGroup, by (member id, instance id), as admin clients use it for any group: an error for each."""
+        """Handle LeaveGroup, by (member id, instance id), as admin clients use it for any group: return an error for
+        each.
+        """
         results = []
         for member_id, instance_id in leaving:
             member = self.members.get(member_id) if instance_id is None else self.members.static(instance_id)
@@ -105,14 +107,14 @@ class ConsumerGroup:
         return results, self._end()
 
     def expired(self, event: ConsumerTimer) -> ConsumerEffects:
-        """A timer asked for by `Watch` is over."""
+        """Note that a timer asked for by `Watch` is over."""
         member = self.members.get(event.member_id)
         if member is not None and (isinstance(event, SessionExpired) or member.epoch == event.member_epoch):
             self._fence(member)
         return self._end()
 
     def resume(self) -> ConsumerEffects:
-        """After a replay: the members have all their time to show that they live."""
+        """Go on after a replay: the members have all their time to show that they live."""
         for member in self.members:
             self._watch(member)
             self._watch_revocation(member)
@@ -124,7 +126,7 @@ class ConsumerGroup:
         self.state = self._derived()
 
     def die(self) -> None:
-        """The group is deleted."""
+        """Note that the group is deleted."""
         self._enter(ConsumerGroupState.DEAD)
 
     # What requests are checked against.
@@ -138,7 +140,7 @@ class ConsumerGroup:
         version: int,
         partitions: Iterable[TopicIdPartition] = (),
     ) -> ErrorCode:
-        """Whether offsets of `partitions` may be committed: all of them, or none.
+        """Check whether offsets of `partitions` may be committed: all of them, or none.
 
         A member may commit with a former epoch what it has had since then (KIP-1251): it need not wait for the response
         that tells it its new epoch. Source: `ConsumerGroup.validateOffsetCommit`.
@@ -156,7 +158,7 @@ class ConsumerGroup:
         return ErrorCode.none
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a member may read offsets. Source: `ConsumerGroup.validateOffsetFetch`."""
+        """Check whether a member may read offsets. Source: `ConsumerGroup.validateOffsetFetch`."""
         if member_id is None and epoch < 0:
             return ErrorCode.none
         member = self.members.get(member_id or "")
@@ -165,7 +167,7 @@ class ConsumerGroup:
         return ErrorCode.none if member.epoch == epoch else ErrorCode.stale_member_epoch
 
     def subscribed_topics(self, topics: Catalog) -> frozenset[str]:
-        """Names of the topics that some member is subscribed to, by name or pattern, whatever it may see."""
+        """Return the names of the topics that some member is subscribed to, by name or pattern, whatever it may see."""
         self._possible.resolve(self.members, topics)
         return self._possible.names(self.members)
 
@@ -201,7 +203,7 @@ class ConsumerGroup:
         )
 
     def _existing(self, request: ConsumerHeartbeat) -> ConsumerMember:
-        """The member that a heartbeat comes from, perhaps a new one. Raises HeartbeatRejected."""
+        """Return the member that a heartbeat comes from, perhaps a new one. Raises HeartbeatRejected."""
         joins = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
             member = self.members.get(request.member_id)
@@ -230,7 +232,9 @@ class ConsumerGroup:
         return member
 
     def _replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """A static member comes back under a new id: it gets the place of its predecessor, which must have left."""
+        """Replace a static member that comes back under a new id: it gets the place of its predecessor, which must have
+        left.
+        """
         if not old.is_away:
             raise HeartbeatRejected(
                 ErrorCode.unreleased_instance_id, f"{old.instance_id} is held by the member {old.member_id}"
@@ -287,7 +291,7 @@ class ConsumerGroup:
         return ConsumerAnswer(member_id=member.member_id, member_epoch=request.member_epoch)
 
     def _fence(self, member: ConsumerMember) -> None:
-        """The member is gone; its partitions are free at once, and shared out with the next heartbeat."""
+        """Remove a member; its partitions are free at once, and are shared out with the next heartbeat."""
         self._remove(member)
         self._put(GroupEpoch(self.members.epoch + 1, self.members.metadata_hash))
 
@@ -344,7 +348,7 @@ class ConsumerGroup:
 
 
 def session_timer(member_id: str) -> str:
-    """Key of a member's session timer."""
+    """Return the key of a member's session timer."""
     return f"session {member_id}"
 
 
@@ -353,7 +357,8 @@ def _revocation_timer(member_id: str) -> str:
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-    """A member may be one epoch behind if it holds no more than it may: the answer with the new epoch was lost.
+    """Check the epoch of a member, which may be one behind if it holds no more than it may: the answer with the new
+    epoch was lost.
 
     One that was fenced has given up all, and may join again at any time (KAFKA-19233).
 

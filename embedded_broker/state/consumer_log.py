@@ -48,7 +48,7 @@ class ConsumerRecord:
 
 
 def encode(group_id: str, change: Change) -> tuple[bytes, bytes | None]:
-    """Key and value of a record."""
+    """Return key and value of a record."""
     if isinstance(change, GroupEpoch):
         return _key(GROUP_EPOCH, group_id), None if change.epoch is None else _epoch(change.epoch, change.metadata_hash)
     if isinstance(change, TargetEpoch):
@@ -180,7 +180,7 @@ def _read_numbers(fields: FieldReader) -> list[int]:
 
 
 def _read_partitions(fields: FieldReader, epoch: int = 0) -> dict[TopicIdPartition, int]:
-    """Partitions with the epochs in which they were assigned; `epoch` for those of which none is written."""
+    """Read partitions with the epochs in which they were assigned; `epoch` for those of which none is written."""
     found: dict[TopicIdPartition, int] = {}
     for _ in range(fields.count()):
         topic_id, indexes = fields.uuid(), _read_numbers(fields)

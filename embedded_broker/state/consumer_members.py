@@ -48,7 +48,7 @@ class ConsumerMember:
     """Of each partition that it has, assigned or yet to be revoked, in which epoch it was assigned (KIP-1251)."""
 
     def has_since(self, epoch: int, partitions: Iterable[TopicIdPartition]) -> bool:
-        """Whether it had all these partitions in `epoch` already, and still has them.
+        """Return whether it had all these partitions in `epoch` already, and still has them.
 
         Source: Kafka `ConsumerGroup.createAssignmentEpochValidator`.
         """
@@ -61,13 +61,13 @@ class ConsumerMember:
         return self.epoch == LEAVE_STATIC_EPOCH
 
     def size_bytes(self, targets: int) -> int:
-        """What it takes in memory; `targets`: how many partitions it shall have."""
+        """Compute what it takes in memory; `targets`: how many partitions it shall have."""
         texts = (self.member_id, self.client_id, self.instance_id, self.rack_id, self.topic_regex)
         partitions = len(self.assigned) + len(self.revoking) + targets
         return text_bytes(texts, self.topic_names) + PARTITION_BYTES * partitions
 
     def said(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
-        """The member with what a heartbeat says anew. An empty pattern takes the former one back."""
+        """Return the member with what a heartbeat says anew. An empty pattern takes the former one back."""
         regex = self.topic_regex if heartbeat.topic_regex is None else heartbeat.topic_regex or None
         timeout_ms = heartbeat.rebalance_timeout_ms
         return replace(
@@ -131,7 +131,7 @@ TOMBSTONES: tuple[Change, ...] = (TargetEpoch(None), GroupEpoch(None))
 
 
 def is_tombstone(change: Change) -> bool:
-    """Whether a record only takes something back."""
+    """Return whether a record only takes something back."""
     if isinstance(change, GroupEpoch | TargetEpoch):
         return change.epoch is None
     return (change.partitions if isinstance(change, Target) else change.member) is None
@@ -157,26 +157,26 @@ class ConsumerMembers:
         return iter(list(self._by_id.values()))
 
     def get(self, member_id: str) -> ConsumerMember | None:
-        """A member by its id."""
+        """Return a member by its id."""
         return self._by_id.get(member_id)
 
     def static(self, instance_id: str) -> ConsumerMember | None:
-        """A member by its instance id."""
+        """Return a member by its instance id."""
         member_id = self._by_instance.get(instance_id)
         return None if member_id is None else self._by_id[member_id]
 
     def owner(self, partition: TopicIdPartition) -> str | None:
-        """Who holds a partition, assigned or not yet given back."""
+        """Return who holds a partition, assigned or not yet given back."""
         return self._owners.get(partition)
 
     def assignor(self) -> str:
-        """The assignor that most members ask for; `uniform` when no member asks for one."""
+        """Choose the assignor that most members ask for; `uniform` when no member asks for one."""
         votes = Counter(member.assignor for member in self._by_id.values() if member.assignor in ASSIGNORS)
         best = votes.most_common(1)
         return (best[0][0] or UNIFORM) if best else UNIFORM
 
     def is_reconciled(self, member: ConsumerMember) -> bool:
-        """Whether the member has its whole target."""
+        """Return whether the member has its whole target."""
         return member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
 
     def apply(self, change: Change) -> None:
@@ -196,7 +196,7 @@ class ConsumerMembers:
             self._hold(change)
 
     def records(self) -> list[Change]:
-        """What rebuilds all this, in an order in which it can be applied."""
+        """Return what rebuilds all this, in an order in which it can be applied."""
         found: list[Change] = [GroupEpoch(self.epoch, self.metadata_hash)]
         for member in self:
             found.append(Subscription(member.member_id, member))
@@ -238,7 +238,7 @@ class ConsumerMembers:
 
 
 def _progressed(subscribed: ConsumerMember, progress: ConsumerMember) -> ConsumerMember:
-    """What one record says of a member's subscription, and another of its assignment."""
+    """Join what one record says of a member's subscription, and another of its assignment."""
     return replace(
         subscribed,
         epoch=progress.epoch,

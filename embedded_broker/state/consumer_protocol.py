@@ -11,7 +11,7 @@ PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """Topics of a subscription; the fields after them, which differ between versions, are not decoded.
+    """Decode the topics of a subscription; the fields after them, which differ between versions, are not decoded.
 
     Raises:
         Truncated: that is no subscription.

@@ -19,7 +19,7 @@ NOTHING: Partitions = frozenset()
 
 
 def by_topic(partitions: Partitions) -> dict[UUID, list[int]]:
-    """Partitions by their topics, both in order."""
+    """Group partitions by their topics, both in order."""
     found: dict[UUID, list[int]] = {}
     for topic_id, index in sorted(partitions):
         found.setdefault(topic_id, []).append(index)
@@ -110,10 +110,10 @@ class Catalog(Protocol):
         """Grows whenever a topic comes, goes, or gets partitions."""
 
     def names(self) -> Collection[str]:
-        """Of all topics that may be subscribed to by a pattern."""
+        """Return the names of all topics that may be subscribed to by a pattern."""
 
     def info(self, name: str) -> TopicInfo | None:
-        """None for a topic that doesn't exist."""
+        """Return what is known of a topic; None for one that doesn't exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ MEMBER_BYTES, NAME_BYTES, PARTITION_BYTES = 2_000, 100, 100
 
 
 def text_bytes(texts: Iterable[str | None], topic_names: Collection[str]) -> int:
-    """What a member takes in memory that says this of itself."""
+    """Compute what a member takes in memory that says this of itself."""
     names = NAME_BYTES * len(topic_names) + sum(map(len, topic_names))
     return MEMBER_BYTES + sum(len(text) for text in texts if text is not None) + names
 

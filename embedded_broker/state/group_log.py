@@ -41,12 +41,12 @@ class GroupForgotten:
 
 
 def encode_key(group_id: str) -> bytes:
-    """Key of a group's records."""
+    """Return the key of a group's records."""
     return struct.pack(">h", GROUP_KEY) + put_string(group_id)
 
 
 def encode_group(group: Group, assignment: Mapping[str, bytes], now_ms: int) -> bytes:
-    """Value of a group's record, with the assignment that is about to hold."""
+    """Return the value of a group's record, with the assignment that is about to hold."""
     parts = [
         struct.pack(">h", 3),
         put_string(group.protocol_type or ""),

@@ -15,7 +15,7 @@ MEMBER_BYTES = 2_500
 
 
 def member_bytes(client_id: str, instance_id: str | None, protocols: Protocols) -> int:
-    """What a member takes in memory that says this of itself."""
+    """Compute what a member takes in memory that says this of itself."""
     said = sum(len(name) + len(metadata) + 100 for name, metadata in protocols)
     return MEMBER_BYTES + len(client_id) + len(instance_id or "") + said
 
@@ -50,7 +50,7 @@ class Member:
         return member_bytes(self.client_id, self.instance_id, self.protocols) + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said for a protocol; nothing if it doesn't know it."""
+        """Return what the member said for a protocol; nothing if it doesn't know it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
@@ -83,13 +83,13 @@ class Members:
         return self._by_id[member_id]
 
     def sizes(self) -> dict[str, int]:
-        """What each member takes in memory, those announced included."""
+        """Return what each member takes in memory, those announced included."""
         found = dict.fromkeys(self.pending, MEMBER_BYTES)
         found.update((member_id, member.size_bytes) for member_id, member in self._by_id.items())
         return found
 
     def with_instance(self, instance_id: str) -> str | None:
-        """Member id of a static member."""
+        """Return the member id of a static member."""
         return self._by_instance.get(instance_id)
 
     def add(self, member: Member) -> None:
@@ -114,13 +114,13 @@ class Members:
             self.leader_id = next(iter(self._by_id), None)
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        """A member says anew which protocols it knows."""
+        """Take the protocols that a member says anew that it knows."""
         if _names(protocols) != _names(member.protocols):
             self._common = None
         member.protocols = protocols
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """A static member has joined again without its member id: the same member under a new one."""
+        """Note that a static member has joined again without its member id: the same member under a new one."""
         old = self._by_id.pop(old_id)
         member = replace(old, member_id=new_id, joining=None, syncing=None, is_new=False)
         self._by_id[new_id] = member
@@ -131,7 +131,7 @@ class Members:
         return member
 
     def all_joined(self) -> bool:
-        """Whether every member, known or announced, waits for the rebalance."""
+        """Return whether every member, known or announced, waits for the rebalance."""
         if self.pending:
             return False
         for member in self._by_id.values():  # noqa: SIM110 - asked by each member that joins: a generator takes longer
@@ -155,7 +155,7 @@ class Members:
         return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
 
     def common_protocols(self) -> frozenset[str]:
-        """Protocols that all members know."""
+        """Return the protocols that all members know."""
         if self._common is None:
             known: Counter[str] = Counter()
             for member in self._by_id.values():
@@ -164,7 +164,7 @@ class Members:
         return self._common
 
     def select_protocol(self) -> str:
-        """The common protocol that most members like best."""
+        """Choose the common protocol that most members like best."""
         common = self.common_protocols()
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self._by_id.values())
         return votes.most_common(1)[0][0]

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def _event(method: Callable[Concatenate[Group, P], None]) -> Callable[Concatenate[Group, P], list[Effect]]:
-    """An event's method: collects the effects that it leaves."""
+    """Make an event's method return the effects that it leaves."""
 
     @wraps(method)
     def handle(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> list[Effect]:
@@ -58,7 +58,7 @@ class Group(Rebalancing):
 
     @_event
     def join(self, request: JoinRequest) -> None:
-        """JoinGroup."""
+        """Handle JoinGroup."""
         if self.state is GroupState.DEAD:
             self._refuse_join(request, ErrorCode.coordinator_not_available)
         elif not self.supports(request.protocol_type, request.protocols):
@@ -72,7 +72,7 @@ class Group(Rebalancing):
 
     @_event
     def sync(self, request: SyncRequest) -> None:
-        """SyncGroup."""
+        """Handle SyncGroup."""
         if error_code := self._validate_sync(request):
             self._effects.append(Reply(request.ticket, SyncAnswer(error_code)))
             return
@@ -90,7 +90,7 @@ class Group(Rebalancing):
             self._effects.append(Store(assignment, AssignmentStored(self.generation, assignment)))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> tuple[ErrorCode, list[Effect]]:
-        """Heartbeat: the error to answer, and the effects."""
+        """Handle Heartbeat: return the error to answer, and the effects."""
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available, []
         if error_code := self.validate_member(member_id, instance_id):
@@ -102,11 +102,11 @@ class Group(Rebalancing):
 
     @_event
     def touch(self, member_id: str) -> None:
-        """A member has shown that it lives."""
+        """Note that a member has shown that it lives."""
         self._watch(self.members[member_id])
 
     def leave(self, leaving: list[tuple[str, str | None]]) -> tuple[list[ErrorCode], list[Effect]]:
-        """LeaveGroup, by (member id, instance id): an error for each, and the effects."""
+        """Handle LeaveGroup, by (member id, instance id): return an error for each, and the effects."""
         results = [self._leave_one(member_id, instance_id) for member_id, instance_id in leaving]
         if ErrorCode.none in results:
             if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
@@ -118,7 +118,7 @@ class Group(Rebalancing):
 
     @_event
     def expired(self, event: TimerEvent) -> None:
-        """A timer asked for by `ScheduleEvent` is over."""
+        """Note that a timer asked for by `ScheduleEvent` is over."""
         if isinstance(event, HeartbeatExpired):
             self._expire_member(event.member_id)
         elif isinstance(event, SyncExpired):
@@ -135,7 +135,7 @@ class Group(Rebalancing):
 
     @_event
     def stored(self, event: StoredEvent) -> None:
-        """A record asked for by `Store` is on disk."""
+        """Note that a record asked for by `Store` is on disk."""
         if isinstance(event, StaticMemberStored):
             self._answer_static(event)
         elif self.state is GroupState.COMPLETING_REBALANCE and event.generation == self.generation:
@@ -145,7 +145,7 @@ class Group(Rebalancing):
             self._enter(GroupState.STABLE)
 
     def die(self) -> None:
-        """The group is deleted."""
+        """Note that the group is deleted."""
         self._enter(GroupState.DEAD)
 
     # Joining.

@@ -24,7 +24,7 @@ OFFSET_BYTES, GROUP_BYTES = 400, 2_000
 
 
 def group_bytes(group_id: str) -> int:
-    """What a group takes in memory beside its offsets."""
+    """Compute what a group takes in memory beside its offsets."""
     return GROUP_BYTES + 2 * getsizeof(group_id)
 
 
@@ -57,13 +57,13 @@ class OffsetRecord:
 
 
 def encode_key(group_id: str, partition: TopicPartition) -> bytes:
-    """Key of an offset's records."""
+    """Return the key of an offset's records."""
     topic, index = partition
     return struct.pack(">h", OFFSET_KEY) + put_string(group_id) + put_string(topic) + struct.pack(">i", index)
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
-    """Value of an offset's record."""
+    """Return the value of an offset's record."""
     head = struct.pack(">hqi", 3, committed.offset, committed.leader_epoch)
     return head + put_string(committed.metadata) + struct.pack(">q", committed.commit_ms)
 
@@ -114,7 +114,8 @@ class Offsets:
             pending[record.partition] = record.committed
 
     def end_transaction(self, producer_id: int, commit: bool) -> Collection[str]:
-        """A marker was written to `__consumer_offsets`: the producer's pending offsets are committed, or dropped.
+        """Note that a marker was written to `__consumer_offsets`: the producer's pending offsets are committed, or
+        dropped.
 
         Returns the groups.
         """
@@ -127,25 +128,25 @@ class Offsets:
         return ended.keys()
 
     def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """The group's committed offsets. Read only."""
+        """Return the group's committed offsets. Read only."""
         return self._committed.get(group_id, {})
 
     def held(self, group_id: str) -> Counter[Owner]:
-        """What the offsets of a group take in memory, by who has committed them."""
+        """Return what the offsets of a group take in memory, by who has committed them."""
         return self._bytes.get(group_id, Counter())
 
     def _count(self, group_id: str, before: CommittedOffset | None, now: CommittedOffset | None) -> None:
-        """One offset takes the place of another."""
+        """Count one offset in the place of another."""
         for each, times in ((now, 1), (before, -1)):
             if each is not None:
                 add_in(self._bytes, group_id, each.owner, times * each.size_bytes)
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether some open transaction will change the partition's offset if it commits."""
+        """Return whether some open transaction will change the partition's offset if it commits."""
         return any(partition in groups.get(group_id, {}) for groups in self._pending.values())
 
     def first_pending(self) -> int | None:
-        """Where the first record stands that waits for the marker of its transaction."""
+        """Return where the first record stands that waits for the marker of its transaction."""
         return min(
             (each.record_offset for groups in self._pending.values() for partitions in groups.values()
              for each in partitions.values()),
@@ -153,22 +154,22 @@ class Offsets:
         )  # fmt: skip
 
     def known(self, group_id: str) -> set[TopicPartition]:
-        """Partitions with a committed or a pending offset: what deleting the group must delete."""
+        """Return the partitions with a committed or a pending offset: what deleting the group must delete."""
         partitions = set(self.committed(group_id))
         for groups in self._pending.values():
             partitions |= set(groups.get(group_id, {}))
         return partitions
 
     def group_ids(self) -> set[str]:
-        """Groups with a committed or a pending offset."""
+        """Return the groups with a committed or a pending offset."""
         return set(self._committed) | {group_id for groups in self._pending.values() for group_id in groups}
 
     def topics(self) -> set[str]:
-        """Topics on which some group has an offset."""
+        """Return the topics on which some group has an offset."""
         return {topic for group_id in self.group_ids() for topic, _ in self.known(group_id)}
 
     def on_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
-        """Group and partition of every offset, committed or pending, on a topic."""
+        """Return group and partition of every offset, committed or pending, on a topic."""
         found: dict[str, set[TopicPartition]] = defaultdict(set)
         for group_id in sorted(self.group_ids()):
             found[group_id] = {partition for partition in self.known(group_id) if partition[0] == topic}
@@ -177,7 +178,9 @@ class Offsets:
                 yield group_id, partition
 
     def _commit(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
-        """The record that stands later in the log is the newer word, whichever becomes visible first."""
+        """Commit an offset, unless the one there stands later in the log: that is newer, whichever becomes visible
+        first.
+        """
         partitions = self._committed.setdefault(group_id, {})
         existing = partitions.get(partition)
         if existing is None or committed.record_offset > existing.record_offset:
@@ -185,7 +188,7 @@ class Offsets:
             partitions[partition] = committed
 
     def _forget(self, record: OffsetRecord) -> None:
-        """A tombstone drops what stands before it in the log, not what came after."""
+        """Drop by a tombstone what stands before it in the log, not what came after."""
         pending = [groups.get(record.group_id, {}) for groups in self._pending.values()]
         for partitions in (self._committed.get(record.group_id, {}), *pending):
             existing = partitions.get(record.partition)

@@ -40,11 +40,11 @@ class NamePattern:
             raise BadPattern(f"a pattern of {self.size} instructions, at most {PROGRAM_MAX} are allowed")
 
     def matches(self, name: str) -> bool:
-        """Whether the whole of a name matches."""
+        """Return whether the whole of a name matches."""
         return self._compiled.fullmatch(name) is not None
 
 
 def _text(error: Exception) -> str:
-    """What RE2 says, which comes as bytes."""
+    """Return what RE2 says, which comes as bytes."""
     said = error.args[0] if error.args else ""
     return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

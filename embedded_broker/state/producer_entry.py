@@ -31,11 +31,11 @@ class SequenceWindow(bytes):
     __slots__ = ()
 
     def batches(self) -> list[_Batch]:
-        """All of them."""
+        """Return all of them."""
         return [_Batch(*numbers) for numbers in _PACKED.iter_unpack(self)]
 
     def followed_by(self, *batch: int) -> SequenceWindow:
-        """With one more, and without the oldest if they are too many."""
+        """Return the window with one more, and without the oldest if they are too many."""
         return SequenceWindow(self[_LAST * (BATCHES_REMEMBERED - 1) :] + _PACKED.pack(*batch))
 
 
@@ -83,7 +83,7 @@ class ProducerEntry:
 
 
 def plain(window: object) -> list[_Batch]:
-    """What stands for a window in JSON. Raises TypeError."""
+    """Return what stands for a window in JSON. Raises TypeError."""
     if not isinstance(window, SequenceWindow):
         raise TypeError(f"{window!r} isn't JSON")
     return window.batches()

@@ -11,15 +11,15 @@ EPOCH_MAX = 2**15 - 1
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether an epoch is the last that a client may hold, so that the next client needs another producer id."""
+    """Return whether an epoch is the last that a client may hold, so that the next client needs another producer id."""
     return epoch >= EPOCH_MAX - 1
 
 
 def is_nobodys(epoch: int) -> bool:
-    """Whether no client was ever given an epoch: a request that names it is not from the owner."""
+    """Return whether no client was ever given an epoch: a request that names it is not from the owner."""
     return epoch >= EPOCH_MAX
 
 
 def bumped(epoch: int) -> int:
-    """The next epoch; the last one stays, since nobody holds it who would have to be fenced."""
+    """Return the next epoch; the last one stays, since nobody holds it who would have to be fenced."""
     return min(epoch + 1, EPOCH_MAX)

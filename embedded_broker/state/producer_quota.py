@@ -39,20 +39,20 @@ class ProducerQuota:
         return self.total >= self._max
 
     def fits(self, owner: Owner) -> bool:
-        """Whether a client may have a partition remember one more."""
+        """Return whether a client may have a partition remember one more."""
         return not self.is_full and (
             owner == SOMEBODY
             or (self._by_owner[owner] < self._max // 4 and self._by_address[owner.address] < self._max - self._max // 4)
         )
 
     def add(self, owner: Owner) -> None:
-        """One more."""
+        """Count one more."""
         self.total += 1
         self._by_owner[owner] += 1
         self._by_address[owner.address] += 1
 
     def remove(self, owner: Owner) -> None:
-        """One less."""
+        """Count one less."""
         self.total -= 1
         self._by_owner[owner] -= 1
         if not self._by_owner[owner]:
@@ -62,7 +62,7 @@ class ProducerQuota:
             del self._by_address[owner.address]
 
     def idle_ms_max(self, owner: Owner, usual_ms: int) -> int:
-        """How long those of an owner may be idle now."""
+        """Return how long those of an owner may be idle now."""
         used = self.total / self._max
         if owner != SOMEBODY:
             used = max(used, self._by_owner[owner] * 4 / self._max, self._by_address[owner.address] * 4 / 3 / self._max)

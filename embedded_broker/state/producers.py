@@ -138,11 +138,11 @@ class PartitionProducers:
         return ErrorCode.invalid_producer_epoch if epoch < lowest else ErrorCode.none
 
     def has_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether this epoch has a transaction open here; if not, the coordinator must verify it (KIP-890)."""
+        """Return whether this epoch has a transaction open here; if not, the coordinator must verify it (KIP-890)."""
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
 
     def has_committed(self, producer_id: int, epoch: int, since: int) -> bool:
-        """Whether the last that this epoch did here was to commit, with a marker at or behind offset `since`."""
+        """Return whether the last that this epoch did here was to commit, with a marker at or behind offset `since`."""
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != epoch or entry.first_offset_open is not None or entry.last_end is None:
             return False
@@ -150,11 +150,11 @@ class PartitionProducers:
         return commit and marker_offset >= since
 
     def knows(self, producer_id: int) -> bool:
-        """Whether the producer has written here, and not expired since."""
+        """Return whether the producer has written here, and not expired since."""
         return producer_id in self._entries
 
     def has_room(self, owner: Owner) -> bool:
-        """Whether a client may append a batch of a producer that isn't known here."""
+        """Return whether a client may append a batch of a producer that isn't known here."""
         return self._quota.fits(owner)
 
     def apply(
@@ -193,7 +193,7 @@ class PartitionProducers:
             self._open[entry.producer_id] = header.base_offset
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """First offset whose fate a read_committed reader can't know yet, or None.
+        """Return the first offset whose fate a read_committed reader can't know yet, or None.
 
         A transaction that has ended counts until its marker is below `high_watermark`: before that a crash could undo
         the marker. Source: `ProducerStateManager.firstUnstableOffset`.
@@ -206,12 +206,14 @@ class PartitionProducers:
         return min(candidates, default=None)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where read_committed reading ends: the first unstable offset, at most the high watermark."""
+        """Return where read_committed reading ends: the first unstable offset, at most the high watermark."""
         unstable = self.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def aborted_in(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Aborted transactions with records in [start, end): (producer id, first offset), in order of markers."""
+        """Return the aborted transactions with records in [start, end): (producer id, first offset), in order of
+        markers.
+        """
         index = bisect_left(self._aborted, start, key=lambda transaction: transaction.marker_offset)
         found: list[tuple[int, int]] = []
         for transaction in self._aborted[index:]:
@@ -223,15 +225,15 @@ class PartitionProducers:
         return found
 
     def open_transactions(self) -> dict[int, int]:
-        """Producer id → first offset of every transaction that has no marker yet."""
+        """Return the producer id → first offset of every transaction that has no marker yet."""
         return dict(self._open)
 
     def entries(self) -> list[ProducerEntry]:
-        """All producers known here, for DescribeProducers. Read only."""
+        """Return all producers known here, for DescribeProducers. Read only."""
         return list(self._entries.values())
 
     def has_window_in(self, start: int, end: int) -> bool:
-        """Whether batches in [start, end) may come again and must be recognised then.
+        """Return whether batches in [start, end) may come again and must be recognised then.
 
         The last one of each producer doesn't count: compaction leaves it in the log, and a scan finds it there.
         """
@@ -259,7 +261,7 @@ class PartitionProducers:
         return len(gone)
 
     def release(self) -> None:
-        """The partition is closed: its producers count for nobody any more."""
+        """Note that the partition is closed: its producers count for nobody any more."""
         for entry in self._entries.values():
             self._quota.remove(entry.owner)
         self._quota = ProducerQuota()
@@ -276,11 +278,11 @@ class PartitionProducers:
         del self._aborted[:index]
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """All that readers of the log are told of."""
+        """Return all that readers of the log are told of."""
         return list(self._aborted)
 
     def forget_aborted(self, marker_offsets: Set[int]) -> None:
-        """Compaction removes these markers, after all records of their transactions.
+        """Forget these markers, which compaction removes, after all records of their transactions.
 
         A reader that were told of such a transaction would wait for its marker, and drop what its producer
         committed later.
@@ -288,8 +290,8 @@ class PartitionProducers:
         self._aborted = [each for each in self._aborted if each.marker_offset not in marker_offsets]
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it as JSON, for `restore`, but for the windows, of which `plain` makes JSON: that takes longest, and
-        need not be done on the event loop. Transactions whose marker is in the log count as ended."""
+        """Return all of it as JSON, for `restore`, but for the windows, of which `plain` makes JSON: that takes
+        longest, and need not be done on the event loop. Transactions whose marker is in the log count as ended."""
         return {
             "producers": [
                 (
@@ -307,7 +309,7 @@ class PartitionProducers:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Be what `snapshot` said; everything in the log up to there must be durable."""
+        """Take the state that `snapshot` returned; everything in the log up to there must be durable."""
         for producer_id, epoch, seen_ms, coordinator_epoch, first_offset_open, batches, last_end in state["producers"]:
             entry = ProducerEntry(producer_id, epoch, seen_ms, coordinator_epoch, first_offset_open)
             entry.last_end = None if last_end is None else (last_end[0], last_end[1])
@@ -341,7 +343,7 @@ class PartitionProducers:
 
 
 def _continues(entry: ProducerEntry, header: Header) -> bool:
-    """Whether the batch's first sequence is the one that must come next."""
+    """Return whether the batch's first sequence is the one that must come next."""
     if header.producer_epoch != entry.epoch:
         return header.base_sequence == 0
     last = entry.last_sequence

@@ -34,7 +34,7 @@ SYNC_TIMER = "sync"
 
 
 def heartbeat_timer(member_id: str) -> str:
-    """Key of a member's session timer."""
+    """Return the key of a member's session timer."""
     return f"heartbeat {member_id}"
 
 
@@ -59,7 +59,7 @@ class Rebalancing:
     # What requests are checked against.
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether a request comes from a member, and from the current one under its instance id."""
+        """Check whether a request comes from a member, and from the current one under its instance id."""
         if instance_id is not None:
             current = self.members.with_instance(instance_id)
             if current is None:
@@ -71,7 +71,7 @@ class Rebalancing:
     def validate_commit(
         self, member_id: str, instance_id: str | None, generation: int, transactional: bool, version: int = 2
     ) -> ErrorCode:
-        """Whether offsets may be committed, whatever the version. Source: `ClassicGroup.validateOffsetCommit`."""
+        """Check whether offsets may be committed, whatever the version. Source: `ClassicGroup.validateOffsetCommit`."""
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if generation < 0 and self.state is GroupState.EMPTY:
@@ -93,7 +93,7 @@ class Rebalancing:
         return self.state is not GroupState.EMPTY and self.protocol_type == PROTOCOL_TYPE
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics that the members are subscribed to; None if that can't be told. Source: `ClassicGroup`."""
+        """Return the topics that the members are subscribed to; None if that can't be told. Source: `ClassicGroup`."""
         if len(self.members) == 0:
             return frozenset()
         if not self.is_consumers or self.protocol_name is None:
@@ -106,7 +106,7 @@ class Rebalancing:
             return None
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether a member with these protocols can be in the group."""
+        """Return whether a member with these protocols can be in the group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if len(self.members) == 0:

@@ -25,7 +25,7 @@ Owner = Callable[[TopicIdPartition], str | None]
 def reconcile(
     member: ConsumerMember, target: Partitions, target_epoch: int, owner: Owner, owned: Partitions | None
 ) -> ConsumerMember:
-    """The member after a heartbeat; the same if it can't go on yet.
+    """Return the member after a heartbeat; the same if it can't go on yet.
 
     Args:
         member: as it is.
@@ -64,5 +64,5 @@ def reconcile(
 
 
 def _holds_any(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether the member may still hold some of them; it may hold anything as long as it doesn't say."""
+    """Return whether the member may still hold some of them; it may hold anything as long as it doesn't say."""
     return bool(partitions) and (owned is None or bool(owned & partitions))

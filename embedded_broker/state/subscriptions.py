@@ -74,7 +74,7 @@ class Subscriptions:
         self._matched: dict[str, frozenset[str]] = {}
 
     def is_new(self, topics: Catalog) -> bool:
-        """Whether topics may have changed since."""
+        """Return whether topics may have changed since."""
         return topics.version != self._version
 
     def resolve(self, members: ConsumerMembers, topics: Catalog) -> None:
@@ -89,15 +89,15 @@ class Subscriptions:
             self._matched[regex] = frozenset(name for name in topics.names() if pattern.matches(name))
 
     def of(self, member: ConsumerMember) -> frozenset[str]:
-        """Names of the topics that a member is subscribed to; they may not exist."""
+        """Return the names of the topics that a member is subscribed to; they may not exist."""
         return member.topic_names | self._matched.get(member.topic_regex or "", frozenset())
 
     def names(self, members: ConsumerMembers) -> frozenset[str]:
-        """As `of`, for all members together."""
+        """Return names as `of` does, for all members together."""
         return frozenset().union(*map(self.of, members))
 
     def metadata_hash(self, members: ConsumerMembers, topics: Catalog) -> int:
-        """A signed 64-bit number that changes when a subscribed topic comes, goes, or gets partitions."""
+        """Return a signed 64-bit number that changes when a subscribed topic comes, goes, or gets partitions."""
         digest = hashlib.blake2b(digest_size=8)
         for name in sorted(self.names(members)):
             info = topics.info(name)

@@ -57,12 +57,12 @@ LogRecord = TransactionRecord | ProducerIdsRecord
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """Key of a transactional id's records."""
+    """Return the key of a transactional id's records."""
     return struct.pack(">h", TRANSACTION_KEY) + put_string(transactional_id)
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
-    """Value of a transactional id's record."""
+    """Return the value of a transactional id's record."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(transaction.partitions):
         by_topic[topic].append(partition)
@@ -95,7 +95,7 @@ def encode_transaction(transaction: Transaction) -> bytes:
 
 
 def encode_producer_ids(next_producer_id: int) -> tuple[bytes, bytes]:
-    """Key and value of the record that reserves all producer ids below `next_producer_id`."""
+    """Return key and value of the record that reserves all producer ids below `next_producer_id`."""
     return struct.pack(">h", PRODUCER_IDS_KEY), struct.pack(">hq", 0, next_producer_id)
 
 

@@ -116,7 +116,7 @@ Decision = RefuseRequest | Answer | Step
 
 
 def step(transaction: Transaction, state: TxnState, **changes: Any) -> Step:
-    """The transaction in its next state.
+    """Return the transaction in its next state.
 
     Raises:
         IllegalTransactionStep: the table has no such step, or there is no such epoch.
@@ -135,7 +135,7 @@ def init_producer_id(
     now_ms: int,
     allocate: Callable[[], int],
 ) -> Decision:
-    """A producer introduces itself.
+    """Decide over a producer that introduces itself.
 
     Args:
         transaction: with epoch -1 if it has just been made.
@@ -218,7 +218,7 @@ def fence(transaction: Transaction, now_ms: int) -> Decision:
 
 
 def _check_owner(transaction: Transaction, producer_id: int, epoch: int) -> ErrorCode:
-    """Whether this is who may go on with the transactional id, and whether there is an end to wait for."""
+    """Check whether this is who may go on with the transactional id, and whether there is an end to wait for."""
     if transaction.state in PREPARED and identity_after_end(transaction) == (producer_id, epoch):
         return ErrorCode.concurrent_transactions
     if transaction.producer_id != producer_id:
@@ -237,7 +237,7 @@ def add_partitions(
     client_version: int = 0,
     begun_at: int = NO_OFFSET,
 ) -> Decision:
-    """These partitions will get a marker when the transaction ends.
+    """Add partitions that get a marker when the transaction ends.
 
     Up to version 1 a client says so (AddPartitionsToTxn, AddOffsetsToTxn); in version 2 its first batch or offset does.
     `begun_at` is what `Transaction.begun_at` will be if this opens it.
@@ -260,7 +260,7 @@ def add_partitions(
 
 
 def verify(transaction: Transaction, producer_id: int, epoch: int, partition: TopicPartition) -> ErrorCode:
-    """Whether a partition's first batch belongs to the open transaction (KIP-890 part 1)."""
+    """Check whether a partition's first batch belongs to the open transaction (KIP-890 part 1)."""
     if error_code := _check_owner(transaction, producer_id, epoch):
         return error_code
     if transaction.state is TxnState.ONGOING and partition in transaction.partitions:
@@ -269,7 +269,7 @@ def verify(transaction: Transaction, producer_id: int, epoch: int, partition: To
 
 
 def end(transaction: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Decision:
-    """EndTxn up to version 4: the epoch stays.
+    """Decide over EndTxn up to version 4: the epoch stays.
 
     A repeated EndTxn is answered with success once the transaction is complete, with CONCURRENT_TRANSACTIONS before.
     The hole that KIP-890 closes is here: a late EndTxn of the same epoch can end the transaction that came after.
@@ -305,7 +305,8 @@ def end_v2(
     now_ms: int,
     allocate: Callable[[], int],
 ) -> Decision:
-    """EndTxn from version 5 (transaction version 2): every end bumps the epoch, so that a late request is recognised.
+    """Decide over EndTxn from version 5 (transaction version 2): every end bumps the epoch, so that a late request is
+    recognised.
 
     Args:
         transaction: the transaction to end.
@@ -353,14 +354,14 @@ def end_v2(
 
 
 def identity_after_end(prepared: Transaction) -> tuple[int, int]:
-    """Producer id and epoch that the client must use after the end of this transaction."""
+    """Return the producer id and epoch that the client must use after the end of this transaction."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
         return prepared.next_producer_id, 0
     return prepared.producer_id, prepared.epoch
 
 
 def complete(prepared: Transaction, now_ms: int) -> Transaction:
-    """Every marker is durable: the transaction is over.
+    """Complete the transaction: every marker is durable.
 
     Raises:
         IllegalTransactionStep: the transaction is not prepared.
@@ -378,12 +379,12 @@ def complete(prepared: Transaction, now_ms: int) -> Transaction:
 
 
 def deadline_ms(transaction: Transaction) -> int | None:
-    """When an ongoing transaction times out, on the broker's clock; None if none is ongoing."""
+    """Return when an ongoing transaction times out, on the broker's clock; None if none is ongoing."""
     if transaction.state is not TxnState.ONGOING:
         return None
     return transaction.start_ms + transaction.timeout_ms
 
 
 def is_forgettable(transaction: Transaction, now_ms: int, idle_ms_max: int) -> bool:
-    """Whether the id has been idle so long that it is forgotten (`transactional.id.expiration.ms`)."""
+    """Return whether the id has been idle so long that it is forgotten (`transactional.id.expiration.ms`)."""
     return transaction.state in IDLE and now_ms - transaction.update_ms >= idle_ms_max

@@ -35,7 +35,9 @@ class Checkpoints:
         return self._total > self._scan_bytes_max
 
     def due(self) -> Partition | None:
-        """The partition with the most bytes to scan, if the total is above the limit; it is removed from the total."""
+        """Return the partition with the most bytes to scan, if the total is above the limit; it is removed from the
+        total.
+        """
         while self.is_due:
             partition = max(self._behind, key=lambda each: self._behind[each])
             self._total -= self._behind.pop(partition)

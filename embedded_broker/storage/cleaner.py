@@ -107,7 +107,7 @@ class Compaction:
 
 
 def find_job(partition: Partition, now_ms: int) -> Job | None:
-    """The job for a partition, if it is dirty enough; else None. Raises CorruptLog.
+    """Return the job for a partition, if it is dirty enough; else None. Raises CorruptLog.
 
     Source: `LogToClean`, `LogCleanerManager`.
     """
@@ -176,7 +176,7 @@ class _Writer:
         self._changed: list[bool] = []
 
     def begin(self, segment: Segment) -> None:
-        """What follows is of `segment`."""
+        """Begin `segment`: what follows is of it."""
         if self.groups and self.groups[-1][1].size_bytes + segment.size_bytes <= self._segment_bytes:
             self.groups[-1][0].append(segment)
             self._changed[-1] = True
@@ -188,7 +188,7 @@ class _Writer:
         self._changed.append(False)
 
     def add(self, batch: bytes | memoryview) -> None:
-        """A batch that stays; one that was made anew is bytes."""
+        """Append a batch that stays; one that was made anew is bytes."""
         self._changed[-1] |= isinstance(batch, bytes)
         self.groups[-1][1].append(read_header(batch), bytes(batch))
 

@@ -32,7 +32,7 @@ class NoSpace(OSError):
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether an error says that there is no disk space, and nothing else is wrong."""
+    """Return whether an error says that there is no disk space, and nothing else is wrong."""
     return error.errno in DISK_FULL_ERRNOS
 
 
@@ -89,7 +89,7 @@ class DiskSpace:
             await asyncio.wait([self._task])
 
     def mark_full(self, error: OSError) -> None:
-        """A write has failed because the disk is full."""
+        """Note that a write has failed because the disk is full."""
         if not self.full:
             self.full = True
             log.error("the disk is full (%s): writes are refused until there is space", error)

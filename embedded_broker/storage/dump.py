@@ -75,7 +75,7 @@ class _ReadOnly:
 
 
 def dump(path: Path, records: bool = False) -> Iterator[Event]:
-    """All events of a data directory, a partition's directory or one segment.
+    """Yield all events of a data directory, a partition's directory or one segment.
 
     Args:
         path: of it.
@@ -127,7 +127,7 @@ class _Scan:
     """Offset after the last batch; -1 before the first."""
 
     def segment(self, path: Path, is_last: bool) -> Iterator[Event]:
-        """The events of one."""
+        """Yield the events of one."""
         file, at, base = _ReadOnly(path), 0, base_offset_of(path.name)
         try:
             yield {"event": "segment", "path": str(path), "size_bytes": file.size(), "index": _index(path)}
@@ -150,7 +150,9 @@ class _Scan:
         return self.end in (-1, base) or self.end < base <= self.small.compacted
 
     def _damage(self, path: Path, at: int, why: str, is_last: bool) -> Event:
-        """What is not known to be durable at the very end was being written; a start cuts it."""
+        """Return the event of damage; what is not known to be durable at the very end was being written, and a start
+        cuts it.
+        """
         torn = is_last and self.end >= self.small.durable
         return {"event": "torn" if torn else "damage", "path": str(path), "at": at, "why": why, "offset": self.end}
 
@@ -228,7 +230,7 @@ def _index(segment: Path) -> str:
 
 
 def _name(directory: Path) -> tuple[str | None, int]:
-    """Topic and number of a partition, as far as the metadata beside it say."""
+    """Return the topic and number of a partition, as far as the metadata beside it say."""
     if directory.name == METADATA:
         return METADATA, 0
     topic_id, _, number = directory.name.rpartition("-")
@@ -244,7 +246,7 @@ def _name(directory: Path) -> tuple[str | None, int]:
 
 
 def _meaning(topic: str | None) -> Meaning | None:
-    """How the records of an internal topic are understood."""
+    """Return how the records of an internal topic are understood."""
     known: Mapping[str, Meaning] = {
         "__transaction_state": lambda record: transaction_log.decode(record.key or b"", record.value),
         "__consumer_offsets": lambda record: group_log.decode(record.key or b"", record.value, record.offset),
@@ -257,7 +259,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON can say it."""
+    """Return a value as JSON can say it."""
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Enum):

@@ -19,5 +19,5 @@ RETRY_MS = 10_000
 
 
 def is_disk_failure(error: BaseException) -> bool:
-    """Whether the broker must stop."""
+    """Return whether the broker must stop."""
     return isinstance(error, OSError) and not isinstance(error, OF_A_REQUEST) and not is_out_of_files(error)

@@ -116,8 +116,8 @@ class FlushScheduler:
             await asyncio.shield(waiting)
 
     async def until_durable(self, partition: Partition) -> None:
-        """As `durable`, but wait on while the system has no thread: for those whose memory must follow what they have
-        appended. Raises OSError."""
+        """Wait as `durable` does, but wait on while the system has no thread: for those whose memory must follow what
+        they have appended. Raises OSError."""
         while True:
             try:
                 return await self.durable(partition)
@@ -125,7 +125,9 @@ class FlushScheduler:
                 continue
 
     def _note(self, partitions: list[Partition]) -> None:
-        """The partitions have grown: start writing checkpoints if any is due. Not of those that are stopped."""
+        """Note that the partitions have grown: start writing checkpoints if any is due. Not of those that are
+        stopped.
+        """
         for partition in partitions:
             if partition.stopped is None:
                 self._checkpoints.note(partition)

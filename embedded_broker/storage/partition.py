@@ -46,7 +46,7 @@ class Waiter(Protocol):
     """Waits for a partition to change: a Fetch request."""
 
     def wake(self) -> None:
-        """Called whenever the high watermark, the last stable offset or the log start has moved."""
+        """Take note; called whenever the high watermark, the last stable offset or the log start has moved."""
 
 
 class Partition:
@@ -130,14 +130,14 @@ class Partition:
     def unopened(
         cls, fs: FileSystem, directory: Path, topic: str, index: int, *, leader_epoch: int, error: Exception
     ) -> Partition:
-        """Stands for one that can't be opened because of `error`; its files stay as they are."""
+        """Make what stands for a partition that can't be opened because of `error`; its files stay as they are."""
         partition = cls(topic, index, leader_epoch, None, False)
         partition.log = StoppedLog(fs, directory, str(error))
         partition.stop(error)
         return partition
 
     def configure(self, config: LogConfig) -> None:
-        """The topic's configs are these from now on."""
+        """Take the topic's configs, which hold from now on."""
         self.config = config
         self.log.segment_bytes, self.log.segment_ms = config.segment_bytes, config.segment_ms
 
@@ -179,8 +179,8 @@ class Partition:
         raise PartitionStopped(errno.EIO, self.stopped)
 
     def _found(self, error: CorruptLog | OSError) -> None:
-        """What was durable is damaged. The internal ones go on: what they hold is in memory, and is written anew there
-        when they are compacted; without them nothing could be decided any more."""
+        """Stop the partition, since what was durable is damaged. The internal ones go on: what they hold is in memory,
+        and is written anew there when they are compacted; without them nothing could be decided any more."""
         if not self.internal:
             self.stop(error)
         elif not self._damage_logged:
@@ -192,7 +192,7 @@ class Partition:
         self.producers.restore(state)
 
     def capture(self) -> Capture:
-        """A checkpoint of this moment, for `PartitionLog.write_checkpoint`."""
+        """Return a checkpoint of this moment, for `PartitionLog.write_checkpoint`."""
         return self.log.capture({"epochs": self._epochs, **self.producers.snapshot()})
 
     def _note_epoch(self, header: BatchHeader) -> None:
@@ -215,7 +215,7 @@ class Partition:
         return max(self.log_start, self.producers.last_stable_offset(self.high_watermark))
 
     def limit(self, read_committed: bool) -> int:
-        """Offset up to which a reader of that isolation level may read (exclusive)."""
+        """Return the offset up to which a reader of that isolation level may read (exclusive)."""
         return self.last_stable if read_committed else self.high_watermark
 
     def append(self, batch: bytes | bytearray, *, now_ms: int | None = None, own: bool | None = None) -> int:
@@ -269,7 +269,7 @@ class Partition:
             self._disk_space.write_for_client(write)
 
     def advance(self, durable_end: int) -> None:
-        """The log is durable below `durable_end`: show that to readers."""
+        """Note that the log is durable below `durable_end`: show that to readers."""
         if durable_end <= self.high_watermark:
             return
         self.high_watermark = durable_end
@@ -309,7 +309,8 @@ class Partition:
         ]
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """(epoch, offset after its last record) for the largest epoch not above `epoch`; (-1, -1) for one to come.
+        """Return (epoch, offset after its last record) for the largest epoch not above `epoch`; (-1, -1) for one to
+        come.
 
         Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.endOffsetFor.
         """
@@ -322,7 +323,7 @@ class Partition:
         return below[-1] if below else epoch, above[0] if above else self.log_end
 
     def epoch_of(self, offset: int) -> int:
-        """Leader epoch of the record at `offset`; the current one at the end of the log."""
+        """Return the leader epoch of the record at `offset`; the current one at the end of the log."""
         found = self.leader_epoch if offset >= self.log_end else -1
         for epoch, start in self._epochs:
             if start <= offset < self.log_end:
@@ -330,7 +331,9 @@ class Partition:
         return found
 
     def check_epoch(self, claimed: int) -> ErrorCode:
-        """Whether the partition is served, and a client's leader epoch the current one (KIP-320); -1: any epoch."""
+        """Check whether the partition is served, and a client's leader epoch the current one (KIP-320); -1: any
+        epoch.
+        """
         if self.stopped is not None:
             return ErrorCode.kafka_storage_error
         if claimed < 0 or claimed == self.leader_epoch:
@@ -338,7 +341,7 @@ class Partition:
         return ErrorCode.fenced_leader_epoch if claimed < self.leader_epoch else ErrorCode.unknown_leader_epoch
 
     def aborted_in(self, offset: int, records: bytes) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions with records in what was read from `offset`."""
+        """Return (producer id, first offset) of aborted transactions with records in what was read from `offset`."""
         if not records or not self.producers.aborted_in(offset, self.high_watermark):
             return []
         end = offset + 1
@@ -351,7 +354,7 @@ class Partition:
         self._waiters[waiter] = None
 
     def remove_waiter(self, waiter: Waiter) -> None:
-        """No more waking."""
+        """Wake it no more."""
         self._waiters.pop(waiter, None)
 
     @property

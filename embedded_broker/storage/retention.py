@@ -107,7 +107,8 @@ class Retention:
 
 
 def keep_from(partition: Partition, now_ms: int) -> int:
-    """First offset that retention keeps; never above the last stable offset, so no open transaction is deleted.
+    """Return the first offset that retention keeps; never above the last stable offset, so no open transaction is
+    deleted.
 
     A segment whose records have no timestamps (-1) is as old as its file. Raises CorruptLog.
     """

@@ -30,7 +30,7 @@ UNKNOWN = frozenset({"base_offset", "high_watermark", "committed_offset", "offse
 
 
 def error_answer(name: str, version: int, request: Any, error: ErrorCode) -> dict[str, Any]:
-    """Fields of the response to `request`.
+    """Return the fields of the response to `request`.
 
     Args:
         name: the API's, in snake case.
@@ -54,7 +54,7 @@ def _filled(kind: Any, asked: Any, error: ErrorCode) -> dict[str, Any]:
 
 
 def _one(kind: Any, asked: Any, error: ErrorCode) -> dict[str, Any]:
-    """An item of the response, named as the request's is; that may be a bare number or name."""
+    """Make an item of the response, named as the request's is; that may be a bare number or name."""
     made = _filled(kind, asked, error)
     plain = [(name, hint) for name, hint, _ in _fields(kind) if hint is not ErrorCode and isinstance(hint, type)]
     if not dataclasses.is_dataclass(asked):
@@ -69,7 +69,7 @@ def _one(kind: Any, asked: Any, error: ErrorCode) -> dict[str, Any]:
 
 
 def _counterparts(name: str, asked: Any) -> Iterator[Any]:
-    """The items of the request that a list of the response answers."""
+    """Yield the items of the request that a list of the response answers."""
     if not dataclasses.is_dataclass(asked):
         return
     if hasattr(asked, name):
@@ -87,7 +87,7 @@ def _names(name: str) -> tuple[str, ...]:
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, Any, Any], ...]:
-    """(name, its type, the type of its items when it is a list of entities)."""
+    """Return (name, its type, the type of its items when it is a list of entities)."""
     hints = typing.get_type_hints(kind)
     return tuple((field.name, *_parts(hints[field.name])) for field in dataclasses.fields(kind))
 

@@ -83,15 +83,15 @@ class FaultInjector:
     def delay(
         self, api: str, delay_ms: int, *, nth: int = 1, times: int | None = 1, at: At = "request", client: str = ""
     ) -> Fault:
-        """The request, and those after it on its connection, wait for `delay_ms`."""
+        """Have the request, and those after it on its connection, wait for `delay_ms`."""
         return self._add("delay", api, at, nth=nth, times=times, client=client, delay_ms=delay_ms)
 
     def hold(self, api: str, *, nth: int = 1, times: int | None = 1, at: At = "request", client: str = "") -> Fault:
-        """The request, and those after it on its connection, wait for `Fault.release`."""
+        """Have the request, and those after it on its connection, wait for `Fault.release`."""
         return self._add("hold", api, at, nth=nth, times=times, client=client)
 
     def drop(self, api: str, *, nth: int = 1, times: int | None = 1, at: At = "request", client: str = "") -> Fault:
-        """The connection is closed. At "reply" the client doesn't learn that the broker has handled the request."""
+        """Close the connection. At "reply" the client doesn't learn that the broker has handled the request."""
         return self._add("drop", api, at, nth=nth, times=times, client=client)
 
     def fail(
@@ -104,7 +104,7 @@ class FaultInjector:
         at: At = "request",
         client: str = "",
     ) -> Fault:
-        """The request is answered with `error`, given by Kafka's name (`NOT_LEADER_OR_FOLLOWER`) or number."""
+        """Have the request answered with `error`, given by Kafka's name (`NOT_LEADER_OR_FOLLOWER`) or number."""
         return self._add("fail", api, at, nth=nth, times=times, client=client, error=error)
 
     def clear(self) -> None:

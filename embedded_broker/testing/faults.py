@@ -155,7 +155,7 @@ async def _apply(fault: _Fault, api: Api, request: Any, version: int) -> Mapping
 
 
 def _key(name: str) -> int:
-    """The API's key. Raises ValueError."""
+    """Return the API's key. Raises ValueError."""
     plain = name.replace("_", "").lower()
     for api in APIS.values():
         if api.name.replace("_", "") == plain:

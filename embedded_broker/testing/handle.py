@@ -80,7 +80,9 @@ class KafkaBroker:
         self._runner = runner
 
     def _new_runner(self) -> Runner:
-        """The runner for the mode, imported here so that the pytest plugin is cheap to load for all other tests."""
+        """Make the runner for the mode, imported here so that the pytest plugin is cheap to load for all other
+        tests.
+        """
         if self._mode == "thread":
             from embedded_broker.testing.threads import ThreadRunner
 
@@ -110,11 +112,11 @@ class KafkaBroker:
         self.start()
 
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self._runner is not None and self._runner.alive()
 
     def log(self, lines_max: int = LOG_LINES) -> str:
-        """The end of its log, over all its starts: who connected, why they left, what went wrong."""
+        """Return the end of its log, over all its starts: who connected, why they left, what went wrong."""
         path = self.directory / "broker.log"
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         return "\n".join(lines[-lines_max:])

@@ -34,7 +34,7 @@ class KillableFileSystem(RealFileSystem):
             self._lock.release()
 
     def check_alive(self) -> None:
-        """Raises OSError after `kill`."""
+        """Raise OSError after `kill`."""
         if self._killed:
             raise OSError(errno.EIO, "the broker was killed")
 

@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
-    """A Kafka broker on a free port with nothing in it, for one test.
+    """Run a Kafka broker on a free port with nothing in it, for one test.
 
     `@pytest.mark.kafka_broker(...)` takes the arguments of `KafkaBroker`; without it `--kafka-broker` and the setting
     `kafka_broker` say how the broker is run.
@@ -48,7 +48,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows the end of its broker's log."""
+    """Show the end of the broker's log with a test that fails."""
     report = yield
     broker = getattr(item, "funcargs", {}).get("kafka_broker")
     if report.when == "call" and report.failed and isinstance(broker, KafkaBroker):

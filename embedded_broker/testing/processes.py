@@ -54,7 +54,7 @@ class ProcessRunner:
         self._answers.put({"event": "died", "reason": "the process has ended"})
 
     def _ask(self, line: Mapping[str, Any], timeout_s: float = STOP_S_MAX) -> None:
-        """Raises ValueError when it is refused, BrokerDied when there is no answer."""
+        """Ask the process. Raises ValueError when it is refused, BrokerDied when there is no answer."""
         assert self._process.stdin is not None
         with self._asking:
             try:

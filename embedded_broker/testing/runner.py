@@ -52,7 +52,7 @@ class Runner(Protocol):
         """Remove the faults with these numbers; None: all."""
 
     def alive(self) -> bool:
-        """Whether the broker runs."""
+        """Return whether the broker runs."""
 
     def stop(self) -> None:
         """End the broker cleanly. Raises BrokerDied when it had failed before."""

@@ -23,11 +23,13 @@ class CheckedBatch(NamedTuple):
 
     @classmethod
     def of(cls, data: Buffer) -> CheckedBatch:
-        """A batch that the broker has made itself."""
+        """Make a checked batch of one that the broker has made itself."""
         return cls(read_header(data), data)
 
     def stamped(self, base_offset: int, leader_epoch: int, append_time_ms: int | None = None) -> CheckedBatch:
-        """With the offset and leader epoch that the log gives; with `append_time_ms` also LogAppendTime."""
+        """Return the batch with the offset and leader epoch that the log gives; with `append_time_ms` also
+        LogAppendTime.
+        """
         data = self._changeable()
         stamp(data, base_offset, leader_epoch, append_time_ms)
         if append_time_ms is not None:
@@ -36,13 +38,13 @@ class CheckedBatch(NamedTuple):
         return CheckedBatch(BatchHeader(base_offset, header.batch_length, leader_epoch, *header[3:]), data)
 
     def with_max_timestamp(self, timestamp_ms: int) -> CheckedBatch:
-        """With a header that says that this is the highest timestamp of its records."""
+        """Return the batch with a header that says that this is the highest timestamp of its records."""
         data = self._changeable()
         set_max_timestamp(data, timestamp_ms)
         return CheckedBatch.of(data)
 
     def with_create_time(self) -> CheckedBatch:
-        """Without LogAppendTime: the records' own times hold."""
+        """Return the batch without LogAppendTime: the records' own times hold."""
         data = self._changeable()
         set_create_time(data)
         return CheckedBatch.of(data)

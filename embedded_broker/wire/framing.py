@@ -38,7 +38,7 @@ class WithoutRecords:
     """Of APIs, by their keys."""
 
     def check(self, key: int, size: int) -> None:
-        """Of a frame of `size` bytes. Raises BadFrame."""
+        """Check a frame of `size` bytes. Raises BadFrame."""
         if size > self.bytes_max and key != PRODUCE:
             name = self.names.get(key, f"API {key}")
             raise BadFrame(f"{name}: frame of {size} bytes; without records allowed are {self.bytes_max}")
@@ -103,7 +103,7 @@ class Framer:
             held += memoryview(source)[at:]
 
     def _end(self, source: bytes | bytearray | memoryview, at: int) -> int | None:
-        """Where the frame at `at` ends; None if it isn't whole."""
+        """Return where the frame at `at` ends; None if it isn't whole."""
         if self._wanted < 0:
             if len(source) - at < SIZE_BYTES:
                 return None
@@ -126,7 +126,7 @@ class Framer:
 
 
 def read_header(frame: Frame, flexible: bool) -> tuple[str, int]:
-    """(client id, where the body begins) of a request; `flexible`: its header is of version 2.
+    """Read (client id, where the body begins) of a request; `flexible`: its header is of version 2.
 
     Raises BadRequest, or UnicodeDecodeError.
     """

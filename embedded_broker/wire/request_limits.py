@@ -41,7 +41,7 @@ class _Scan:
     """Records that are taken out, in order, with None for those that are null; None where they stay."""
 
     def count(self, items: int) -> None:
-        """So many items more. Raises TooManyItems."""
+        """Count so many items more. Raises TooManyItems."""
         self.items_left -= items
         if self.items_left < 0:
             raise TooManyItems("too many items in one request")
@@ -106,7 +106,7 @@ def check_request(
 
 
 def skip_tagged(frame: Frame, at: int) -> int:
-    """Where tagged fields that begin at `at` end, all unknown. Raises BadRequest or IndexError."""
+    """Return where tagged fields that begin at `at` end, all unknown. Raises BadRequest or IndexError."""
     return _tagged({})(frame, at, _Scan(TAGS_MAX))
 
 
@@ -120,7 +120,9 @@ def _edited(frame: Frame, edits: list[tuple[int, int, bytes]]) -> bytes:
 
 @cache
 def _entity(kind: Any) -> Skip:
-    """Of all fields of an entity, one after the other. Neighbours of a fixed size are skipped together."""
+    """Return a function that skips all fields of an entity, one after the other. Neighbours of a fixed size are skipped
+    together.
+    """
     hints = typing.get_type_hints(kind)
     steps: list[Skip | int] = []
     tags: dict[int, Skip] = {}
@@ -153,7 +155,7 @@ def _fixed(size: int) -> Skip:
 
 
 def _field(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> tuple[int, Skip | None]:
-    """(size, None) of a field of a fixed size, or (0, how to skip it)."""
+    """Return (size, None) of a field of a fixed size, or (0, how to skip it)."""
     parts = [part for part in typing.get_args(hint) if part is not NoneType]
     optional = NoneType in typing.get_args(hint) and typing.get_origin(hint) is not tuple
     if any(typing.get_origin(part) is tuple for part in parts):
@@ -169,7 +171,7 @@ def _field(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> tuple[in
 
 
 def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool, optional: bool) -> int | Skip:
-    """The size of one value, or how to skip it."""
+    """Return the size of one value, or how to skip it."""
     kind = field.metadata.get("kafka_type")
     if kind is None:
         inner: Any = next(part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part))
@@ -203,12 +205,14 @@ def _nullable(skip: Skip) -> Skip:
 
 
 def _sized(read: Callable[[Frame, int], tuple[Any, ...]], prefix_bytes: int, size_min: int) -> Skip:
-    """Text or bytes behind a fixed prefix; `size_min` is -1 where null is allowed."""
+    """Return a function that skips text or bytes behind a fixed prefix; `size_min` is -1 where null is allowed."""
     return lambda frame, at, scan: _end(frame, at + prefix_bytes, read(frame, at)[0], size_min)
 
 
 def _compact(size_min: int, size_max: int | None) -> Skip:
-    """Text or bytes behind a varint; `size_max` is None where only the frame is the limit."""
+    """Return a function that skips text or bytes behind a varint; `size_max` is None where only the frame is the
+    limit.
+    """
 
     def skip(frame: Frame, at: int, scan: _Scan) -> int:
         size, at = _uvarint(frame, at)
@@ -220,14 +224,14 @@ def _compact(size_min: int, size_max: int | None) -> Skip:
 
 
 def _end(frame: Frame, at: int, size: int, size_min: int = 0) -> int:
-    """After `size` bytes, or none when that is -1 (null)."""
+    """Return the place after `size` bytes, or none when that is -1 (null)."""
     if not size_min <= size <= len(frame) - at:
         raise BadRequest(f"{size} bytes are claimed where {len(frame) - at} are left")
     return at + max(size, 0)
 
 
 def _uvarint(frame: Frame, at: int) -> tuple[int, int]:
-    """(value, where it ends)."""
+    """Read (value, where it ends)."""
     byte = frame[at]
     if byte < 0x80:
         return byte, at + 1
@@ -263,7 +267,9 @@ def _array(one: int | Skip, flexible: bool, optional: bool) -> Skip:
 
 
 def _tagged(known: dict[int, Skip]) -> Skip:
-    """Tagged fields (KIP-482). Those known must be as long as they say: the codec relies on it."""
+    """Return a function that skips tagged fields (KIP-482). Those known must be as long as they say: the codec relies
+    on it.
+    """
 
     def skip(frame: Frame, at: int, scan: _Scan) -> int:
         count = frame[at]

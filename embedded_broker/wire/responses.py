@@ -36,7 +36,7 @@ Encoded = bytes | tuple[bytes, ...]
 
 
 def size_of(encoded: Encoded) -> int:
-    """Its bytes."""
+    """Count its bytes."""
     return len(encoded) if isinstance(encoded, bytes) else sum(map(len, encoded))
 
 

@@ -43,14 +43,14 @@ class ApiCodec:
 
 @cache
 def entity(name: str, version: int, kind: str) -> Any:
-    """kio's class of a request or response; raises ModuleNotFoundError."""
+    """Return kio's class of a request or response; raises ModuleNotFoundError."""
     title = "".join(part.capitalize() for part in name.split("_")) + kind.capitalize()
     return getattr(importlib.import_module(f"kio.schema.{name}.v{version}.{kind}"), title)
 
 
 @cache
 def load(name: str, version: int) -> ApiCodec:
-    """Codec of API `name` (snake case) in `version`; raises ModuleNotFoundError when kio has none."""
+    """Make the codec of API `name` (snake case) in `version`; raises ModuleNotFoundError when kio has none."""
     request, response = entity(name, version, "request"), entity(name, version, "response")
     reader, writer = entity_reader(request), entity_writer(response)
     no_tags = b"\0" if response.__header_schema__.__flexible__ else b""
@@ -63,13 +63,15 @@ def load(name: str, version: int) -> ApiCodec:
 
 @cache
 def request_header_version(name: str, version: int) -> int:
-    """1, or 2 for flexible versions."""
+    """Return 1, or 2 for flexible versions."""
     return int(entity(name, version, "request").__header_schema__.__version__)
 
 
 @cache
 def builder(entity: type) -> Callable[[Fields], Any]:
-    """A function from a dict to `entity`; fields that it doesn't have are left out: they are of other versions."""
+    """Return a function from a dict to `entity`; fields that it doesn't have are left out: they are of other
+    versions.
+    """
     hints = typing.get_type_hints(entity)
     plan = [_plan(field, hints[field.name]) for field in dataclasses.fields(entity)]
 
@@ -97,7 +99,7 @@ def _once(values: Same, entity: type, build: Callable[[Fields], Any]) -> Any:
 
 
 def _plan(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Callable[[Any], Any] | None, Any]:
-    """(field name, how a handler's value becomes kio's, what stands for a value left out)."""
+    """Return (field name, how a handler's value becomes kio's, what stands for a value left out)."""
     optional = False
     if typing.get_origin(hint) in (typing.Union, UnionType):
         optional, hint = True, next(part for part in typing.get_args(hint) if part is not NoneType)
@@ -122,7 +124,9 @@ def _many(one: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
 
 
 def _converter(hint: Any) -> Callable[[Any], Any] | None:
-    """Nested dicts become entities, error names codes, milliseconds durations and times."""
+    """Return a function that converts a value: nested dicts become entities, error names codes, milliseconds durations
+    and times.
+    """
     if dataclasses.is_dataclass(hint):
         return builder(typing.cast(type, hint))
     if not isinstance(hint, type):
@@ -137,7 +141,7 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def error(value: ErrorCode | str | int) -> ErrorCode:
-    """An error code from its name in snake case, its number, or itself. Raises KeyError or ValueError."""
+    """Return an error code from its name in snake case, its number, or itself. Raises KeyError or ValueError."""
     if isinstance(value, ErrorCode):
         return value
     return ErrorCode[value] if isinstance(value, str) else ErrorCode(value)

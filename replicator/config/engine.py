@@ -67,7 +67,9 @@ def _of_cluster(cluster: Cluster) -> list[str]:
 
 
 def _has_tokens(given: Mapping[str, str]) -> bool:
-    """Whether a cluster's properties say where tokens come from, in a way of librdkafka's that `wire.oauth` knows."""
+    """Return whether a cluster's properties say where tokens come from, in a way of librdkafka's that `wire.oauth`
+    knows.
+    """
     if given.get("sasl.oauthbearer.method", "default").lower() == "oidc":
         return given.get("sasl.oauthbearer.grant.type", "client_credentials").lower() == "client_credentials"
     return given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() in ("true", "t", "1", "yes", "on")

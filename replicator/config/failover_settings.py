@@ -19,7 +19,7 @@ def _list_of_words(value: Any) -> Any:
 
 
 def _command(words: tuple[str, ...]) -> tuple[str, ...]:
-    """What is to be started must be found from any directory, and an argument can't hold NUL."""
+    """Check that a command can be found from any directory, and that no argument holds NUL."""
     if not words:
         return words
     if "/" in words[0] and not words[0].startswith("/"):

@@ -30,7 +30,7 @@ def _rename(value: str) -> str:
 
 
 def _hold_with(value: Any) -> Any:
-    """None in a model stands for `auto` in a file."""
+    """Read `auto` as None, which stands for it in the model."""
     if value is None or (isinstance(value, str) and value != HOLD_AUTO):
         raise ValueError(f"expected a list of topics, or {HOLD_AUTO}")
     return None if value == HOLD_AUTO else value
@@ -80,7 +80,7 @@ class GroupSettings(BaseModel):
         return bool(self.include)
 
     def selects(self, group: str) -> bool:
-        """Whether the group is one whose offsets are kept at the target. Groups of flows never are."""
+        """Return whether the group is one whose offsets are kept at the target. Groups of flows never are."""
         if not group or group.startswith(names.OWN_GROUPS_PREFIX):
             return False
         return matches(self.include, group) and not matches(self.exclude, group)

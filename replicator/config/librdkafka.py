@@ -45,7 +45,7 @@ message.max.bytes request.timeout.ms retry.backoff.ms retry.backoff.max.ms stati
 
 
 def further_problems(raw: Mapping[str, str], resolved: Mapping[str, str], faulty: Collection[str]) -> list[Problem]:
-    """Problems besides those of the `faulty` properties, which are known already.
+    """Return the problems besides those of the `faulty` properties, which are known already.
 
     A secret that could not be resolved is stood in for, so as not to hide the rest; what is wrong with the
     properties as a whole is only told when each of them is right.
@@ -57,12 +57,12 @@ def further_problems(raw: Mapping[str, str], resolved: Mapping[str, str], faulty
 
 
 def _of_all(problem: Problem) -> bool:
-    """Whether it may follow from another property's problem, though it may name one."""
+    """Return whether it may follow from another property's problem, though it may name one."""
     return not problem.key or problem.message.endswith("must be set")
 
 
 def problems(values: Mapping[str, str]) -> Iterator[Problem]:
-    """What librdkafka refuses, one property after the other. Values are never repeated: they may be secrets.
+    """Yield what librdkafka refuses, one property after the other. Values are never repeated: they may be secrets.
 
     Args:
         values: properties with secrets put in; `bootstrap.servers` is left out, so that nothing is connected.
@@ -104,7 +104,9 @@ def _make_clients(values: Mapping[str, str]) -> None:
 
 
 def _silent() -> logging.Logger:
-    """What takes the lines of a client that a property lets write some: they would go to stderr by themselves."""
+    """Return a logger that takes the lines of a client that a property lets write some: they would go to stderr by
+    themselves.
+    """
     logger = logging.Logger("librdkafka")
     logger.addHandler(logging.NullHandler())
     return logger

@@ -53,7 +53,7 @@ class FlowFileError(ConfigError):
 
 
 def load(path: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Config:
-    """Reads and checks a flow file.
+    """Read and check a flow file.
 
     Args:
         path: the YAML file.
@@ -81,7 +81,7 @@ def load_text(
     name: str = "<text>",
     directory: FilePath = FilePath("."),
 ) -> Config:
-    """Like `load`, for text at hand. `directory` is where `file:` paths begin."""
+    """Load a flow file as `load` does, from text at hand. `directory` is where `file:` paths begin."""
     document = parse(text)
     config: Config | None = None
     files: Sequence[str] = ()
@@ -111,7 +111,7 @@ class _Reader:
         return tuple(dict.fromkeys((*self._cluster_files, *self._registry_files)))
 
     def config(self) -> Config | None:
-        """The whole file, as far as it is right; faults are noted in the document."""
+        """Read the whole file, as far as it is right; faults are noted in the document."""
         data = self._document.data
         if not isinstance(data, dict):
             self._document.fault((), "expected the keys clusters and flows")
@@ -148,7 +148,7 @@ class _Reader:
         )
 
     def _metrics(self, section: MetricsSection, written: Any) -> MetricsSection:
-        """The section with its token looked up. `written`: as it stands in the file."""
+        """Return the section with its token looked up. `written`: as it stands in the file."""
         token, problems = metrics.token(written, self._env, self._directory)
         problems += metrics.check(section, token_written=bool(token or problems))
         for problem in problems:
@@ -156,7 +156,7 @@ class _Reader:
         return section.model_copy(update={"token": token})
 
     def _named(self, data: dict[str, Any], key: str, pattern: str) -> dict[str, Any]:
-        """The mapping of sections under `key`, with their names checked."""
+        """Return the mapping of sections under `key`, with their names checked."""
         value = data.get(key)
         if value is None and any(nearest(other, FileSection.model_fields) == key for other in data if other != key):
             return {}  # it is misspelt, which its unknown key says
@@ -170,7 +170,7 @@ class _Reader:
         return value
 
     def _section(self, model: type[Model], data: Any, path: Path) -> Model | None:
-        """One section through its model; its faults are noted with their lines."""
+        """Read one section through its model; its faults are noted with their lines."""
         try:
             return model.model_validate(data)
         except ValidationError as error:
@@ -206,7 +206,9 @@ class _Reader:
         return Cluster(name=name, properties=resolved, allow_plaintext_password=allowed, files=files, **tokens)
 
     def _as_written(self, data: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Properties are text to librdkafka: `0123` stays `0123` and `yes` stays `yes`."""
+        """Return properties as they are written, since they are text to librdkafka: `0123` stays `0123` and `yes` stays
+        `yes`.
+        """
         raw = self._document.raw
         return {key: value if value is None else raw.get((*path, key), value) for key, value in data.items()}
 
@@ -231,7 +233,9 @@ class _Reader:
         return Flow(**{**settings, "name": name, "source": source, "target": target})
 
     def _registries_as_written(self, data: dict[str, Any], path: Path) -> dict[str, Any]:
-        """A registry's password is text, whatever it looks like."""
+        """Return a flow's section with the texts of its registries as they are written: a password is text, whatever it
+        looks like.
+        """
         written = data.get("schema_registry")
         if not isinstance(written, dict):
             return data
@@ -242,7 +246,7 @@ class _Reader:
         return {**data, "schema_registry": {**written, **sides}}
 
     def _registries(self, section: SchemaRegistrySettings, path: Path) -> SchemaRegistrySettings | None:
-        """A flow's registries with their secrets looked up; None where something is wrong with them."""
+        """Return a flow's registries with their secrets looked up; None where something is wrong with them."""
         good, sides = True, {}
         for side in registries.SIDES:
             sides[side], problems, files = registries.looked_up(getattr(section, side), self._env, self._directory)
@@ -257,7 +261,7 @@ class _Reader:
         return found if good else None
 
     def _known_cluster(self, name: Any, clusters: Mapping[str, Cluster | None], path: Path) -> bool:
-        """Whether it names a cluster of the file. Without clusters the fault is there."""
+        """Return whether `name` names a cluster of the file. Without clusters the fault is there."""
         known = ", ".join(clusters)
         if not known or (isinstance(name, str) and name in clusters):
             return True
@@ -269,7 +273,7 @@ class _Reader:
         return False
 
     def _rename_tells_apart(self, flow: Flow) -> bool:
-        """Without {topic} in the name, only one source topic may be selected."""
+        """Check that only one source topic may be selected where {topic} isn't in the name."""
         if "{topic}" in flow.rename or (len(flow.topics) == 1 and not flow.topics[0].startswith("^")):
             return True
         message = "needs {topic}: without it all topics of the flow would be written to one"
@@ -277,7 +281,7 @@ class _Reader:
         return False
 
     def _engine_can(self, flow: Flow) -> bool:
-        """`batches` honours all that the flow asks for."""
+        """Check that `batches` honours all that the flow asks for."""
         against = not_honoured(flow) if flow.engine == "batches" else ()
         if against:
             message = f"batches can't honour {'; '.join(against)}: take records, or auto"
@@ -285,7 +289,7 @@ class _Reader:
         return not against
 
     def _groups_can(self, flow: Flow) -> bool:
-        """Groups are translated by the offset map."""
+        """Check that a flow that syncs groups has the offset map, by which they are translated."""
         if not flow.groups.synced or flow.delivery is Delivery.EXACTLY_ONCE:
             return True
         message = (
@@ -295,7 +299,7 @@ class _Reader:
         return False
 
     def _commits_in_time(self, flow: Flow) -> bool:
-        """A transaction ends before the target aborts it."""
+        """Check that a transaction ends before the target aborts it."""
         interval_ms, timeout_ms = flow.commit.interval_ms, flow.limits.transaction_timeout_ms
         linger_ms = flow.commit.linger_ms
         if linger_ms > interval_ms and "linger_ms" in flow.commit.model_fields_set:

@@ -33,7 +33,7 @@ _CHOICES = ("literal_error", "enum")
 
 
 def faults_of(model: type[BaseModel], details: Sequence[ErrorDetails]) -> list[tuple[Path, str]]:
-    """Where in the section, and what, for the errors of `model`.
+    """Return where in the section, and what, for the errors of `model`.
 
     One fault of the file is one error: a key that is misspelt isn't missing besides, and a list whose items are wrong
     isn't empty.
@@ -53,12 +53,12 @@ def faults_of(model: type[BaseModel], details: Sequence[ErrorDetails]) -> list[t
 
 
 def alternatives(choices: Sequence[str]) -> str:
-    """`a, b or c`."""
+    """Join choices as in `a, b or c`."""
     return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
 
 
 def suggestion(name: str, known: Collection[str], cutoff: float = 0.5) -> str:
-    """The end of a message about an unknown name; empty where none is near."""
+    """Return the end of a message about an unknown name; empty where none is near."""
     near = nearest(name, known, cutoff)
     return f"; did you mean {near!r}?" if near else ""
 
@@ -88,13 +88,13 @@ def _message(model: type[BaseModel], where: Path, detail: ErrorDetails) -> str:
 
 
 def _known(model: type[BaseModel], where: Path) -> list[str]:
-    """The keys beside the one at `where`."""
+    """Return the keys beside the one at `where`."""
     owner = _model_at(model, where[:-1])
     return sorted(owner.model_fields) if owner else []
 
 
 def _model_at(model: type[BaseModel], where: Path) -> type[BaseModel] | None:
-    """The model that reads the mapping at `where`."""
+    """Return the model that reads the mapping at `where`."""
     here: Any = model
     for part in where:
         if isinstance(here, type) and issubclass(here, BaseModel):

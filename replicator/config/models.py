@@ -252,7 +252,7 @@ class Properties(Mapping[str, str]):
         return len(self._values)
 
     def shown(self) -> dict[str, str]:
-        """The properties with every secret replaced, for people and logs."""
+        """Return the properties with every secret replaced, for people and logs."""
         return {key: HIDDEN if key in self._hidden else value for key, value in self._values.items()}
 
     def __repr__(self) -> str:
@@ -351,7 +351,7 @@ class Config(Frozen):
 
 
 def servers(text: str) -> tuple[str, ...]:
-    """Splits `bootstrap.servers`; drops a `PLAINTEXT://` prefix and adds the default port 9092."""
+    """Split `bootstrap.servers`; drop a `PLAINTEXT://` prefix and add the default port 9092."""
     found: list[str] = []
     for part in text.split(","):
         address = part.strip().lower().rpartition("://")[2]

@@ -15,7 +15,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matches(patterns: Iterable[str], name: str) -> bool:
-    """Whether one of them is this name, or a regular expression, which starts with ^, that matches all of it."""
+    """Return whether one of them is this name, or a regular expression, which starts with ^, that matches all of it."""
     for pattern in patterns:
         if pattern.startswith("^"):
             if _compiled(pattern).fullmatch(name):
@@ -43,5 +43,5 @@ def name_or_pattern(item: str, of: str) -> str:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with its placeholders, such as {topic}, replaced. Each has a value."""
+    """Return the text with its placeholders, such as {topic}, replaced. Each has a value."""
     return re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], text)

@@ -79,7 +79,7 @@ class Problem:
 
 
 def resolve(raw: Mapping[str, str], env: Mapping[str, str], directory: Path) -> tuple[Properties, list[Problem]]:
-    """Replaces `${NAME}` and `file:PATH`.
+    """Replace `${NAME}` and `file:PATH`.
 
     Everything that came from outside is hidden in print, and so is every property named like a secret; only
     addresses and user names stay readable.
@@ -102,7 +102,7 @@ def resolve(raw: Mapping[str, str], env: Mapping[str, str], directory: Path) -> 
 def check(
     raw: Mapping[str, str], resolved: Mapping[str, str], written: Collection[str], *, allow_plaintext_password: bool
 ) -> Iterator[Problem]:
-    """Yields what is wrong with a cluster's properties.
+    """Yield what is wrong with a cluster's properties.
 
     Args:
         raw: as written in the file, to see where a secret came from.
@@ -131,12 +131,12 @@ def check(
 
 
 def is_written_in_the_file(text: str) -> bool:
-    """Whether a secret stands in the flow file itself."""
+    """Return whether a secret stands in the flow file itself."""
     return not text.startswith(FILE) and not _VARIABLE.search(text)
 
 
 def _readable_secrets(raw: Mapping[str, str], resolved: Mapping[str, str]) -> Iterator[Problem]:
-    """Passwords that others could read: in the file itself, or on the wire."""
+    """Yield passwords that others could read: in the file itself, or on the wire."""
     advice = "or set allow_plaintext_password: true for this cluster"
     for key, text in raw.items():
         if SECRET.search(key) and is_written_in_the_file(text):
@@ -169,7 +169,7 @@ def _resolved(text: str, env: Mapping[str, str], directory: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The error in one line. A decode error would quote the secret, so it is named only."""
+    """Return the error in one line. A decode error would quote the secret, so it is named only."""
     if isinstance(error, OSError):
         return f"cannot read {error.filename}: {error.strerror}"
     if isinstance(error, UnicodeDecodeError):
@@ -178,13 +178,13 @@ def _reason(error: Exception) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether it is a host, which isn't only a number, and a port."""
+    """Return whether it is a host, which isn't only a number, and a port."""
     match = _ADDRESS.fullmatch(text)
     return match is not None and not match["host"].isdecimal() and 0 < int(match["port"]) <= PORT_MAX
 
 
 def is_loopback(address: str) -> bool:
-    """Whether `HOST:PORT` can be reached from this machine only."""
+    """Return whether `HOST:PORT` can be reached from this machine only."""
     host = address.rpartition(":")[0].strip("[]")
     if host == "localhost" or host.endswith(".localhost"):
         return True

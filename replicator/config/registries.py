@@ -97,7 +97,7 @@ def _url_fault(split: SplitResult) -> str:
 
 
 def _readable(raw: Mapping[str, str], access: RegistryAccess, split: SplitResult) -> Iterator[Problem]:
-    """Secrets that others could read: in the file itself, or on the wire."""
+    """Yield secrets that others could read: in the file itself, or on the wire."""
     advice = "or set allow_plaintext_password: true for this registry"
     for key in SECRETS:
         if raw.get(key) and properties.is_written_in_the_file(raw[key]):

@@ -24,7 +24,7 @@ def _topic(item: str) -> str:
 
 
 def _access(value: Any) -> Any:
-    """Reads the short form: a URL."""
+    """Read the short form: a URL."""
     return {"url": value} if isinstance(value, str) else value
 
 
@@ -118,5 +118,5 @@ class SchemaRegistrySettings(BaseModel):
         return (self.topic,) if self.mode == TOPIC else ()
 
     def selects(self, subject: str) -> bool:
-        """Whether the subject's schemas go over."""
+        """Return whether the subject's schemas go over."""
         return matches(self.include, subject) and not matches(self.exclude, subject)

@@ -256,7 +256,7 @@ def _resources(flow: Flow, on: On) -> Iterator[tuple[Resource, str, bool]]:
 
 
 def _groups(flow: Flow, *, at_target: bool) -> list[tuple[str, bool]]:
-    """Names and prefixes of the consumer groups that the flow syncs, as of `_selected`."""
+    """Return names and prefixes of the consumer groups that the flow syncs, as of `_selected`."""
     literal = {(name, False) for name in flow.groups.include if not name.startswith("^")}
     patterns = {(literal_prefix(name), True) for name in flow.groups.include if name.startswith("^")}
     if not at_target:
@@ -266,8 +266,8 @@ def _groups(flow: Flow, *, at_target: bool) -> list[tuple[str, bool]]:
 
 
 def _selected(flow: Flow) -> list[tuple[str, bool]]:
-    """Names, and prefixes of what patterns match; what a shorter prefix covers is left out. Not the registry's topic,
-    whose copy has another prefix."""
+    """Return names, and prefixes of what patterns match; what a shorter prefix covers is left out. Not the registry's
+    topic, whose copy has another prefix."""
     literal = {(topic, False) for topic in flow.topics if not topic.startswith("^")}
     prefixes = {literal_prefix(topic) for topic in flow.topics if topic.startswith("^")}
     shortest = {each for each in prefixes if not any(each != it and each.startswith(it) for it in prefixes)}

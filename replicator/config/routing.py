@@ -37,8 +37,8 @@ class Conflict:
 
 
 def selects(flow: Flow, topic: str) -> bool:
-    """Whether the flow copies the source topic of this name. Internal topics never; of those with heartbeats its own,
-    whatever its patterns say, if it has any: no copy of one is ever copied on, so they go in no circle."""
+    """Return whether the flow copies the source topic of this name. Internal topics never; of those with heartbeats its
+    own, whatever its patterns say, if it has any: no copy of one is ever copied on, so they go in no circle."""
     if topic.startswith(INTERNAL_PREFIX):
         return False
     if topic.startswith(HEARTBEATS_PREFIX):
@@ -49,12 +49,12 @@ def selects(flow: Flow, topic: str) -> bool:
 
 
 def taken_out(flow: Flow, topics: Iterable[str]) -> tuple[str, ...]:
-    """Those of these source topics that the flow file doesn't have the flow copy, sorted."""
+    """Return those of these source topics that the flow file doesn't have the flow copy, sorted."""
     return tuple(sorted(topic for topic in topics if not selects(flow, topic)))
 
 
 def target_topic(flow: Flow, topic: str) -> str:
-    """Name at the target of a source topic."""
+    """Return the name at the target of a source topic."""
     if topic == heartbeats_topic(flow.name):
         return heartbeats_copy(flow.name)
     if topic in flow.schema_registry.topics:
@@ -64,7 +64,7 @@ def target_topic(flow: Flow, topic: str) -> str:
 
 
 def source_topic(flow: Flow, target: str) -> str | None:
-    """Name at the source of a target topic; None where the flow gives no topic this name."""
+    """Return the name at the source of a target topic; None where the flow gives no topic this name."""
     for topic in (heartbeats_topic(flow.name), *flow.schema_registry.topics):
         if target_topic(flow, topic) == target:
             return topic
@@ -72,13 +72,13 @@ def source_topic(flow: Flow, target: str) -> str | None:
 
 
 def target_group(flow: Flow, group: str) -> str:
-    """Name at the target of a consumer group."""
+    """Return the name at the target of a consumer group."""
     values = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name, "group": group}
     return filled(flow.groups.rename, values)
 
 
 def source_group(flow: Flow, target: str) -> str | None:
-    """Name at the source of a group of the target; None where the flow gives no group this name."""
+    """Return the name at the source of a group of the target; None where the flow gives no group this name."""
     return _before_rename(partial(target_group, flow), target)
 
 
@@ -89,13 +89,13 @@ def _before_rename(renamed: Callable[[str], str], target: str) -> str | None:
 
 
 def literals(flow: Flow) -> tuple[str, ...]:
-    """The topics that the flow names without a pattern: each of them must exist."""
+    """Return the topics that the flow names without a pattern: each of them must exist."""
     named = (item for item in flow.topics if not item.startswith("^"))
     return tuple(dict.fromkeys((*named, *flow.schema_registry.topics)))
 
 
 def same_cluster(one: Cluster, other: Cluster) -> bool:
-    """Whether two names surely mean one cluster. Different addresses may too: the caller that is connected
+    """Return whether two names surely mean one cluster. Different addresses may too: the caller that is connected
     compares cluster ids."""
     return one.name == other.name or bool(set(one.bootstrap_servers) & set(other.bootstrap_servers))
 
@@ -105,7 +105,7 @@ def conflicts(
     topics: Mapping[str, Iterable[str]] | None = None,
     identity: Mapping[str, str] | None = None,
 ) -> list[Conflict]:
-    """Everything that forbids running these flows side by side.
+    """Return everything that forbids running these flows side by side.
 
     Args:
         flows: all flows of the file, also those that are not run now.
@@ -119,7 +119,7 @@ def conflicts(
 def topic_conflicts(
     config: Config, flow: str, topics: Mapping[str, Iterable[str]], identity: Mapping[str, str]
 ) -> dict[str, Incident]:
-    """Why `flow` must not copy single source topics, by topic: arguments as of `conflicts`. Of two flows that would
+    """Say why `flow` must not copy single source topics, by topic: arguments as of `conflicts`. Of two flows that would
     write one target topic, the later in the file yields."""
     found: dict[str, Incident] = {}
     for conflict in _all_conflicts(list(config.flows.values()), topics, identity):
@@ -146,7 +146,7 @@ def _all_conflicts(
 
 
 def _places(flows: list[Flow], identity: Mapping[str, str]) -> dict[str, str]:
-    """Cluster name → the name of the first cluster that is the same one."""
+    """Map each cluster's name to that of the first cluster that is the same one."""
     clusters = {cluster.name: cluster for flow in flows for cluster in (flow.source, flow.target)}
     place: dict[str, str] = {}
     for name, cluster in clusters.items():
@@ -205,7 +205,7 @@ class _Chains:
 def _names(
     flows: list[Flow], place: Mapping[str, str], topics: Mapping[str, Iterable[str]], chains: _Chains
 ) -> dict[str, set[str]]:
-    """Topic names by cluster: those known or else samples, and those that flows will write there.
+    """Return topic names by cluster: those known or else samples, and those that flows will write there.
 
     A chain without a loop passes each flow once, so as many rounds as flows find all names.
     """
@@ -225,7 +225,7 @@ def _names(
 
 
 def name_fault(flow: Flow, topic: str) -> str:
-    """Why the target can't have a topic of the name that the flow gives to this source topic; empty if it can."""
+    """Say why the target can't have a topic of the name that the flow gives to this source topic; empty if it can."""
     name = target_topic(flow, topic)
     if name.startswith(INTERNAL_PREFIX):
         return f"rename makes {name!r} of {topic!r}: names with __ are internal"
@@ -261,7 +261,7 @@ def _loop_message(flow: Flow, topic: str, name: str, path: tuple[str, ...]) -> s
 
 
 def _one_per_flow(found: list[Conflict]) -> list[Conflict]:
-    """Samples may show one fault many times; the first of each kind is enough to act on."""
+    """Keep the first conflict of each kind of a flow: samples may show one fault many times."""
     kept: dict[tuple[str, str], Conflict] = {}
     for item in found:
         kept.setdefault((item.flow, re.sub(r"'[^']*'", "", item.message)), item)

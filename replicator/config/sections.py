@@ -21,7 +21,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 def start_from(value: Any) -> Any:
-    """Reads the short forms of `start`: a kind, or an ISO 8601 time with zone."""
+    """Read the short forms of `start`: a kind, or an ISO 8601 time with zone."""
     if not isinstance(value, str):
         return value
     if value in ("earliest", "latest"):
@@ -36,21 +36,21 @@ def start_from(value: Any) -> Any:
 
 
 def start_checked(value: Start) -> Start:
-    """A timestamp belongs to kind timestamp, and only there."""
+    """Check that a timestamp belongs to kind timestamp, and only there."""
     if (value.kind == "timestamp") != (value.timestamp_ms >= 0):
         raise ValueError("timestamp_ms goes with kind timestamp, and must not be negative")
     return value
 
 
 def lanes_from(value: Any) -> Any:
-    """Reads `auto`, or a number of lanes."""
+    """Read `auto`, or a number of lanes."""
     if value == LANES_AUTO and not isinstance(value, bool):
         raise ValueError(f"must be at least 1, not {value}")
     return LANES_AUTO if value == "auto" else value
 
 
 def pattern_checked(item: str) -> str:
-    """A literal must be a topic name that may be selected, a pattern must compile."""
+    """Check that a literal is a topic name that may be selected, or that a pattern compiles."""
     check_pattern(item)
     if item.startswith("^"):
         return item
@@ -163,7 +163,7 @@ class FileSection(Frozen):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of a flow file (draft 2020-12). Properties may be written as numbers and booleans too."""
+    """Return the JSON schema of a flow file (draft 2020-12). Properties may be written as numbers and booleans too."""
     schema = FileSection.model_json_schema(mode="validation")
     properties = schema["$defs"]["ClusterSection"]["properties"]["properties"]
     properties["additionalProperties"] = {"type": ["string", "number", "boolean"]}

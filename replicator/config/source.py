@@ -43,14 +43,14 @@ class Document:
     faults: list[Fault] = field(default_factory=list)
 
     def line(self, path: Path) -> int:
-        """Line of the key at `path`, or of the nearest key around it."""
+        """Return the line of the key at `path`, or of the nearest key around it."""
         for length in range(len(path), -1, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
         return 0
 
     def fault(self, path: Path, message: str, *, line: int = 0) -> None:
-        """Notes an error at `path`."""
+        """Note an error at `path`."""
         self.faults.append(Fault(line or self.line(path), dotted(path), message))
 
 
@@ -65,7 +65,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def dotted(path: Path) -> str:
-    """`("flows", "orders", "topics", 0)` → `flows.orders.topics[0]`."""
+    """Write a path with dots: `("flows", "orders", "topics", 0)` → `flows.orders.topics[0]`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -76,7 +76,9 @@ def dotted(path: Path) -> str:
 
 
 def but(value: Any, *, hidden: bool = False) -> str:
-    """The end of an error message that says what was expected: what is there instead. `hidden`: only its kind."""
+    """Return the end of an error message that says what was expected: what is there instead. `hidden`: only its
+    kind.
+    """
     return "; it has no value" if value is None else f", not {_shown(value, hidden)}"
 
 
@@ -92,7 +94,7 @@ def _shown(value: Any, hidden: bool) -> str:
 
 
 def parse(text: str) -> Document:
-    """Reads YAML. Faults of syntax, duplicate keys and the like stand in the result's `faults`."""
+    """Read YAML. Faults of syntax, duplicate keys and the like stand in the result's `faults`."""
     document = Document()
     try:
         loader = _Loader(text)

@@ -33,7 +33,9 @@ class Unit:
     factors: Mapping[str, int]
 
     def read(self, value: Any) -> Any:
-        """The number that `value` stands for. Raises ValueError for what is neither a whole number nor has a unit."""
+        """Return the number that `value` stands for. Raises ValueError for what is neither a whole number nor has a
+        unit.
+        """
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         expected = f"expected {self.plain} or {self.example}"
@@ -51,17 +53,17 @@ class Unit:
         return int(total)
 
     def text(self, number: int) -> str:
-        """`number` in the largest unit of which it is a whole number: `15m`, `32MiB`."""
+        """Write `number` in the largest unit of which it is a whole number: `15m`, `32MiB`."""
         fitting = [(factor, name) for name, factor in self.factors.items() if number and number % factor == 0]
         factor, name = max(fitting, key=lambda each: each[0], default=(1, next(iter(self.factors))))
         return f"{number // factor}{name}"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """For pydantic: read first, then check the number."""
+        """Have pydantic read the value first, then check the number."""
         return core_schema.no_info_before_validator_function(self.read, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """For pydantic: a number within its bounds, or text with a unit."""
+        """Tell pydantic's JSON schema that it is a number within its bounds, or text with a unit."""
         pattern = rf"^[0-9]+(\.[0-9]+)? ?({'|'.join(self.factors)})$"
         return {**handler(schema), "type": ["integer", "string"], "pattern": pattern}
 
@@ -87,7 +89,7 @@ BYTES = Unit(
 
 
 def unit_of(key: str) -> Unit | None:
-    """The unit of a setting, which its name says."""
+    """Return the unit of a setting, which its name says; None for one without."""
     if key == "heartbeat" or (key.endswith("_ms") and key != "timestamp_ms"):
         return MILLISECONDS
     return BYTES if key.endswith(("bytes_max", "bytes_per_s")) else None

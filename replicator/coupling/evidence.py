@@ -77,11 +77,11 @@ class LastSeen(NamedTuple):
     seen_in: frozenset[SeenIn]
 
     def and_(self, when_ms: int, seen_in: SeenIn) -> LastSeen:
-        """This one and another."""
+        """Return this one and another as one."""
         return LastSeen(max(self.when_ms, when_ms), self.seen_in | {seen_in})
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "seen_ms": self.when_ms if self.when_ms >= 0 else None,
             "seen_in": sorted(it.value for it in self.seen_in),
@@ -127,7 +127,7 @@ class TransactionalWriter:
         return bool(self.reads or self.offsets_partitions)
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "transactional_id": self.transactional_id or None,
             "producer_ids": list(self.producer_ids),
@@ -167,13 +167,13 @@ class ProducerEvidence:
         self.unseen: list[Unseen] = []
 
     def named(self, transactional_id: str, producer_id: int) -> None:
-        """A transactional id has, or had, this producer id."""
+        """Note that a transactional id has, or had, this producer id."""
         if producer_id >= 0:
             self._ids[producer_id] = transactional_id
             self._transactional.add(producer_id)
 
     def active(self, topic: str, partition: int, producers: Iterable[ActiveProducer]) -> None:
-        """Producers of a partition."""
+        """Take producers of a partition."""
         for it in producers:
             when_ms, partitions = self._active.get((it.producer_id, topic), (UNKNOWN_MS, set[int]()))
             partitions.add(partition)
@@ -184,27 +184,27 @@ class ProducerEvidence:
                 self._own.add(it.producer_id)
 
     def transaction(self, it: SeenTransaction, seen_in: SeenIn) -> None:
-        """A transaction that was seen."""
+        """Take a transaction that was seen."""
         self.named(it.transactional_id, it.producer_id)
         if it.partitions:
             self._logged.append((it, seen_in))
 
     def committed_offset(self, it: CommittedFor) -> None:
-        """An offset that was committed in a transaction."""
+        """Take an offset that was committed in a transaction."""
         self._transactional.add(it.producer_id)
         self._committed[it] = None
         if it.group.startswith(names.OWN_GROUPS_PREFIX):
             self._own.add(it.producer_id)
 
     def not_seen(self, what: str, why: object) -> None:
-        """Something couldn't be seen."""
+        """Note that something couldn't be seen."""
         unseen = Unseen(what, str(why))
         if unseen not in self.unseen:
             self.unseen.append(unseen)
 
     def writers(self) -> list[TransactionalWriter]:
-        """All transactional producers, but those of the replicator: what one of its lanes writes in a transaction is
-        only copied at the same time."""
+        """Return all transactional producers, but those of the replicator: what one of its lanes writes in a
+        transaction is only copied at the same time."""
         seen: defaultdict[str | int, _ProducerFacts] = defaultdict(_ProducerFacts)
         for (producer_id, topic), (when_ms, partitions) in self._active.items():
             if producer_id in self._transactional:
@@ -233,5 +233,5 @@ class ProducerEvidence:
 
 
 def written_for_groups(writers: Iterable[TransactionalWriter]) -> frozenset[str]:
-    """The topics to which read-process-write loops write."""
+    """Return the topics to which read-process-write loops write."""
     return frozenset[str]().union(*(it.writes for it in writers if it.commits_offsets))

@@ -31,7 +31,7 @@ class CoupledSet:
     outside: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "topics": list(self.topics),
             "outside": list(self.outside),

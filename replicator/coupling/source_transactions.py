@@ -80,7 +80,7 @@ class SourceTransaction:
     lost: set[Partition] = field(default_factory=set)
 
     def as_json(self) -> list[Any]:
-        """To be kept."""
+        """Return it as JSON, to be kept."""
         parts = [[*at, *bounds] for at, bounds in sorted(self.parts.items())]
         lost = [[*at] for at in sorted(self.lost)]
         return [self.transactional_id, self.producer_id, self.epoch, self.start_ms, self.committed, parts, lost]
@@ -94,7 +94,7 @@ class SourceTransaction:
         return cls(str(transactional_id), int(producer_id), int(epoch), int(start_ms), bool(committed), bounds, gone)
 
     def lose(self, ats: set[Partition]) -> SourceTransaction:
-        """The same without what was known of these partitions."""
+        """Return the same without what was known of these partitions."""
         parts = {at: bounds for at, bounds in self.parts.items() if at not in ats}
         return replace(self, parts=parts, lost=self.lost | (ats & self.parts.keys()))
 
@@ -104,13 +104,13 @@ class SourceTransaction:
         return all(bounds.end is not None for bounds in self.parts.values())
 
     def copied(self, positions: Mapping[Partition, int]) -> bool:
-        """Whether all of it is at the target for certain."""
+        """Return whether all of it is at the target for certain."""
         return all(is_copied(bounds, positions.get(at)) for at, bounds in self.parts.items())
 
 
 def is_copied(bounds: RecordRange, position: int | None) -> bool | None:
-    """Whether the records between the bounds are copied, where a partition is copied up to `position`. None: some of
-    them may be."""
+    """Return whether the records between the bounds are copied, where a partition is copied up to `position`. None:
+    some of them may be."""
     if position is None:
         return None
     if bounds.end is not None and position >= bounds.end:
@@ -169,7 +169,7 @@ class SourceLook(NamedTuple):
     back: frozenset[Partition] = frozenset()
 
     def lost(self, ats: Iterable[Partition]) -> set[Partition]:
-        """Those of these partitions of which nothing that was known before is true any more."""
+        """Return those of these partitions of which nothing that was known before is true any more."""
         return {at for at in ats if at.topic in self.others or at in self.back}
 
 
@@ -226,11 +226,11 @@ class SourceTransactions:
         self._next = max(ended, default=-1) + 1
 
     def still_open(self) -> dict[str, SourceTransaction]:
-        """Those that are open and may be half copied one day, by transactional id."""
+        """Return those that are open and may be half copied one day, by transactional id."""
         return {name: it for name, it in self.open.items() if it.parts and (name, it.start_ms) not in self._noted}
 
     def miss(self) -> None:
-        """Some of the log was not read: nothing is known of what is open."""
+        """Note that some of the log was not read: nothing is known of what is open."""
         self._last, self.open = self._last._replace(ends={}), {}
         self._known.clear()
 
@@ -278,7 +278,7 @@ class SourceTransactions:
         return number
 
     def _bound(self, ends: Mapping[Partition, int]) -> list[int]:
-        """Where it wasn't known how far a partition goes, as in a topic's first seconds, all that had ended by then
+        """Bound what had ended while it wasn't known how far a partition goes, as in a topic's first seconds: all of it
         stands below its present end. Return the new numbers of what is known better now."""
         found = list[int]()
         for number, it in sorted((number, it) for number, it in self.ended.items() if not it.bounded):
@@ -292,9 +292,9 @@ class SourceTransactions:
         return found
 
     def _lose(self, ends: Mapping[Partition, int], ids: Mapping[str, str]) -> list[int]:
-        """A topic of another id is another one. A partition that ends before where it did is, too, or has lost records.
-        What is known of them by now isn't true, nor is what the log says of them up to its present end. Return the new
-        numbers of those of which something is known still."""
+        """Forget what isn't true any more. A topic of another id is another one. A partition that ends before where it
+        did is, too, or has lost records. What is known of them by now isn't true, nor is what the log says of them up
+        to its present end. Return the new numbers of those of which something is known still."""
         last = self._last
         others = frozenset(topic for topic, topic_id in ids.items() if last.ids.get(topic, topic_id) != topic_id)
         back = frozenset(at for at, end in ends.items() if end < last.ends.get(at, 0))

@@ -217,7 +217,7 @@ class FailoverRun:
         return found
 
     def _stands(self, found: FailedOver, control: Control) -> bool:
-        """Whether it is failed over still, and since then."""
+        """Return whether it is failed over still, and since then."""
         now = self._scope.stands(control)
         open_or_inherited = control.open is not None or bool(self._scope.topics)
         return now is not None and now.number == found.number and open_or_inherited
@@ -230,7 +230,9 @@ class FailoverRun:
             )
 
     def _on_freeze(self, found: FailedOver, before: Control, *, undo: bool) -> None:
-        """`before`: what stood when this call began. `undo`: whether the flow is to run again where the hook fails."""
+        """Run the hook `on_freeze`. `before`: what stood when this call began. `undo`: whether the flow is to run again
+        where the hook fails.
+        """
         try:
             self._hooks.run("on_freeze", FailoverStep.ON_FREEZE, self._facts(found))
         except HookFailed as error:
@@ -279,11 +281,11 @@ class FailoverRun:
         return f"{said} failed over (generation {found.number})"
 
     def _waits(self, step: FailoverStep, change: Generation) -> None:
-        """Somebody has begun to open or close a generation, and has not ended."""
+        """Note that somebody has begun to open or close a generation, and has not ended."""
         self._steps.note(step, f"{change.by} has begun generation {change.number}: waiting for that to end")
 
     def _facts(self, found: FailedOver) -> dict[str, object]:
-        """What is known before there is a verdict."""
+        """Return what is known before there is a verdict."""
         return {
             "flow": self._flow.name,
             "source": self._flow.source.name,
@@ -380,8 +382,8 @@ class FailoverRun:
 
 
 def _chunks_before(control: Control, generation: int) -> int:
-    """How many records an earlier verdict of the generation has; 0 where that can't be read: what is left of it then
-    does no harm."""
+    """Return how many records an earlier verdict of the generation has; 0 where that can't be read: what is left of it
+    then does no harm."""
     try:
         note = note_in(control)
     except VerdictUnreadable:

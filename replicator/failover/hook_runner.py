@@ -23,7 +23,7 @@ class HookCheck(NamedTuple):
     problem: str
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {"hook": self.hook, "command": list(self.command), "problem": self.problem}
 
 

@@ -45,14 +45,14 @@ def html(verdict: FailoverVerdict, *, stands: bool = True) -> str:
 
 
 def tone(verdict: FailoverVerdict) -> str:
-    """Which colour: good, bad where something is known to be missing, else open."""
+    """Say which colour: good, bad where something is known to be missing, else open."""
     if verdict.complete:
         return "good"
     return "bad" if verdict.not_copied else "open"
 
 
 def _cell(row: FailedPartition) -> tuple[str, str, str]:
-    """Tone, sign and words of a partition: colours alone say nothing."""
+    """Return tone, sign and words of a partition: colours alone say nothing."""
     if row.complete:
         return "good", "=", "all that was seen"
     if row.not_copied:

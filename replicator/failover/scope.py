@@ -68,7 +68,7 @@ class WholeFlow:
         return changer.freeze(may_replace)
 
     def back(self, count_lanes: CountLanes, since: int) -> Propose:
-        """Topics that were failed over by themselves before stay so."""
+        """Propose to hand the flow back; topics that were failed over by themselves before stay so."""
         return handing_back(count_lanes)
 
 
@@ -101,7 +101,7 @@ class SomeTopics:
         return self._since(control, found, self.topics)
 
     def left(self, control: Control) -> FailedOver | None:
-        """The same, also where whoever undid it died."""
+        """Return the same as `stands`, also where whoever undid it died."""
         for _, found in sorted(control.generations.items(), reverse=True):
             topics = found.failed_over.keys() & set(self.topics)
             if topics and (found.phase is Phase.OPEN or found == control.preparing):
@@ -152,7 +152,7 @@ def topics_said(topics: Collection[str]) -> str:
 
 
 def still_stands(note: FailoverNote, control: Control) -> bool:
-    """Whether what a verdict was written of is failed over still, by what it was then."""
+    """Return whether what a verdict was written of is failed over still, by what it was then."""
     if not note.topics:
         return control.open is not None and control.open.number == note.generation
     found = control.failed_over

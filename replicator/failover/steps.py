@@ -44,16 +44,16 @@ class StepObserver(Protocol):
     """Is told of each step. What it raises ends the failover."""
 
     def begun(self, step: FailoverStep) -> None:
-        """A step begins."""
+        """Note that a step begins."""
 
     def note(self, step: FailoverStep, text: str) -> None:
-        """Something is to be said of a step that is under way."""
+        """Say something of a step that is under way."""
 
     def ended(self, step: FailoverStep, *, done: bool) -> None:
-        """A step is done, or has failed."""
+        """Note that a step is done, or has failed."""
 
     def skipped(self, step: FailoverStep, why: str) -> None:
-        """A step isn't needed."""
+        """Note that a step isn't needed."""
 
 
 class UnwatchedSteps:
@@ -81,7 +81,7 @@ class Steps:
 
     @contextmanager
     def step(self, step: FailoverStep) -> Iterator[None]:
-        """One step, which is done where the block ends without an exception."""
+        """Do one step, which is done where the block ends without an exception."""
         self._observer.begun(step)
         done = False
         try:

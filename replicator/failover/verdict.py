@@ -40,7 +40,7 @@ class FailedPartition(NamedTuple):
         return self.not_copied == 0
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "source_topic": self.source.topic,
             "target_topic": self.target.topic,
@@ -75,7 +75,7 @@ class FailedGroup(NamedTuple):
     has_members: bool
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "group": self.group,
             "partitions_synced": self.synced,
@@ -111,7 +111,7 @@ class TransactionsSeen(NamedTuple):
     problem: str
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "looked_ms": self.looked_ms or None,
             "since_ms": self.since_ms or None,
@@ -130,7 +130,7 @@ NEVER_SEEN = TransactionsSeen(0, 0, 0, "")
 
 
 def transaction_json(it: HalfCopied) -> dict[str, Any]:
-    """A half copied transaction, for machines."""
+    """Return a half copied transaction as JSON, for machines."""
     return {
         "transactional_id": it.transactional_id,
         "producer_id": it.producer_id,
@@ -232,7 +232,7 @@ class FailoverVerdict:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "flow": self.flow,
             "source": self.source,

@@ -21,7 +21,7 @@ class AclTopics(Protocol):
     """As far as `flow.topics.ControlPlane` is asked for it."""
 
     def acls(self) -> tuple[Collection[TopicAcl], Collection[TopicAcl]]:
-        """All ACLs of topics, of the source and of the target."""
+        """Return all ACLs of topics, of the source and of the target."""
         ...
 
     def create_acls(self, wanted: Collection[TopicAcl]) -> dict[TopicAcl, ReplicatorError | None]:
@@ -40,7 +40,7 @@ class AclSync:
         self._wanted: frozenset[TopicAcl] = frozenset()
 
     def note(self, topics: Mapping[str, str]) -> None:
-        """Which topics are copied: the target topic of each source topic."""
+        """Take note of which topics are copied: the target topic of each source topic."""
         self._topics = dict(topics)
 
     def create(self) -> None:
@@ -67,7 +67,7 @@ class AclSync:
         self._refused = reason
 
     def _tell_left(self, left: frozenset[TopicAcl]) -> None:
-        """Of what the source gave, as this process saw, and has taken back since: the target has it still."""
+        """Tell of ACLs that the source had, as this process saw, and has no more: the target has them still."""
         gone = {acl for acl in left if acl.topic in self._topics.values()}
         for topic, of_topic in groupby(sorted(gone), key=lambda acl: acl.topic):
             self._log.warning("acls_left", topic=topic, acls=_said(of_topic))

@@ -43,7 +43,7 @@ class AwayClusters:
         return bool(self._names)
 
     def set(self, name: str, *, away: bool) -> None:
-        """Whether this cluster is away."""
+        """Note whether this cluster is away."""
         with self._lock:
             self._names = self._names | {name} if away else self._names - {name}
 
@@ -86,7 +86,7 @@ class ClusterWatch:
         self._led_s, self._observer, self._told = self._answered_s, observer, told
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
-        """The thread's work. `failed` is told of a bug, which ends it."""
+        """Run until it has ended; this is the thread's work. `failed` is told of a bug, which ends it."""
         try:
             with closing(self._topics):
                 while not self._ended.is_set():
@@ -98,7 +98,7 @@ class ClusterWatch:
             self._observer.cluster_answers(self._cluster)
 
     def ask(self) -> None:
-        """One question, until there is an answer or the flow ends."""
+        """Ask one question, until there is an answer or the flow ends."""
         asked = self._topics.describe([self._about])
         while not self._ended.is_set():
             if asked.poll(SLICE_S):
@@ -136,7 +136,9 @@ class ClusterWatch:
         self._log.error("unreachable", cluster=self._cluster, reason=reason, unreachable_s=round(for_s))
 
     def _reason(self, why: object) -> str:
-        """Without the topic that was asked for: it may be one of the other cluster, and isn't what is missing."""
+        """Say why, without the topic that was asked for: it may be one of the other cluster, and isn't what is
+        missing.
+        """
         if not isinstance(why, ReplicatorError):
             return NO_BROKER_ANSWERS
         _, asked, error = str(why).partition(self._about)

@@ -32,7 +32,7 @@ class ConfigSync:
         self._refused: dict[str, str] = {}  # by topic, as it was told
 
     def note(self, changes: Collection[ConfigChanges]) -> None:
-        """What differs now; whatever was noted before doesn't count any more."""
+        """Take note of what differs now; whatever was noted before doesn't count any more."""
         self._wanted = tuple(changes)
 
     def set(self) -> None:

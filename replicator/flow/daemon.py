@@ -72,7 +72,7 @@ _Event = _LanesStarted | _FlowEnded | _Signalled | ReadConfig | UnreadConfig
 
 
 def _nothing_more() -> None:
-    """Sum up nothing."""
+    """Do nothing: there is nothing more to sum up."""
 
 
 class Daemon:
@@ -119,15 +119,15 @@ class Daemon:
         self._sum_up: Callable[[], None] = _nothing_more
 
     def stages(self) -> dict[str, Stage]:
-        """Where each flow stands. From any thread."""
+        """Say where each flow stands. From any thread."""
         return self._restarts.stages()
 
     def causes(self) -> dict[str, str]:
-        """Why flows have ended that don't run again yet. From any thread."""
+        """Say why flows have ended that don't run again yet. From any thread."""
         return dict(self._causes)
 
     def config_fault(self) -> str:
-        """Why the file could not be read again, last; empty where it could. From any thread."""
+        """Say why the file could not be read again, last; empty where it could. From any thread."""
         return self._fault
 
     def run(self, sum_up: Callable[[], None] = _nothing_more) -> int:
@@ -174,7 +174,7 @@ class Daemon:
         threading.Thread(target=self._flow, args=(flow, worker, parts, log), name=name, daemon=True).start()
 
     def _flow(self, flow: Flow, worker: Worker, parts: Parts, log: structlog.stdlib.BoundLogger) -> None:
-        """The thread of one attempt to run a flow."""
+        """Run a flow once; this is the work of the attempt's thread."""
         name, code = flow.name, BUG
         try:
             code = worker.run(once(lambda: self._events.put(_LanesStarted(name))))
@@ -191,7 +191,9 @@ class Daemon:
             self._events.put(_FlowEnded(name, code))
 
     def _tell_end(self, name: str, error: ReplicatorError, log: structlog.stdlib.BoundLogger) -> bool:
-        """Log why a flow has ended; the same cause again, at a later attempt, at level debug. Whether it is news."""
+        """Log why a flow has ended; the same cause again, at a later attempt, at level debug. Return whether it is
+        news.
+        """
         if self._causes.get(name) == str(error):
             log.debug("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=error.exit_code)
             return False
@@ -222,7 +224,7 @@ class Daemon:
             log.warning("end_not_noted", reason=str(unnoted))
 
     def _on_signal(self, number: int) -> None:
-        """In the thread that hears signals."""
+        """Take a signal, in the thread that hears them."""
         if number == signal.SIGHUP and not (self._has_terminal and not has_terminal()):
             if self._reader is not None:
                 self._reader.ask()
@@ -351,11 +353,15 @@ class Daemon:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """Python's handler of signals, which are heard by a thread; without one they would end the process."""
+    """Do nothing, as Python's handler of signals, which are heard by a thread; without one they would end the
+    process.
+    """
 
 
 def _incident_of_flow(error: ReplicatorError) -> str:
-    """The name of an incident that concerns the whole flow, and not a topic that it copies; empty for any other."""
+    """Return the name of an incident that concerns the whole flow, and not a topic that it copies; empty for any
+    other.
+    """
     if not isinstance(error, Incident) or (error.topic and not error.topic.startswith(STATE_PREFIX)):
         return ""
     return error.name

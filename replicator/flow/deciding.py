@@ -80,7 +80,9 @@ class Resolved:
 
 
 def occurrences_of(flow: Flow, connect_timeout_ms: int) -> Sequence[Occurrence]:
-    """All occurrences of a flow's incidents, open and closed. Raises Unreachable, NotAllowed, Retriable, Incident."""
+    """Read all occurrences of a flow's incidents, open and closed. Raises Unreachable, NotAllowed, Retriable,
+    Incident.
+    """
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:
         plane.target.connect()
         claims = plane.state.claims_if_any()
@@ -182,8 +184,8 @@ def changed(
     decided_by: str = "",
     waits: Callable[[Generation], None] = lambda change: None,
 ) -> T:
-    """What `ask` wants of a changer for a command, asked again while others write the control topic, or an answer was
-    lost. Raises as `Changer` does, once others have kept the control id for long. `thaw`, `by`, `decided_by` as of
+    """Do what `ask` wants of a changer for a command, asked again while others write the control topic, or an answer
+    was lost. Raises as `Changer` does, once others have kept the control id for long. `thaw`, `by`, `decided_by` as of
     `Changer`; without `by` each changer has a name of its own. `waits` is told, once, of a change of generations that
     somebody has begun and not ended, and that is waited for."""
     _wait_for_others(plane, waits)
@@ -252,7 +254,7 @@ def _check_only_target(plane: ControlPlane, it: Occurrence) -> None:
 
 
 def _restarted(plane: ControlPlane, it: Occurrence, decision: OperatorDecision) -> OperatorDecision:
-    """As `restarted`, by what the clusters say now. Raises what they say, too."""
+    """Decide as `restarted` does, by what the clusters say now. Raises what they say, too."""
     source = raised(plane.source_logs.log_ends([it.source])[it.source])
     target = raised(plane.target_logs.log_ends([it.target])[it.target])
     return restarted(it, decision, source, target, plane.state.claims().claims.get(it.target))

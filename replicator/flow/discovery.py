@@ -57,7 +57,7 @@ class FlowNotes:
         self._empty = False
 
     def note(self, incidents: Collection[Incident], hidden: dict[str, str]) -> None:
-        """The incidents of now, and topics that wait, with the reason."""
+        """Take the incidents of now, and topics that wait, with the reason."""
         for incident in sorted(set(incidents) - self._incidents, key=str):
             tell_incident(self._log, incident)
         for topic, reason in sorted(hidden.items()):
@@ -71,14 +71,14 @@ class FlowNotes:
         return self._incidents
 
     def note_incident(self, incident: Incident) -> None:
-        """Discovery ended with this."""
+        """Take note that discovery ended with this incident."""
         self.note([incident], self._hidden)
 
     def note_listing(
         self, listing: Listing, routes: Collection[Partition] = (), wrong: Collection[Incident] = ()
     ) -> None:
-        """What a listing shows; topics whose partitions are known (`routes`) are logged by their lanes. `wrong`: what
-        else concerns the flow as a whole."""
+        """Take what a listing shows; topics whose partitions are known (`routes`) are logged by their lanes. `wrong`:
+        what else concerns the flow as a whole."""
         known = {at.topic for at in routes}
         empty = not (listing.topics or listing.missing or listing.hidden)
         if empty and not self._empty:
@@ -96,15 +96,15 @@ class Outage:
         self._cause = ""
 
     def is_new(self, error: ReplicatorError) -> bool:
-        """The step failed; whether to tell it. A cluster that doesn't answer is one cause, whichever broker and
-        question the error names; refused credentials are another one."""
+        """Note that the step failed; return whether to tell it. A cluster that doesn't answer is one cause, whichever
+        broker and question the error names; refused credentials are another one."""
         named = _AWAY.match(str(error)) if isinstance(error, Unreachable) else None
         cause = named[0] if named else str(error)
         before, self._cause = self._cause, cause
         return cause != before
 
     def over(self) -> None:
-        """The step succeeded: its next failure is a new one."""
+        """Note that the step succeeded: its next failure is a new one."""
         self._cause = ""
 
 
@@ -155,7 +155,9 @@ class Discovery:
 
     @staticmethod
     def _look_at(group: GroupWatch) -> None:
-        """Between two discoveries: that the target doesn't answer is the next discovery's to tell."""
+        """Look at the members between two discoveries: that the target doesn't answer is the next discovery's to
+        tell.
+        """
         with suppress(Unreachable, Retriable, NotAllowed):
             group.look()
 

@@ -36,7 +36,7 @@ class FirstOffsets:
     errors: dict[Partition, ReplicatorError] = field(default_factory=dict)
 
     def starts(self, counts: Mapping[str, int]) -> Starts:
-        """As they are stored; partitions that aren't known begin at earliest."""
+        """Return them as they are stored; partitions that aren't known begin at earliest."""
         return {
             name: TopicStarts(self.ids[name], tuple(self.offsets.get(Partition(name, n)) for n in range(count)))
             for name, count in counts.items()
@@ -51,8 +51,8 @@ def resolve_starts(
     asked: threading.Event,
     log: structlog.stdlib.BoundLogger,
 ) -> Starts:
-    """The starts of these partitions (counts by topic); none for `start: earliest`, which means what the source has
-    when a partition is admitted.
+    """Resolve the starts of these partitions (counts by topic); none for `start: earliest`, which means what the source
+    has when a partition is admitted.
 
     Partitions that can't be asked are asked again until the connect timeout is over. `asked` cuts that short: then
     nothing is resolved.
@@ -83,7 +83,8 @@ def resolve_starts(
 
 
 def _ask(flow: Flow, source: ClusterQuestions, partitions: Collection[Partition], found: FirstOffsets) -> None:
-    """The stable ends, and only then the offsets of a time. Raises Unreachable where no broker answers at all.
+    """Ask for the stable ends, and only then for the offsets of a time. Raises Unreachable where no broker answers at
+    all.
 
     A broker that died a moment ago still leads its partitions, until the controller fences it. If only such are left to
     be asked, that is an error of each of them: the source itself answers.
@@ -117,7 +118,7 @@ def _resolve(flow: Flow, source: ClusterQuestions, partitions: Collection[Partit
 
 
 def _forget_recreated(found: FirstOffsets, logs: Mapping[Partition, LogEnds]) -> None:
-    """Offsets of an earlier round say nothing of a topic that was created again meanwhile: it begins at earliest."""
+    """Forget the offsets of topics that were created again since an earlier round: they begin at earliest."""
     for at, log in logs.items():
         if found.ids.setdefault(at.topic, log.topic_id) != log.topic_id:
             found.ids[at.topic] = log.topic_id

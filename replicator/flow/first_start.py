@@ -16,7 +16,8 @@ from replicator.state.control_topic import Control
 
 
 def is_first_start(flow: str, *, has_claims: bool, has_positions: bool, control: Control | None) -> bool:
-    """Whether the flow named `flow` has never run. `control` was read after the others; None: there is no such topic.
+    """Return whether the flow named `flow` has never run. `control` was read after the others; None: there is no such
+    topic.
 
     Raises Incident `control_topic_lost`.
     """

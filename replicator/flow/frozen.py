@@ -130,7 +130,7 @@ def _noted(note: Callable[[Note], None], kept: KeptPositions, log: structlog.std
 
 
 def _being_undone(control: Control | None) -> bool:
-    """Whether another generation is about to be opened. Who has begun that a moment ago isn't cut short."""
+    """Return whether another generation is about to be opened. Who has begun that a moment ago isn't cut short."""
     change = None if control is None or control.open is not None else control.preparing
     return change is not None and time.time() < change.at_ms / 1000 + FINISH_AFTER_S
 
@@ -178,4 +178,4 @@ def _released(found: Stored, now_ms: int) -> Stored:
 
 
 def _ignored(text: str) -> None:
-    """The error that ends what was tried says it, too."""
+    """Ignore it: the error that ends what was tried says it, too."""

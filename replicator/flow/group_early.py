@@ -33,7 +33,7 @@ def is_alone(own: WorkerClientId, members: Callable[[], list[str]], log: structl
 
 
 def _alive(other: WorkerClientId, own: WorkerClientId) -> bool:
-    """Whether a process of this host still runs. One with this process's own number has ended: numbers are given
+    """Return whether a process of this host still runs. One with this process's own number has ended: numbers are given
     again, and in a container every process may have the same."""
     if other.pid == own.pid:
         return other.nonce == own.nonce

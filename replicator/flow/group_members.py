@@ -88,7 +88,7 @@ def _proofs(flow: Flow, plane: ControlPlane, generation: Generation) -> dict[int
 
 
 def _committed(flow: Flow, group: str, asked: Sequence[Partition]) -> list[tuple[int, str]]:
-    """What stands beside the offsets that a group has committed, by partition."""
+    """Read what stands beside the offsets that a group has committed, by partition."""
     with closing(CommittedOffsets(flow, flow.target, group, threading.Event(), "members")) as offsets:
         try:
             return [(at.partition, it.metadata) for at, it in offsets.read_committed_positions(asked).items()]

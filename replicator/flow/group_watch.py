@@ -31,7 +31,7 @@ class GroupWatch:
         self._changed, self._leads = threading.Event(), threading.Event()
 
     def changed(self) -> None:
-        """Lanes were given to another worker, or begun by this one: look at the members soon."""
+        """Note that lanes were given to another worker, or begun by this one: look at the members soon."""
         self._changed.set()
 
     def lead(self, leads: bool) -> None:
@@ -58,7 +58,7 @@ class GroupWatch:
 
 
 def foreign(flow: Flow, found: FlowWorkers) -> list[Incident]:
-    """Members of the group that are no workers. Pure."""
+    """Return the members of the group that are no workers, as incidents. Pure."""
     group = names.workers_group(flow.name)
     return [
         Incident("foreign_group_member", f"group {group!r} has the member {it.host!r} at {it.address}")

@@ -245,7 +245,9 @@ class GroupWorker:
         made.start()
 
     def _may_initialise(self, lane: int) -> bool:
-        """Asked by the lane's thread. The group's thread knows first what a rebalance takes away."""
+        """Return whether the lane may initialise its id. Asked by its thread; the group's knows first what a rebalance
+        takes away.
+        """
         stage = self._membership.lane_stage(lane)
         return stage is LaneStage.EARLY_STARTING or (stage.may_initialise and self._group.holds(lane))
 
@@ -342,14 +344,16 @@ class GroupWorker:
         self._do(self._membership.stop(now_s, alone=at_once))
 
     def _is_alone(self) -> bool:
-        """Whether nobody waits for the lanes: then they are stopped at once, else when their successors have them."""
+        """Return whether nobody waits for the lanes: then they are stopped at once, else when their successors have
+        them.
+        """
         alone = is_alone(self._name, self._members, self._log)
         if alone is None:  # a successor would be told by its fencing
             return all(self._group.holds(lane) for lane in range(self._generation.lanes))
         return alone
 
     def _look_after_duties(self) -> None:
-        """One worker of the flow does what has to be done once: the one that has lane 0."""
+        """Take or leave what one worker of the flow has to do: the one that has lane 0."""
         leads = self._membership.lane_stage(0) is LaneStage.RUNNING and not self._stopping
         self._watch.lead(leads)
         if leads and self._duty is None:

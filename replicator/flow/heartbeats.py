@@ -58,7 +58,7 @@ class HeartbeatClients(Protocol):
 
 
 def heartbeats_spec(flow: Flow) -> TopicSpec:
-    """The topic at the source: what a day has, on one partition."""
+    """Describe the topic at the source, which keeps a day's heartbeats on one partition."""
     configs = {"cleanup.policy": "delete", "retention.ms": str(DAY_MS)}
     return TopicSpec(names.heartbeats_topic(flow.name), 1, flow.topic_configs.replication_factor, configs)
 
@@ -104,7 +104,7 @@ class Heartbeats:
         self._told = ""
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
-        """The thread's work. `failed` is told of a bug, which ends it."""
+        """Run until it has ended; this is the thread's work. `failed` is told of a bug, which ends it."""
         try:
             try:
                 while not self._ended.is_set():

@@ -20,21 +20,21 @@ class FlowCounts:
         self._unsettled = set(lanes)
 
     def update(self, lane: int, counts: PartitionCounts) -> None:
-        """A lane has reported its counts."""
+        """Take the counts that a lane has reported."""
         self._by_lane[lane] = counts
         self._unsettled.discard(lane)
 
     def reassigned(self, lane: int) -> None:
-        """A lane was given other partitions."""
+        """Note that a lane was given other partitions."""
         self._unsettled.add(lane)
 
     def forget(self, lane: int) -> None:
-        """A lane has ended, and says nothing of its partitions any more."""
+        """Forget a lane that has ended, and says nothing of its partitions any more."""
         self._by_lane.pop(lane, None)
         self._unsettled.discard(lane)
 
     def settle(self) -> None:
-        """A discovery interval has passed: what lanes have reported is all they have to report."""
+        """Note that a discovery interval has passed: what lanes have reported is all they have to report."""
         self._unsettled -= self._by_lane.keys()
 
     @property

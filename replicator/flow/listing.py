@@ -49,7 +49,7 @@ class Listing:
     def of(
         cls, found: Mapping[str, ListedTopic], conflicts: Mapping[str, Incident], missing: Iterable[Incident]
     ) -> Listing:
-        """A listing as the source told it."""
+        """Make a listing as the source told it."""
         topics = {name: it.info for name, it in found.items() if it.info is not None}
         denied = {name: it.denied for name, it in found.items() if it.denied is not None}
         return cls(topics, denied, conflicts, tuple(missing))
@@ -65,7 +65,7 @@ class Listing:
         return {name: denied for name, denied in self.denied.items() if name not in self.topics}
 
     def only(self, names: Collection[str]) -> Listing:
-        """The same listing without any other topic."""
+        """Return the same listing without any other topic."""
         return replace(
             self,
             topics={name: info for name, info in self.topics.items() if name in names},
@@ -73,7 +73,7 @@ class Listing:
         )
 
     def coming_from(self, found: FoundOrigins, conflicts: Mapping[str, Incident]) -> Listing:
-        """The same listing with where its topics come from, and what of that is a conflict."""
+        """Return the same listing with where its topics come from, and what of that is a conflict."""
         unknown = "" if found.passing is None else f"where it comes from can't be asked: {found.passing}"
         return replace(self, conflicts={**conflicts, **self.conflicts}, origins=found.origins, origins_unknown=unknown)
 
@@ -86,13 +86,13 @@ class Routing:
     message_bytes: Mapping[str, int] = field(default_factory=dict)
 
     def sizes(self, routes: Iterable[Route]) -> list[int]:
-        """Ascending: max.message.bytes of the target topics to which these routes copy."""
+        """Return max.message.bytes of the target topics to which these routes copy, ascending."""
         copying = {route.target.topic for route in routes if route.stopped is None and not route.waiting}
         return sorted(self.message_bytes[name] for name in copying if name in self.message_bytes)
 
 
 def message_bytes(targets: Mapping[str, ListedTopic]) -> dict[str, int]:
-    """max.message.bytes of target topics, where it is known."""
+    """Return max.message.bytes of target topics, where it is known."""
     return {
         name: int(it.info.configs[MAX_MESSAGE_BYTES])
         for name, it in targets.items()
@@ -101,7 +101,7 @@ def message_bytes(targets: Mapping[str, ListedTopic]) -> dict[str, int]:
 
 
 def unknown_source_topic(flow: Flow, name: str) -> Incident:
-    """The incident of a topic that the flow names and that isn't there."""
+    """Make the incident of a topic that the flow names and that isn't there."""
     why = f"cluster {flow.source.name!r} has no topic {name!r}"
     return Incident("unknown_source_topic", why, topic=name)
 
@@ -114,7 +114,7 @@ def decide_topics(
     unclaimed: Mapping[str, str],
     failed_over: Mapping[str, int] = NOTHING,
 ) -> dict[str, TopicDecision]:
-    """What becomes of each topic of a listing, by source topic. Pure.
+    """Decide what becomes of each topic of a listing, by source topic. Pure.
 
     Args:
         targets: topics of the target by name; those of topics in conflict may be left out.
@@ -140,8 +140,8 @@ def decide_topics(
 def config_changes(
     flow: Flow, listing: Listing, targets: Mapping[str, ListedTopic], failed_over: Collection[str] = ()
 ) -> list[ConfigChanges]:
-    """What is to be set on existing target topics of a listing; of topics that may be seen, that no conflict stops, and
-    that were not failed over."""
+    """Return what is to be set on existing target topics of a listing; of topics that may be seen, that no conflict
+    stops, and that were not failed over."""
     found: list[ConfigChanges] = []
     for name, info in listing.topics.items():
         target = targets.get(target_topic(flow, name), ListedTopic())

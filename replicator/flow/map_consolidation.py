@@ -49,7 +49,7 @@ class BlocksLog(Protocol):
     """The map's topic. Raises ReplicatorError."""
 
     def bounds(self) -> BlockBounds | None:
-        """None where there is no such topic."""
+        """Return the bounds of the blocks' log; None where there is no such topic."""
 
     def read(self, partition: int, first: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
         """Return committed blocks at or above an offset, with theirs, and up to where was read: those of one fetch."""
@@ -87,17 +87,17 @@ class Times(Protocol):
     """As of `lane.ports.Clock`."""
 
     def now_s(self) -> float:
-        """Monotonic time."""
+        """Return the monotonic time."""
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Return the time of the wall clock."""
 
 
 class LogStarts(Protocol):
     """Where the logs of target partitions begin."""
 
     def log_starts(self) -> dict[SectionKey, int]:
-        """By source topic id and partition, of the flow's topics as they are now."""
+        """Return log starts by source topic id and partition, of the flow's topics as they are now."""
 
 
 class RoundResult(NamedTuple):

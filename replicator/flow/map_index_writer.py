@@ -242,7 +242,9 @@ class MapIndexWatch:
         self._backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
 
     def run(self, failed: Callable[[BaseException], None], close: Callable[[], None] = lambda: None) -> None:
-        """The thread's work. `failed` is told of a bug, which ends it; `close`: called at its end."""
+        """Run until it has ended; this is the thread's work. `failed` is told of a bug, which ends it; `close`: called
+        at its end.
+        """
         try:
             pause_s = LOOK_S
             while not self._ended.wait(pause_s):
@@ -253,7 +255,7 @@ class MapIndexWatch:
             close()
 
     def look(self) -> float:
-        """One round; how long to wait for the next one."""
+        """Run one round; return how long to wait for the next one."""
         begun_s = time.monotonic()
         try:
             result = self._consolidation.round()

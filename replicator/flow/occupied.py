@@ -33,7 +33,7 @@ def check_topics(flow: Flow, failed_over: Mapping[str, int], topics: Iterable[st
 
 
 def occupied(flow: Flow, found: Generation) -> str:
-    """Why a daemon doesn't start: a job has the flow."""
+    """Say why a daemon doesn't start: a job has the flow."""
     begun = f"generation {found.number}, begun by {found.by or 'an unknown process'}"
     return (
         f"flow {flow.name}: a {found.kind.value} has it ({begun}). Let it finish, run it again if it died, or take the "
@@ -42,8 +42,8 @@ def occupied(flow: Flow, found: Generation) -> str:
 
 
 def other_cluster(flow: Flow, control: Control, source_cluster: str) -> str:
-    """Why a worker's file is about another source than the flow's; empty where it isn't. `source_cluster`: the id of
-    the cluster that the file names."""
+    """Say why a worker's file is about another source than the flow's; empty where it isn't. `source_cluster`: the id
+    of the cluster that the file names."""
     before = control.daemon
     if before is None or before.source_cluster in ("", source_cluster):
         return ""

@@ -29,17 +29,19 @@ class MapTopics(Protocol):
     """What is asked of the flow's control plane."""
 
     def offsets_topic(self) -> TopicInfo | None:
-        """The map topic as it stands, with its configs; None where there is none."""
+        """Describe the map topic as it stands, with its configs; None where there is none."""
 
     def offsets_index_topic(self) -> TopicInfo | None:
-        """The same of its index."""
+        """Describe its index in the same way."""
 
     def create_map_topic(self, spec: TopicSpec) -> ReplicatorError | None:
         """Create it; the error of a cluster that refuses."""
 
 
 def map_topic_of(flow: Flow) -> TopicSpec | None:
-    """The map topic of a flow; None where its delivery mode has no map: there records are no part of a transaction."""
+    """Return the spec of a flow's map topic; None where its delivery mode has no map: there records are no part of a
+    transaction.
+    """
     if flow.delivery is not Delivery.EXACTLY_ONCE:
         return None
     replication = flow.topic_configs.replication_factor
@@ -47,8 +49,8 @@ def map_topic_of(flow: Flow) -> TopicSpec | None:
 
 
 def index_topic_of(flow: Flow) -> TopicSpec | None:
-    """The topic of the map's index; None where nothing is put into one. Groups need it: for them the map is
-    read all the time."""
+    """Return the spec of the topic of the map's index; None where nothing is put into one. Groups need it: for them the
+    map is read all the time."""
     spec = map_topic_of(flow)
     if spec is None or not (flow.consolidate_map or flow.groups.synced):
         return None

@@ -24,7 +24,7 @@ class Note(Protocol):
     """A record of the claims topic that only informs: `FlowEnd`, `ConfigFault`."""
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
+        """Return key and value of the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Lane(Protocol):
         """Wait for the thread; whether it has ended."""
 
     def reassign(self, plan: LanePlan) -> None:
-        """Other routes: the lane starts over at the fence with them."""
+        """Give the lane other routes: it starts over at the fence with them."""
 
     def forget(self) -> None:
         """Let nobody see any more what its partitions are doing. Once it has ended."""
@@ -85,7 +85,7 @@ class Group(Protocol):
         """Begin a proof."""
 
     def holds(self, lane: int) -> bool:
-        """Whether a lane is in the assignment."""
+        """Return whether a lane is in the assignment."""
 
     def close(self, timeout_s: float) -> bool:
         """Leave, and end the thread; whether it has ended in time."""
@@ -95,19 +95,19 @@ class ConditionObserver(Protocol):
     """Is told what keeps a whole flow from copying as its file says, from any thread; must not block and not raise."""
 
     def connecting(self, clusters: Collection[str]) -> None:
-        """These are asked from now on, and no other; none: nobody asks."""
+        """Note that these are asked from now on, and no other; none: nobody asks."""
 
     def cluster_unreachable(self, cluster: str, for_s: float) -> None:
-        """No broker of a cluster has answered for so long."""
+        """Note that no broker of a cluster has answered for so long."""
 
     def cluster_answers(self, cluster: str) -> None:
-        """It does again; or nobody asks it any more."""
+        """Note that it answers again, or that nobody asks it any more."""
 
     def failed_over(self, said: str) -> None:
-        """The whole flow was failed over, by whom; empty: it isn't any more, or nobody looks."""
+        """Note that the whole flow was failed over, by whom; empty: it isn't any more, or nobody looks."""
 
     def other_settings(self, said: str) -> None:
-        """It runs other settings than its file has, and why; empty: it runs those of its file."""
+        """Note that it runs other settings than its file has, and why; empty: it runs those of its file."""
 
 
 class NoConditions:
@@ -133,20 +133,20 @@ class WorkerObserver(Protocol):
     """Is told what a worker that shares its flow does, by the flow's thread; must not block and not raise."""
 
     def stages(self, stages: Mapping[int, LaneStage], *, assigned: bool) -> None:
-        """Where the lanes stand that it has been given, or that still run here. `assigned`: whether the group's last
-        word is an assignment, if only of no lanes."""
+        """Note where the lanes stand that it has been given, or that still run here. `assigned`: whether the group's
+        last word is an assignment, if only of no lanes."""
 
     def rebalanced(self) -> None:
-        """The group has given it an assignment."""
+        """Note that the group has given it an assignment."""
 
     def handed_over(self, took_s: float) -> None:
-        """A lane has initialised its transactional id, so long after it was assigned."""
+        """Note that a lane has initialised its transactional id, so long after it was assigned."""
 
     def standing_by(self, reason: str) -> None:
-        """It runs nothing for now."""
+        """Note that it runs nothing for now, and why."""
 
     def members(self, found: FlowWorkers, at_ms: int) -> None:
-        """All workers of the flow, as they were at this time (wall clock). Told by the thread of discovery."""
+        """Take all workers of the flow, as they were at this time (wall clock). Told by the thread of discovery."""
 
 
 class Unwatched:

@@ -132,7 +132,7 @@ class ControlRebuild:
     def _positions(
         self, plane: ControlPlane, listing: Mapping[str, TopicInfo], claimed: Collection[Partition]
     ) -> dict[Partition, Stored]:
-        """Of all partitions that were claimed, and of the flow's target topics as they are."""
+        """Read the positions of all partitions that were claimed, and of the flow's target topics as they are."""
         there = dict(plane.list_target(listing))
         there |= plane.target.topics({at.topic for at in claimed} - there.keys())
         asked = [Partition(name, number) for name, info in there.items() for number in range(info.partitions)]
@@ -140,7 +140,9 @@ class ControlRebuild:
         return {at: stored for at, stored in found.items() if stored is not None}
 
     def _transactional_ids(self) -> list[str]:
-        """As all brokers list them. Raises what one says instead: an id that isn't seen isn't fenced."""
+        """Read the transactional ids as all brokers list them. Raises what one says instead: an id that isn't seen
+        isn't fenced.
+        """
         prefix = names.transactional_prefix(self._flow.name)
         with closing(ProducerQuestions(self._flow.target, f"eos-replicate.{self._flow.name}.rebuild")) as questions:
             found = questions.transactional_ids()

@@ -70,7 +70,7 @@ TRANSITIONS: Mapping[tuple[Stage, FlowEvent], Stage] = {
 
 
 def worst(codes: Iterable[int]) -> int:
-    """The exit code that the operator must see first; 0 of none."""
+    """Return the exit code that the operator must see first; 0 of none."""
     found = set(codes)
     return next((code for code in SEVERITY if code in found), max(found, default=0))
 
@@ -121,11 +121,11 @@ class Restarts:
         return {name: flow.code for name, flow in self._flows.items()}
 
     def stages(self) -> dict[str, Stage]:
-        """Where each flow stands. From any thread."""
+        """Say where each flow stands. From any thread."""
         return {name: flow.stage for name, flow in self._flows.items()}
 
     def stage(self, name: str) -> Stage:
-        """Where a flow stands."""
+        """Say where a flow stands."""
         return self._flows[name].stage
 
     def add(self, name: str, interval_s: float) -> bool:
@@ -136,8 +136,8 @@ class Restarts:
         return True
 
     def replace(self, name: str, interval_s: float) -> bool:
-        """A flow has other settings; whether to start it now. Else it is alive: it is to be stopped, and follows
-        itself."""
+        """Note that a flow has other settings; return whether to start it now. Else it is alive: it is to be stopped,
+        and follows itself."""
         flow = self._flows[name]
         flow.interval_s = interval_s
         if flow.alive:
@@ -151,7 +151,7 @@ class Restarts:
         self._flows[name].code, self._flows[name].on_trial = 0, True
 
     def remove(self, name: str) -> bool:
-        """A flow is in the file no more; whether it is alive, and to be stopped."""
+        """Note that a flow is in the file no more; return whether it is alive, and to be stopped."""
         flow = self._flows[name]
         flow.then = _Then.GONE
         if not flow.alive:
@@ -162,16 +162,18 @@ class Restarts:
         self._flows = {other: flow for other, flow in self._flows.items() if other != name}
 
     def lanes_started(self, name: str) -> None:
-        """A flow's lanes run."""
+        """Note that a flow's lanes run."""
         self._go(name, FlowEvent.LANES_STARTED)
         self._flows[name].on_trial = False
 
     def waits(self, name: str, code: int) -> bool:
-        """Whether a flow that ends with this code now is waited for, if it is the only one. From any thread."""
+        """Return whether a flow that ends with this code now is waited for, if it is the only one. From any thread."""
         return self._flows[name].on_trial and code in TYPOS
 
     def ended(self, name: str, code: int, now_s: float) -> bool:
-        """A flow ended; whether to start it again at once. After a bug the process is to stop, see `stopping`."""
+        """Note that a flow ended; return whether to start it again at once. After a bug the process is to stop, see
+        `stopping`.
+        """
         flow = self._flows[name]
         then, flow.then = flow.then, None
         self.stopping = self.stopping or code == BUG
@@ -186,11 +188,11 @@ class Restarts:
         return False
 
     def stop(self) -> None:
-        """The process was asked to stop: nothing is started again."""
+        """Note that the process was asked to stop: nothing is started again."""
         self.stopping = True
 
     def due(self, now_s: float) -> list[str]:
-        """Flows to start again now; they are starting then."""
+        """Return the flows to start again now; they are starting then."""
         if self.stopping or not self._goes_on():
             return []
         names = [name for name, flow in self._flows.items() if flow.stage is Stage.ENDED and flow.due_s <= now_s]
@@ -199,8 +201,8 @@ class Restarts:
         return names
 
     def reminders(self, now_s: float) -> list[str]:
-        """Flows that are over though nobody asked for it, and that are to be named now: nobody watches for what a
-        process that goes on doesn't do."""
+        """Return the flows that are over though nobody asked for it, and that are to be named now: nobody watches for
+        what a process that goes on doesn't do."""
         if self.stopping or not self._goes_on():
             return []
         found = [(name, flow) for name, flow in self._flows.items() if flow.forgotten and flow.due_s <= now_s]
@@ -209,20 +211,22 @@ class Restarts:
         return [name for name, _ in found]
 
     def next_due_s(self) -> float | None:
-        """When `due` and `reminders` should be asked next; None while there is nothing to start again or to name."""
+        """Say when `due` and `reminders` should be asked next; None while there is nothing to start again or to
+        name.
+        """
         if self.stopping or not self._goes_on():
             return None
         waiting = [flow for flow in self._flows.values() if flow.stage is Stage.ENDED or flow.forgotten]
         return min((flow.due_s for flow in waiting), default=None)
 
     def exit_code(self) -> int | None:
-        """The code with which the process leaves now; None while a flow is starting or alive, or is on trial."""
+        """Return the code with which the process leaves now; None while a flow is starting or alive, or is on trial."""
         if self._any(Stage.STARTING) or self._any(Stage.RUNNING) or (not self.stopping and self._goes_on()):
             return None
         return worst(self.codes.values())
 
     def _goes_on(self) -> bool:
-        """Whether the process goes on, so that flows that have ended are looked after."""
+        """Return whether the process goes on, so that flows that have ended are looked after."""
         return self._any(Stage.RUNNING) or any(flow.on_trial for flow in self._flows.values())
 
     def _any(self, stage: Stage) -> bool:

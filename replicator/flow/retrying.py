@@ -27,8 +27,8 @@ class Retrying:
         self._timeout_ms, self._asked, self._log = timeout_ms, asked, log
 
     def __call__(self, step: Callable[[], T], *, attempts_min: int = 1, whatever_is_asked: bool = False) -> T:
-        """What `step` returns. `attempts_min`: so often even after the timeout; `whatever_is_asked`: it is tried on
-        when the process shall stop. Raises what `step` raised last, or Unreachable where a stop has cut it short."""
+        """Return what `step` returns. `attempts_min`: so often even after the timeout; `whatever_is_asked`: it is tried
+        on when the process shall stop. Raises what `step` raised last, or Unreachable where a stop has cut it short."""
         backoff, give_up = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + self._timeout_ms / 1000
         while True:
             try:

@@ -58,7 +58,9 @@ class SettingsWatch:
         self._unread = ""  # why it could not be read last
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
-        """The thread's work. `failed` is told what ends it: TakenOver when the generation is over, or a bug."""
+        """Run until it has ended; this is the thread's work. `failed` is told what ends it: TakenOver when the
+        generation is over, or a bug.
+        """
         try:
             with closing(self._topics):
                 while not self._ended.is_set():

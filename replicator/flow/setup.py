@@ -180,7 +180,9 @@ class Setup:
         return listing
 
     def _state(self) -> tuple[Control | None, Claims | None]:
-        """As `look` has just read it, if the flow has run: what else it says of a flow is read again."""
+        """Return the state as `look` has just read it, if the flow has run: what else it says of a flow is read
+        again.
+        """
         looked, self._looked = self._looked, None
         control, claims = looked or self._plane.state.both_if_any()
         return control, claims()
@@ -216,7 +218,7 @@ class Setup:
                 raise answer
 
     def listing(self) -> Listing:
-        """The source's topics that the flow selects, checked against all flows of the file.
+        """List the source's topics that the flow selects, checked against all flows of the file.
 
         A topic that was known before is asked for by name: without the right to see it the source leaves it out, as if
         it was deleted.
@@ -232,12 +234,12 @@ class Setup:
         return self._with_origins(Listing.of(found, conflicts, missing))
 
     def _may_be_gone(self, name: str) -> bool:
-        """Whether a topic was there before, and its lanes say what becomes of its positions."""
+        """Return whether a topic was there before, and its lanes say what becomes of its positions."""
         told = self._flow.deleted_topics != "stop" and name in self._known
         return told or name in self._failed_over
 
     def _with_origins(self, listing: Listing) -> Listing:
-        """Where the source has the topics from, by the claims that other flows have there."""
+        """Add where the source has the topics from, by the claims that other flows have there."""
         found = self._plane.source_claims.origins({name: info.topic_id for name, info in listing.topics.items()})
         unread = {topic: str(error) for topic, error in found.unread.items()}
         for topic, reason in sorted(unread.items()):
@@ -247,7 +249,7 @@ class Setup:
         return listing.coming_from(found, loops(self._flow, self.source_cluster, self.target_cluster, found.origins))
 
     def check_generation(self, generation: int, assignment: LaneAssignment) -> None:
-        """Whether running lanes of this generation may go on. Raises TakenOver, Incident (`FlowState.control`)."""
+        """Check that running lanes of this generation may go on. Raises TakenOver, Incident (`FlowState.control`)."""
         check_generation(self._plane.state.control(), generation, assignment, running=True)
 
     def look(self, *, ahead: bool = False) -> Control:
@@ -268,8 +270,8 @@ class Setup:
         return self._control
 
     def change(self, ask: Callable[[Changer], T]) -> T:
-        """What `ask` wants of a changer. Half done or done, the next attempt reads which; a hand-over that was asked to
-        stop still has this to do."""
+        """Do what `ask` wants of a changer. Half done or done, the next attempt reads which; a hand-over that was asked
+        to stop still has this to do."""
         seen, self._control = self._control, None
 
         def attempt() -> T:
@@ -295,7 +297,7 @@ class Setup:
         return starts.encode(found, self._control_bytes_max)
 
     def wanted(self, listing: Listing, first: Collection[str]) -> Listing:
-        """All selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
+        """Return all selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
         return (
             listing
             if self._flow.new_topics == "copy"
@@ -303,7 +305,7 @@ class Setup:
         )
 
     def first_routes(self, listing: Listing) -> Routing:
-        """As `routes`, for a process that has nothing to go on with if they can't be made now."""
+        """Make routes as `routes` does, for a process that has nothing to go on with if they can't be made now."""
         return self._patiently(lambda: self.routes(listing))
 
     def routes(self, listing: Listing) -> Routing:
@@ -358,7 +360,9 @@ class Setup:
         return done, made, any(answer is False for answer in created.values())
 
     def _before(self, name: str) -> list[Route]:
-        """Routes of a topic that may not be seen now: as they were made last, or as its partitions were claimed."""
+        """Return the routes of a topic that may not be seen now: as they were made last, or as its partitions were
+        claimed.
+        """
         if name in self._routes:
             return self._routes[name]
         return [

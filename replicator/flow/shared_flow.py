@@ -119,7 +119,7 @@ class SharedFlow:
         return code
 
     def _next(self, *, first: bool) -> tuple[GroupWorker, Callable[[], bool]] | None:
-        """What runs the generation that is open now, with its settings, and how; None after a stop."""
+        """Return what runs the generation that is open now, with its settings, and how; None after a stop."""
         flow, waits, ask_target, told = self._runs, not first, not first, ""
         backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
         while True:
@@ -198,7 +198,9 @@ class SharedFlow:
         return found
 
     def _watch_clusters(self, flow: Flow) -> None:
-        """Once, for all generations: between two of them it is told, too, that a cluster is away."""
+        """Start to watch the clusters, once for all generations: between two of them it is told, too, that a cluster is
+        away.
+        """
         if self._silent is None:
             self._silent = self._parts.clusters(flow, self._over, self._watch_failed, self._connecting.told)
             self._connecting.leave_to_watch()
@@ -260,10 +262,12 @@ class SharedFlow:
         return worker, partial(worker.run, routing)
 
     def _with(self, flow: Flow) -> Config:
-        """The whole file with this flow as it runs."""
+        """Return the whole file with this flow as it runs."""
         return self._config.model_copy(update={"flows": {**self._config.flows, flow.name: flow}})
 
 
 def _same_but_lanes(one: Flow, other: Flow) -> bool:
-    """Whether what was set up for one flow does for the other. How many lanes there are is the generation's to say."""
+    """Return whether what was set up for one flow does for the other. How many lanes there are is the generation's to
+    say.
+    """
     return one.model_copy(update={"lanes": other.lanes}) == other

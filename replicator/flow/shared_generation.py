@@ -61,8 +61,8 @@ class SharedGeneration:
         self._listing: Mapping[str, int] = {}  # as it was at the last look
 
     def flow(self, control: Control) -> Flow:
-        """The flow to run under what the control topic says: this worker's own, or with the open generation's settings,
-        where those hold."""
+        """Return the flow to run under what the control topic says: this worker's own, or with the open generation's
+        settings, where those hold."""
         if control.open is None or control.open.kind is not Kind.LIVE or not self._decided(control).runs:
             return self._flow
         return followed(self._flow, control.open)
@@ -116,7 +116,7 @@ class SharedGeneration:
         return FileDecision.PROPOSE if decision is FileDecision.STAND_BY_JOB and self._take_over else decision
 
     def _unreadable(self, control: Control) -> str:
-        """Why the open settings can't be run; empty where they can, or are to be replaced."""
+        """Say why the open settings can't be run; empty where they can, or are to be replaced."""
         found = open_settings(control, self._flow)
         if found is None or self._decided(control) is not FileDecision.STAND_BY_NEWER:
             return ""
@@ -124,15 +124,15 @@ class SharedGeneration:
         return f"{why}. Run the newer version, or `eos-replicate apply` with this one's file"
 
     def _runs(self, control: Control) -> bool:
-        """Whether the open generation is to be run as it is. Raises TakenOver."""
+        """Return whether the open generation is to be run as it is. Raises TakenOver."""
         found = control.open
         if found is not None and found.kind is Kind.ROUNDS and self._ran:
             raise TakenOver(f"flow {self._flow.name}: generation {found.number} (Spark's rounds) has taken over")
         return found is not None and self._propose(control) is None
 
     def _propose(self, control: Control) -> Proposal | None:
-        """What is to replace the open generation; see `control.Propose`. One that isn't the daemon's is replaced by the
-        settings that hold, with as many lanes."""
+        """Return what is to replace the open generation; see `control.Propose`. One that isn't the daemon's is replaced
+        by the settings that hold, with as many lanes."""
         found, decision = control.open, self._decided(control)
         if decision is FileDecision.PROPOSE:
             return Proposal(LaneAssignment(self._own_lanes(control)), self._own)

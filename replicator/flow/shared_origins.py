@@ -30,7 +30,7 @@ class SharedOrigins:
         self._unread: Mapping[str, ReplicatorError] = {}
 
     def origins(self, topic_ids: Mapping[str, str]) -> FoundOrigins:
-        """Of topics with these ids. Raises Retriable, Unreachable, NotAllowed."""
+        """Find the origins of topics with these ids. Raises Retriable, Unreachable, NotAllowed."""
         asked_s = self._clock.now_s()
         with self._lock:
             if self._began_s <= asked_s:
@@ -40,6 +40,6 @@ class SharedOrigins:
             return FoundOrigins(of_topics(self._found, topic_ids), self._unread)
 
     def _read(self) -> tuple[OriginsById, Mapping[str, ReplicatorError]]:
-        """With a connection of its own: this happens when partitions are new."""
+        """Read the claims, with a connection of its own: this happens when partitions are new."""
         with reading_topics(self._flow, self._flow.source) as reader:
             return SourceClaims(self._flow, reader).read()

@@ -23,7 +23,7 @@ class ShownLanes:
         self._next = _FIRST
 
     def started(self, lane: int) -> None:
-        """A lane has begun anew: what stands there of it is older."""
+        """Note that a lane has begun anew: what stands there of it is older."""
         self._seen.discard(lane)
         self._asked.discard(lane)
 

@@ -19,7 +19,7 @@ _READ_BYTES = 64
 
 @contextmanager
 def heard(take: Callable[[int], object]) -> Iterator[None]:
-    """While the block runs, call `take` in a thread with the number of each signal that has a handler in Python.
+    """Call `take`, while the block runs, in a thread with the number of each signal that has a handler in Python.
 
     In the main thread only. `take` should return soon: the next signal waits for it.
     """

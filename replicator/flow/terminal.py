@@ -10,7 +10,7 @@ import os
 
 
 def has_terminal() -> bool:
-    """Whether the process has a controlling terminal now."""
+    """Return whether the process has a controlling terminal now."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

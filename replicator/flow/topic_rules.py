@@ -81,7 +81,7 @@ class ConfigChanges:
     after: Mapping[str, str]
 
     def said(self) -> str:
-        """In words, in the order of their names."""
+        """Say it in words, in the order of their names."""
         return ", ".join(f"{key}: {self.before[key]} → {value}" for key, value in sorted(self.after.items()))
 
 
@@ -102,7 +102,7 @@ class TopicDecision:
 
 
 def target_configs(flow: Flow, source: Mapping[str, str]) -> dict[str, str]:
-    """Configs of a target topic, from the effective ones of its source topic.
+    """Return the configs of a target topic, from the effective ones of its source topic.
 
     A source that stamps records with the time of append gets a target that keeps these times (CreateTime),
     because the target would stamp its own; whoever wants that lists message.timestamp.type in
@@ -115,7 +115,8 @@ def target_configs(flow: Flow, source: Mapping[str, str]) -> dict[str, str]:
 
 
 def changed_configs(flow: Flow, source: TopicInfo, target: TopicInfo) -> ConfigChanges | None:
-    """Configs of an existing target topic that are to be set, as the source topic has them now; None: nothing is.
+    """Return the configs of an existing target topic that are to be set, as the source topic has them now; None:
+    nothing is.
 
     `max.message.bytes` is only raised: what the source took before it was lowered is perhaps yet to be copied. Which
     ones never change follows MirrorMaker 2's DefaultConfigPropertyFilter. What the target doesn't show (a broker of
@@ -141,7 +142,7 @@ def _is_other(key: str, source: str, target: str) -> bool:
 
 
 def needs_claims(source: TopicInfo, target: ListedTopic) -> bool:
-    """Whether `decide_topic` needs the topic's claims: only where something would be created."""
+    """Return whether `decide_topic` needs the topic's claims: only where something would be created."""
     return target.denied is None and (target.info is None or target.info.partitions < source.partitions)
 
 
@@ -154,7 +155,7 @@ def decide_topic(
     conflict: Incident | None,
     unclaimed: str | None = None,
 ) -> TopicDecision:
-    """The decision over one source topic.
+    """Decide over one source topic.
 
     Args:
         source: as its cluster lists it; its configs count only if `denied` is None.
@@ -187,7 +188,7 @@ def _absent(flow: Flow, source: TopicInfo, claims: tuple[Claim, ...]) -> TopicDe
 
 
 def rewrites(flow: Flow, source: TopicInfo, target: TopicInfo) -> Incident | None:
-    """The incident of an existing target topic that would change timestamps."""
+    """Return the incident of an existing target topic that would change timestamps."""
     if not replaces_timestamps(target.configs) or TIMESTAMP_TYPE in flow.topic_configs.extra:
         return None
     return target_rewrites_timestamps(flow.target.name, target.name, source.name)
@@ -215,7 +216,7 @@ def _too_small(
 
 
 def refused(name: str, decision: TopicDecision, error: ReplicatorError) -> TopicDecision:
-    """The decision over source topic `name` where the target refused to create or to grow."""
+    """Return the decision over source topic `name` where the target refused to create or to grow."""
     reason = str(error)
     incident = Incident(error.name, error.detail, topic=name) if isinstance(error, Incident) else None
     waiting = reason if isinstance(error, NotAllowed) else ""
@@ -227,8 +228,8 @@ def refused(name: str, decision: TopicDecision, error: ReplicatorError) -> Topic
 def topic_routes(
     flow: Flow, source: TopicInfo, target: TopicInfo | None, decision: TopicDecision, origins: Origins = NONE
 ) -> list[Route]:
-    """Routes of all partitions of a topic. `target` is the topic as it is after creating and growing; `origins` say
-    where the source has the topic from."""
+    """Make the routes of all partitions of a topic. `target` is the topic as it is after creating and growing;
+    `origins` say where the source has the topic from."""
     name, target_id = target_topic(flow, source.name), target.topic_id if target else ""
     there = target.partitions if target else 0
     bounds = TimestampBounds.of(target.configs) if target else UNBOUNDED

@@ -43,14 +43,16 @@ Other = TypeVar("Other")
 
 
 def both(one: Callable[[], One], other: Callable[[], Other]) -> tuple[One, Other]:
-    """The results of two questions to different clusters, asked at the same time. Raises what the first raised."""
+    """Ask two questions of different clusters at the same time, and return both results. Raises what the first
+    raised.
+    """
     with ThreadPoolExecutor(1) as pool:
         second = pool.submit(other)
         return one(), second.result()
 
 
 def topics_of(flow: Flow, cluster: config.Cluster, role: str, *, kept_s: float = math.inf) -> TopicQuestions:
-    """Asks a cluster for topics; `role` is the end of the client's id, `kept_s` as of `topic_questions`."""
+    """Ask a cluster for topics; `role` is the end of the client's id, `kept_s` as of `topic_questions`."""
     client_id, timeout_s = f"eos-replicate.{flow.name}.{role}", flow.limits.request_timeout_ms / 1000
     return topic_questions(cluster, client_id, timeout_s, kept_s=kept_s)
 
@@ -108,7 +110,7 @@ class ControlPlane:
         self.close()
 
     def close(self) -> None:
-        """Lets go of both clusters."""
+        """Let go of both clusters."""
         self.source_logs.close()
         self.target_logs.close()
         self.source.close()
@@ -123,9 +125,9 @@ class ControlPlane:
         waits: Waits = lambda cluster, why, target_answers: None,
         answers: Answers = lambda cluster: None,
     ) -> tuple[ClusterInfo, ClusterInfo]:
-        """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time. `waits`: called
-        while one of them doesn't, as by `ClusterAdmin.connect`, by the thread that waits for it, and `answers` by the
-        same thread once it does. The one is waited for also where the other has failed."""
+        """Connect to source and target, and return what they answer; bounded by limits.connect_timeout_ms, at the same
+        time. `waits`: called while one of them doesn't, as by `ClusterAdmin.connect`, by the thread that waits for it,
+        and `answers` by the same thread once it does. The one is waited for also where the other has failed."""
 
         def target_connected() -> ClusterInfo:
             found = self._connect_target(lambda why: waits(self.flow.target, why, False))
@@ -143,7 +145,9 @@ class ControlPlane:
             return source, target.result()
 
     def connect_if_any(self) -> tuple[ClusterInfo | Unreachable, ClusterInfo]:
-        """As `connect`, but why a source doesn't answer is returned, for who has questions to the target alone, too."""
+        """Connect as `connect` does, but why a source doesn't answer is returned, for who has questions to the target
+        alone, too.
+        """
 
         def source() -> ClusterInfo | Unreachable:
             try:
@@ -159,7 +163,9 @@ class ControlPlane:
         return found
 
     def _connect_target(self, waits: Callable[[object], None] | None = None) -> ClusterInfo:
-        """The reader's clients follow when the target has answered: without an answer closing them takes seconds."""
+        """Connect to the target, and the reader's clients once it has answered: without an answer closing them takes
+        seconds.
+        """
         found = self.target.connect(waits)
         topics = names.control_topic(self.flow.name), names.claims_topic(self.flow.name)
         with ThreadPoolExecutor(3) as pool:
@@ -169,40 +175,46 @@ class ControlPlane:
         return found
 
     def selected(self) -> set[str]:
-        """Names of the source topics that the flow selects: those that the user may see, and those that it names."""
+        """Return the names of the source topics that the flow selects: those that the user may see, and those that it
+        names.
+        """
         self._source_names = self.source.topic_names()
         found = {name for name in self._source_names if selects(self.flow, name)}
         return found | self.named()
 
     def named(self) -> set[str]:
-        """The topics that the flow names, and doesn't only select by a pattern."""
+        """Return the topics that the flow names, and doesn't only select by a pattern."""
         return {name for name in literals(self.flow) if selects(self.flow, name)}
 
     def list_source(self, *, configs: bool = True) -> dict[str, TopicInfo]:
-        """Selected source topics with partitions, ids and effective configs; raises where one may not be seen."""
+        """List selected source topics with partitions, ids and effective configs; raises where one may not be seen."""
         return self.source.topics(self.selected(), configs=configs)
 
     def list_target(self, sources: Collection[str], *, configs: bool = False) -> dict[str, TopicInfo]:
-        """Existing target topics of these source topics, by target name."""
+        """List existing target topics of these source topics, by target name."""
         return self.target.topics(self._possible_targets(sources), configs=configs)
 
     def listed_source(self, known: Collection[str] = (), *, rights: bool = False) -> dict[str, ListedTopic]:
-        """Selected source topics, and those of `known`, each with what may not be seen of it."""
+        """List selected source topics, and those of `known`, each with what may not be seen of it."""
         return listed(self.source, self.selected().union(known), rights=rights)
 
     def listed_target(self, names_: Iterable[str], *, rights: bool = False) -> dict[str, ListedTopic]:
-        """These topics of the target, each with what may not be seen of it."""
+        """List these topics of the target, each with what may not be seen of it."""
         return listed(self.target, names_, rights=rights)
 
     def has_positions(self, sources: Mapping[str, TopicInfo]) -> bool:
-        """Whether the flow has a position in any existing target topic of these source topics, as far as it may see."""
+        """Return whether the flow has a position in any existing target topic of these source topics, as far as it may
+        see.
+        """
         targets = self.listed_target(self._possible_targets(sources))
         seen = {name: it.info for name, it in targets.items() if it.info is not None}
         asked = [Partition(name, number) for name, info in seen.items() for number in range(info.partitions)]
         return any(found is not None for found in offset_reader.positions(self.flow, asked).values())
 
     def _possible_targets(self, sources: Collection[str]) -> set[str]:
-        """Without names that no topic can have: a cluster that is asked for one refuses the question."""
+        """Return the names of target topics, without those that no topic can have: a cluster that is asked for one
+        refuses the question.
+        """
         return {target_topic(self.flow, name) for name in sources if not name_fault(self.flow, name)}
 
     def create(self, specs: Collection[TopicSpec]) -> dict[str, bool | ReplicatorError]:
@@ -227,7 +239,7 @@ class ControlPlane:
         return self.target.set_configs(wanted)
 
     def acls(self) -> tuple[list[TopicAcl], list[TopicAcl]]:
-        """All ACLs of topics, of the source and of the target."""
+        """Return all ACLs of topics, of the source and of the target."""
         return both(self.source.topic_acls, self.target.topic_acls)
 
     def create_acls(self, wanted: Collection[TopicAcl]) -> dict[TopicAcl, ReplicatorError | None]:
@@ -235,7 +247,7 @@ class ControlPlane:
         return self.target.create_acls(wanted)
 
     def internal(self) -> dict[str, TopicInfo]:
-        """Those of the flow's own topics that exist, with configs."""
+        """Return those of the flow's own topics that exist, with configs."""
         return self.target.topics(
             (names.control_topic(self.flow.name), names.claims_topic(self.flow.name)), configs=True
         )
@@ -258,12 +270,12 @@ class ControlPlane:
         check_lanes_topic(found, lanes)
 
     def offsets_topic(self) -> TopicInfo | None:
-        """The flow's map topic with configs; None where there is none."""
+        """Return the flow's map topic with configs; None where there is none."""
         name = names.offsets_topic(self.flow.name)
         return self.target.topics((name,), configs=True).get(name)
 
     def offsets_index_topic(self) -> TopicInfo | None:
-        """The topic of the map's index with configs; None where there is none."""
+        """Return the topic of the map's index with configs; None where there is none."""
         name = names.offsets_index_topic(self.flow.name)
         return self.target.topics((name,), configs=True).get(name)
 
@@ -273,7 +285,7 @@ class ControlPlane:
         return answer if isinstance(answer, ReplicatorError) else None
 
     def await_partitions(self, expected: Mapping[str, int]) -> None:
-        """Until the brokers show what the controller has accepted, and lead it; Kafka has no event for that.
+        """Wait until the brokers show what the controller has accepted, and lead it; Kafka has no event for that.
 
         A lane would find partitions that nobody leads yet waiting, and look at them again from time to time.
         """
@@ -301,7 +313,9 @@ class ControlPlane:
 
 
 def internal_topics(flow: Flow, lanes: int) -> tuple[TopicSpec, TopicSpec]:
-    """The flow's own topics: of its generations (control) and of its claims, with a partition for each lane."""
+    """Return the specs of the flow's own topics: of its generations (control) and of its claims, with a partition for
+    each lane.
+    """
     replication = flow.topic_configs.replication_factor
     return (
         TopicSpec(names.control_topic(flow.name), 1, replication, {"cleanup.policy": "compact"}),
@@ -310,7 +324,9 @@ def internal_topics(flow: Flow, lanes: int) -> tuple[TopicSpec, TopicSpec]:
 
 
 def lanes_topic(flow: Flow, lanes: int) -> TopicSpec:
-    """The topic that the flow's workers share out, with a partition for each lane; nothing stands in it."""
+    """Return the spec of the topic that the flow's workers share out, with a partition for each lane; nothing stands in
+    it.
+    """
     return TopicSpec(names.lanes_topic(flow.name, lanes), lanes, flow.topic_configs.replication_factor, {})
 
 
@@ -326,7 +342,7 @@ NOTES_SEGMENT_BYTES = 16 * 1024 * 1024
 
 
 def notes_topic(flow: Flow) -> TopicSpec:
-    """The topic of consumer groups, which holds the last note of each partition of each group."""
+    """Return the spec of the topic of consumer groups, which holds the last note of each partition of each group."""
     configs = {"cleanup.policy": "compact", "segment.bytes": str(NOTES_SEGMENT_BYTES)}
     return TopicSpec(names.groups_topic(flow.name), 1, flow.topic_configs.replication_factor, configs)
 
@@ -335,7 +351,9 @@ ASIDE_BYTES_MAX = 104_857_600  # as much as a broker takes in one request by def
 
 
 def aside_topic(flow: Flow) -> TopicSpec:
-    """The flow's topic for records that operators have set aside: it keeps them until somebody deletes them."""
+    """Return the spec of the flow's topic for records that operators have set aside: it keeps them until somebody
+    deletes them.
+    """
     limit = max(ASIDE_BYTES_MAX, flow.limits.record_bytes_max + 65_536)
     configs = {
         "cleanup.policy": "delete",
@@ -347,7 +365,9 @@ def aside_topic(flow: Flow) -> TopicSpec:
 
 
 def listed(admin: ClusterAdmin, wanted: Iterable[str], *, rights: bool = False) -> dict[str, ListedTopic]:
-    """Topics with their configs in two requests at the same time; what may not be seen of one topic hides no other."""
+    """List topics with their configs in two requests at the same time; what may not be seen of one topic hides no
+    other.
+    """
     asked = sorted(set(wanted))
     described, configs = admin.describe_with_configs(asked, rights=rights)
     return {name: _listed(described.get(name), configs.get(name)) for name in asked}
@@ -366,8 +386,8 @@ def _listed(
 
 
 def check_control_topic(info: TopicInfo) -> None:
-    """A control topic that could lose a generation, or split them over partitions, is worse than none. Raises
-    Incident."""
+    """Check the control topic: one that could lose a generation, or split them over partitions, is worse than none.
+    Raises Incident."""
     policy = info.configs.get("cleanup.policy", "")
     if info.partitions == 1 and policy == "compact":
         return

@@ -31,8 +31,8 @@ def unclaimed(
     first: Mapping[str, int],
     logs: ClusterQuestions,
 ) -> dict[str, str]:
-    """Which topics too small for their sources may grow without a claim, by target topic: empty, or why that can't be
-    told just now.
+    """Say which topics too small for their sources may grow without a claim, by target topic: empty, or why that can't
+    be told just now.
 
     Args:
         first: how many partitions source topics had when the flow listed them first.
@@ -51,7 +51,9 @@ def unclaimed(
 
 
 def _unwritten(topic: str, partitions: int, ends: LogEndsByPartition) -> str | None:
-    """Empty if a topic never held a record, None if it did; else why it isn't known of all partitions."""
+    """Return an empty text if a topic never held a record, None if it did; else why it isn't known of all
+    partitions.
+    """
     answers = [ends[Partition(topic, number)] for number in range(partitions)]
     if any(answer.end > 0 for answer in answers if not isinstance(answer, ReplicatorError)):
         return None

@@ -124,7 +124,7 @@ class KafkaConnections:
             self._open = stack.pop_all()
 
     def _to_topics(self, plan: LanePlan, reader: TopicReader) -> Iterator[Callable[[], None]]:
-        """What connects to the leaders of all that is read before the lane copies."""
+        """Yield what connects to the leaders of all that is read before the lane copies."""
         name, targets = plan.flow.name, {route.target.topic for route in plan.routes}
         own = {names.control_topic(name), names.claims_topic(name)}
         yield partial(self.source.connect, {route.source.topic for route in plan.routes})
@@ -150,7 +150,7 @@ def _plane(
     log: structlog.stdlib.BoundLogger,
     lost: LostObserver,
 ) -> RecordsPlane | BatchesPlane:
-    """The plane of the flow's engine."""
+    """Make the plane of the flow's engine."""
     settings = PlaneSettings(
         flow=plan.flow,
         transactional_id=plan.transactional_id,
@@ -192,8 +192,8 @@ def services(
     log: structlog.stdlib.BoundLogger,
     lost: Callable[[Flow], LostObserver] = lambda _: _unheard,
 ) -> Services:
-    """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`. `lost` gives what
-    is told of a flow's lost records."""
+    """Make what lanes are given from outside. `failpoint` is called at each named step, see `failpoints`. `lost` gives
+    what is told of a flow's lost records."""
 
     origins: _OfFlow[SharedOrigins] = _OfFlow(SharedOrigins)
     patience = _OfFlow(lambda flow: CoordinatorPatience(flow.limits.transaction_timeout_ms / 1000))
@@ -230,11 +230,11 @@ def parts(
     throttled: Callable[[Flow, FlowThrottle], None] = lambda flow, throttle: None,
     lost: Callable[[Flow], LostObserver] = lambda _: _unheard,
 ) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
-    """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`; `heartbeats` gives what
-    is told of those of a flow, `observe_worker` what is told of a worker that shares it. `version`: of the program,
-    which workers of a flow show each other. `more_duties`: starts what else the worker that has lane 0 does besides.
-    `conditions` gives what is told of what keeps a whole flow from copying. `throttled` is told what its lanes keep to
-    from now on. `lost` as of `services`."""
+    """Return a function that makes what a live flow's worker is made of, given the flow's log. `observe` as of
+    `Services`; `heartbeats` gives what is told of those of a flow, `observe_worker` what is told of a worker that
+    shares it. `version`: of the program, which workers of a flow show each other. `more_duties`: starts what else the
+    worker that has lane 0 does besides. `conditions` gives what is told of what keeps a whole flow from copying.
+    `throttled` is told what its lanes keep to from now on. `lost` as of `services`."""
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
@@ -319,11 +319,11 @@ def write_flow_note(flow: Flow, note: Note) -> None:
 
 
 def _unseen(took_s: float, written_ms: int) -> None:
-    """Nobody wants to know."""
+    """Ignore it: nobody wants to know."""
 
 
 def _unheard(at: Partition, records: int) -> None:
-    """Nobody counts what was lost; the log has it."""
+    """Ignore it: nobody counts what was lost; the log has it."""
 
 
 def _jitter() -> float:
@@ -335,7 +335,9 @@ def _client_error(log: structlog.stdlib.BoundLogger, text: str) -> None:
 
 
 def _lost_records(log: structlog.stdlib.BoundLogger, observed: LostObserver, lost: LostRecords) -> None:
-    """Under at_most_once only. The sum of `records` over all lines is what was lost."""
+    """Count and log records that were lost, under at_most_once only. The sum of `records` over all lines is what was
+    lost.
+    """
     observed(lost.at, lost.records)
     log.error(
         "records_lost",

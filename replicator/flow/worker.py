@@ -43,8 +43,8 @@ MARGIN_S_MAX = 1.0
 
 
 def margin_s(flow: Flow) -> float:
-    """The end of limits.stop_timeout_ms in which no lane is waited for any more: half of it is the flow's, to say which
-    are late, then the process leaves."""
+    """Return the end of limits.stop_timeout_ms in which no lane is waited for any more: half of it is the flow's, to
+    say which are late, then the process leaves."""
     return min(MARGIN_S_MAX, flow.limits.stop_timeout_ms / 1000 / 4)
 
 
@@ -159,7 +159,7 @@ class FlowWorker:
             raise
 
     def _code(self) -> int:
-        """After a clean end: 4 while something waits for a decision."""
+        """Return the exit code after a clean end: 4 while something waits for a decision."""
         return Incident.exit_code if self._counts.stopped or self._notes.incidents else 0
 
     def _open(self, setup: Setup) -> tuple[Generation, Routing]:
@@ -189,7 +189,7 @@ class FlowWorker:
             made.start()
 
     def _watch(self) -> None:
-        """Until all lanes have ended. Raises Unreachable when they don't in time, and bugs."""
+        """Wait until all lanes have ended. Raises Unreachable when they don't in time, and bugs."""
         while self._lanes:
             timeout_s = None if self._stop_by is None else max(0.0, self._stop_by - time.monotonic())
             try:
@@ -227,7 +227,7 @@ class FlowWorker:
         self._stop_by_incidents()
 
     def _stop_by_incidents(self) -> None:
-        """A flow of which nothing can go on ends, so that somebody looks at it; if wanted, with the first incident."""
+        """Stop a flow of which nothing can go on, so that somebody looks at it; if wanted, with the first incident."""
         if self._stop_by is not None:
             return
         if self._counts.all_stopped:
@@ -248,7 +248,7 @@ class FlowWorker:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """The flow ends by `error`; of several by the worst. Lanes that still run are stopped first."""
+        """End the flow by `error`; of several by the worst. Lanes that still run are stopped first."""
         self._error = worse(self._error, error)
         self._stop_lanes()
 
@@ -308,7 +308,9 @@ def code_of(error: BaseException) -> int:
 
 
 def with_routes(plan: LanePlan, routing: Routing) -> LanePlan:
-    """The plan with those of the flow's routes that belong to its lane, and the sizes that their targets take. Pure."""
+    """Return the plan with those of the flow's routes that belong to its lane, and the sizes that their targets take.
+    Pure.
+    """
     routes: tuple[Route, ...] = tuple(
         routing.routes[at] for at in sorted(routing.routes) if plan.assignment.lane_of(*at) == plan.lane
     )

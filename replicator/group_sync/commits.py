@@ -127,8 +127,8 @@ class CommitRound:
             self._put(groups)
 
     def _same(self, topic: str, at: int, first: int, end: int) -> bool:
-        """Whether a consumer that goes on at either of two target offsets reads the same: a marker lies between, or
-        what was aborted. The end of what was copied is at one of them, or at the other one once more is copied."""
+        """Return whether a consumer that goes on at either of two target offsets reads the same: a marker lies between,
+        or what was aborted. The end of what was copied is at one of them, or at the other one once more is copied."""
         return first < end and self._map.nothing_between(self._map.partitions()[topic][at], first, end)
 
     def _looked_at(
@@ -263,7 +263,7 @@ def _taken(groups: Iterable[_GroupInWork], answers: Answers, unanswered: list[Re
 
 
 def _some(due: Iterable[DueGroup]) -> Iterator[list[DueGroup]]:
-    """Groups that are looked at together."""
+    """Yield groups that are looked at together."""
     some, partitions = list[DueGroup](), 0
     for one in due:
         some.append(one)
@@ -327,13 +327,15 @@ def _refuse(group: _GroupInWork, why: str) -> None:
 def _acknowledged(
     values: ShareValues, topic: str, before: Mapping[Partition, int], after: Mapping[Partition, int], at: int
 ) -> AcknowledgedBehind:
-    """What a share group has acknowledged at the target. `before`, `after`: where partitions ended around that."""
+    """Return what a share group has acknowledged at the target. `before`, `after`: where partitions ended around
+    that.
+    """
     least, most = (values.acknowledged(topic, at, ends.get(Partition(topic, at), 0)) for ends in (before, after))
     return AcknowledgedBehind(least, most)
 
 
 def _answered(topic: _TopicInWork, codes: Mapping[int, int]) -> int:
-    """The same of one topic of a group."""
+    """Take the same of one topic of a group."""
     committed, rows, notes = 0, topic.rows, topic.notes
     for at, (offset, metadata, _) in topic.commits.items():
         code, value = codes.get(at, _MISSING), GroupOffset(offset, metadata)

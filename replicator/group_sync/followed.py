@@ -140,7 +140,7 @@ class FollowedGroups:
         return {name: it.values for name, it in self._groups.items() if it.values is not None}
 
     def idle(self, now_s: float) -> bool:
-        """Whether nothing has changed at the source since `snapshot`, and nothing is to be looked at yet."""
+        """Return whether nothing has changed at the source since `snapshot`, and nothing is to be looked at yet."""
         return not self._changed and not any(
             it.whole or it.next_s <= now_s or self._to_renew(it, now_s)
             for it in self._groups.values()
@@ -267,7 +267,9 @@ class FollowedGroups:
             it.later_s.setdefault(topic, {})[at] = it.next_s = now_s
 
     def delivered(self, group: str, topic: str, at: int) -> int:
-        """How many records a share group has acknowledged at most behind its offset, which it would get again."""
+        """Return how many records a share group has acknowledged at most behind its offset, which it would get
+        again.
+        """
         return (delivered_of(self._groups[group].looked) or {}).get(topic, {}).get(at, 0)
 
     def translated(self, before_s: float) -> Iterator[tuple[str, str, dict[int, tuple[int, int, Translated]]]]:
@@ -321,11 +323,11 @@ class FollowedGroups:
             it.whole = True
 
     def target_group(self, group: str) -> str:
-        """The group's name at the target."""
+        """Return the group's name at the target."""
         return routing.target_group(self._flow, group)
 
     def shown(self, missed_max: int = MISSED_MAX) -> list[GroupShown]:
-        """Where each group stands, by name; that of one which couldn't be looked at so often is unknown."""
+        """Say where each group stands, by name; that of one which couldn't be looked at so often is unknown."""
         found = list[GroupShown]()
         for name, it in sorted(self._groups.items()):
             unknown = it.why or _NOT_YET if it.missed >= missed_max or not (it.looked_ms or it.topics) else ""
@@ -362,14 +364,14 @@ def _forget_gone(it: _Followed, reads: Mapping[str, Mapping[int, SourceRead]]) -
 
 
 def _next(it: _Followed) -> float:
-    """When the first of its rows that aren't settled is looked at."""
+    """Say when the first of its rows that aren't settled is looked at."""
     return min((min(each.values(), default=_NEVER) for each in it.later_s.values()), default=_NEVER)
 
 
 def _reads(
     values: GroupValues, partitions: Mapping[str, Sequence[Partition]]
 ) -> Iterator[tuple[str, dict[int, SourceRead]]]:
-    """What a group has committed in each partition of the topics in which it has committed anything."""
+    """Yield what a group has committed in each partition of the topics in which it has committed anything."""
     for topic, found in values.topics().items():
         if topic not in partitions or all(value is None for value in found.values()):
             continue

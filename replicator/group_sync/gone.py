@@ -133,8 +133,8 @@ class GoneGroups:
     def _gone_at_source(
         self, groups: Mapping[str, str], shares: Set[str], unanswered: list[ReplicatorError]
     ) -> dict[str, str]:
-        """Those of which their coordinators say that they have no offset. `shares`: those that were share groups, which
-        are asked about in another way."""
+        """Find those of which their coordinators say that they have no offset. `shares`: those that were share groups,
+        which are asked about in another way."""
         self._source.share(shares)
         found = self._source.offsets(dict.fromkeys(groups.values()), ASK_S, stable=True) if groups else {}
         unanswered += [it for it in found.values() if isinstance(it, ReplicatorError)]
@@ -172,13 +172,13 @@ class GoneGroups:
                 yield to, why or (self._consumed(values) if isinstance(values, ShareValues) else "") or offsets
 
     def _consumed(self, values: ShareValues) -> str:
-        """Whether a share group may have acknowledged records at the target behind where it stands."""
+        """Return whether a share group may have acknowledged records at the target behind where it stands."""
         ats = [Partition(topic, at) for topic, of_topic in values.topics().items() for at in of_topic]
         ends = self._map.target_ends(ats)
         return CONSUMED if any(values.acknowledged(*at, ends.get(at, 0)) for at in ats) else ""
 
     def _copied(self, topics: Collection[str]) -> set[str]:
-        """The target topics whose source topics are those that the flow has copied."""
+        """Return the target topics whose source topics are those that the flow has copied."""
         partitions = self._map.partitions()
         there = [name for name in topics if partitions.get(name)]
         answers = self._map.answers([OffsetToTranslate(Partition(name, 0), 0) for name in there])
@@ -220,7 +220,7 @@ class GoneGroups:
 
 
 def _notes_of(known: GroupNotes, target: str, topics: Collection[str]) -> _Notes:
-    """A group's notes by topic and partition, without those that say nothing."""
+    """Return a group's notes by topic and partition, without those that say nothing."""
     found: _Notes = {}
     for topic in topics:
         if notes := {at: note for at, note in known.of(target, topic).items() if note != NO_NOTE}:
@@ -229,7 +229,7 @@ def _notes_of(known: GroupNotes, target: str, topics: Collection[str]) -> _Notes
 
 
 def _there(values: GroupValues) -> _Offsets:
-    """Where a group has an offset, or may have one soon."""
+    """Say where a group has an offset, or may have one soon."""
     found = {
         topic: [at for at, it in of_topic.items() if it is not None] for topic, of_topic in values.topics().items()
     }
@@ -237,7 +237,7 @@ def _there(values: GroupValues) -> _Offsets:
 
 
 def _refused(notes: _Notes, offsets: _Offsets, codes: PartitionCodes | ReplicatorError | None) -> _Notes:
-    """The notes of a group's offsets that are certainly not deleted."""
+    """Return the notes of a group's offsets that are certainly not deleted."""
     if codes is None or isinstance(codes, ReplicatorError):
         return {}
     found = {
@@ -248,7 +248,7 @@ def _refused(notes: _Notes, offsets: _Offsets, codes: PartitionCodes | Replicato
 
 
 def _left(offsets: _Offsets, codes: PartitionCodes) -> str:
-    """Why some of these offsets aren't deleted; empty: all are."""
+    """Say why some of these offsets aren't deleted; empty: all are."""
     for topic, numbers in offsets.items():
         for at in numbers:
             code = codes.get(topic, {}).get(at, _UNKNOWN)
@@ -258,7 +258,7 @@ def _left(offsets: _Offsets, codes: PartitionCodes) -> str:
 
 
 def _not_owned(values: GroupValues, notes: _Notes, now_ms: int) -> str:
-    """Why a group isn't the flow's alone; empty: it is."""
+    """Say why a group isn't the flow's alone; empty: it is."""
     for topic, of_topic in values.topics().items():
         for at, value in of_topic.items():
             note = notes.get(topic, {}).get(at, NO_NOTE)

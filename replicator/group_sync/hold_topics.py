@@ -34,7 +34,7 @@ class NamedHoldTopics:
         return matches(self._patterns, topic)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class FoundHoldTopics:
@@ -83,7 +83,7 @@ class FoundHoldTopics:
         return (topic for topic in written_for_groups(evidence.writers()) if topic in copied)
 
     def _take(self, names: Collection[str], evidence: ProducerEvidence, unknown: list[ReplicatorError]) -> None:
-        """Who writes to these topics."""
+        """Ask who writes to these topics."""
         described = self._questions.topics(names)
         unknown += [
             error
@@ -108,7 +108,7 @@ class FoundHoldTopics:
 
 
 def hold_topics_of(flow: Flow, log: structlog.stdlib.BoundLogger) -> NamedHoldTopics | FoundHoldTopics:
-    """Those of a flow."""
+    """Make the hold topics of a flow."""
     if flow.groups.hold_with is not None:
         return NamedHoldTopics(flow.groups.hold_with)
     return FoundHoldTopics(ProducerQuestions(flow.source, f"eos-replicate.{flow.name}.groups"), log, RealClock())

@@ -49,7 +49,7 @@ class TargetGroups(SourceGroups, Protocol):
     def send_commits(
         self, offsets: OffsetsToCommit, timeout_s: float
     ) -> Callable[[], dict[str, PartitionCodes | ReplicatorError]]:
-        """The same; what is returned waits for the answers."""
+        """Send the same without waiting; what is returned waits for the answers."""
 
     def delete_offsets(
         self, offsets: Mapping[str, Mapping[str, Collection[int]]], timeout_s: float
@@ -69,11 +69,11 @@ class LiveMap(Protocol):
         """Read them anew. Raises ReplicatorError."""
 
     def positions(self) -> Mapping[Partition, int]:
-        """Up to where each source partition is copied, of those of which the map tells."""
+        """Return up to where each source partition is copied, of those of which the map tells."""
 
     def partitions(self) -> Mapping[str, Sequence[Partition]]:
-        """The source partitions that the flow copies, by topic and in their order, from 0 on; another object when there
-        are others."""
+        """Return the source partitions that the flow copies, by topic and in their order, from 0 on; another object
+        when there are others."""
 
     def answers(self, asked: Collection[OffsetToTranslate]) -> Sequence[OffsetAnswer]:
         """Translate offsets of partitions that are copied, in their order. Raises ReplicatorError."""
@@ -95,7 +95,7 @@ class LiveMap(Protocol):
         """Ask for the high watermarks of source partitions. Raises ReplicatorError."""
 
     def target_topic(self, topic: str) -> str:
-        """The target topic of a source topic: its partitions have the same numbers."""
+        """Return the target topic of a source topic: its partitions have the same numbers."""
 
 
 class HoldTopics(Protocol):
@@ -105,7 +105,7 @@ class HoldTopics(Protocol):
         """Find out, if it is time to, which of these topics groups wait for."""
 
     def holds(self, topic: str) -> bool:
-        """Whether groups wait until this source topic is copied."""
+        """Return whether groups wait until this source topic is copied."""
 
 
 class Notes(Protocol):
@@ -115,7 +115,7 @@ class Notes(Protocol):
         """Fence who has written them before, and read them to their end. Raises ReplicatorError."""
 
     def transaction_notes(self) -> TransactionNotes:
-        """What was noted of the source's transactions when it was begun."""
+        """Return what was noted of the source's transactions when it was begun."""
 
     def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Write records of `GroupNotes.take` or `TransactionNotes`; they are durable when it returns. Raises

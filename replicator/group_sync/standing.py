@@ -54,7 +54,7 @@ class Standing:
                     self._followed.stands(name, values, now_s, has_members=to in members)
 
     def _copied(self) -> Mapping[str, range]:
-        """The partitions that the flow copies, by target topic."""
+        """Return the partitions that the flow copies, by target topic."""
         return {self._map.target_topic(it): range(len(ats)) for it, ats in self._map.partitions().items()}
 
     def translate(self, now_s: float, since_s: float) -> None:

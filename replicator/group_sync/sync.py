@@ -85,7 +85,7 @@ class GroupSync:
         self._failed_over: Collection[str] = ()  # source topics
 
     def shown(self) -> list[GroupShown]:
-        """Where each group stands, by name."""
+        """Say where each group stands, by name."""
         return self._followed.shown()
 
     def round(self) -> RoundDone:
@@ -185,12 +185,12 @@ class GroupSync:
             unanswered += self._followed.take(found)
 
     def _copied(self) -> Mapping[str, range]:
-        """The partitions that the flow copied at the last look at the map, by topic."""
+        """Return the partitions that the flow copied at the last look at the map, by topic."""
         return {topic: range(len(of_topic)) for topic, of_topic in self._map.partitions().items()}
 
     def _released(self, ends: Mapping[Partition, int], unanswered: list[ReplicatorError]) -> Snapshot:
-        """What groups had committed when what they had written is copied; nothing while it isn't. Adds to `unanswered`
-        why it still isn't after a while."""
+        """Return what groups had committed when what they had written is copied; nothing while it isn't. Adds to
+        `unanswered` why it still isn't after a while."""
         snapshot = self._followed.snapshot(self._map.partitions())
         holds = {at: end for at, end in ends.items() if self._hold_topics.holds(at.topic)}
         self._hold.take(snapshot, {at: end for at, end in holds.items() if at.topic not in self._failed_over})

@@ -85,7 +85,7 @@ class TransactionLooks:
         self._head_s = float("-inf")
 
     def pause_s(self) -> float:
-        """How long to wait for the next look."""
+        """Return how long to wait for the next look."""
         return max(0.0, self._due_s - self._clock.now_s())
 
     def look(self, ats: Collection[Partition]) -> Noted:
@@ -110,7 +110,7 @@ class TransactionLooks:
         return found
 
     def _look(self, ats: Collection[Partition]) -> Noted:
-        """All that may fail comes first; then what was read is taken."""
+        """Look once: first do all that may fail, then take what was read."""
         was_read, missed = self._tail.offsets, False
         try:
             ids = self._ids({at.topic for at in ats})
@@ -181,7 +181,7 @@ class TransactionLooks:
 
 
 def _of_these(positions: Mapping[Partition, GroupOffset], seen: SourceTransactions) -> dict[Partition, int]:
-    """Up to where partitions are copied, of those that uncopied transactions have written to; not where a topic was
+    """Say up to where partitions are copied, of those that uncopied transactions have written to; not where a topic was
     another one when it was copied."""
     ats = {at for it in seen.ended.values() for at in it.parts} & positions.keys()
     found = {}
@@ -193,6 +193,6 @@ def _of_these(positions: Mapping[Partition, GroupOffset], seen: SourceTransactio
 
 
 def _selection(flow: Flow) -> str:
-    """A digest of what says which topics the flow copies."""
+    """Return a digest of what says which topics the flow copies."""
     said = [sorted(flow.topics), sorted(flow.exclude), sorted(flow.schema_registry.topics)]
     return sha256(json.dumps(said).encode()).hexdigest()

@@ -49,7 +49,7 @@ class GroupsSeen(NamedTuple):
 
 
 def _held(flow: Flow, live_map: KafkaLiveMap) -> str:
-    """What `run` would wait for before it moves groups; empty where that is nothing, or isn't known."""
+    """Say what `run` would wait for before it moves groups; empty where that is nothing, or isn't known."""
     left_out = live_map.read_failed_over()
     ends = {at: end for at, end in live_map.source_ends().items() if at.topic not in left_out}
     with closing(hold_topics_of(flow, structlog.wrap_logger(None, processors=[_silent]))) as hold_topics:

@@ -59,7 +59,9 @@ class GroupSyncWatch:
         self._seen_once = False
 
     def run(self, failed: Callable[[BaseException], None], close: Callable[[], None]) -> None:
-        """The thread's work. `failed` is told of a bug, which ends it; `close`: called at its end."""
+        """Run until it has ended; this is the thread's work. `failed` is told of a bug, which ends it; `close`: called
+        at its end.
+        """
         try:
             pause_s = 0.0
             while not self._waited(pause_s):
@@ -86,7 +88,7 @@ class GroupSyncWatch:
                 return False
 
     def look(self) -> float:
-        """One round; how long to wait for the next one."""
+        """Run one round; return how long to wait for the next one."""
         try:
             done = self._sync.round()
         except ReplicatorError as error:

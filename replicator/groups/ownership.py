@@ -63,7 +63,7 @@ class OwnershipNote(NamedTuple):
     unanswered: tuple[UnansweredCommit, ...] = ()
 
     def owns(self, there: GroupOffset | None) -> bool:
-        """Whether what stands at the target was committed by the flow, or nothing stands there."""
+        """Return whether what stands at the target was committed by the flow, or nothing stands there."""
         if there is None:
             return True
         if len(there[1]) > METADATA_MAX:  # asked here, too: of millions hardly any has
@@ -108,7 +108,9 @@ class OwnershipNote(NamedTuple):
         return OwnershipNote(self.last, self._without(noted(value)))
 
     def _without(self, value: GroupOffset) -> tuple[UnansweredCommit, ...]:
-        """Without the newest of this value, as `noted`: an older one is still without an answer."""
+        """Return unanswered commits without the newest of this value, as `noted`: an older one is still without an
+        answer.
+        """
         unanswered = self.unanswered
         for number in reversed(range(len(unanswered))):
             if unanswered[number].value == value:

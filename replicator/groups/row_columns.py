@@ -114,7 +114,7 @@ class RowColumns:
         return found
 
     def within(self, partitions: int) -> bool:
-        """Whether the topic has rows of so many partitions at most, and any."""
+        """Return whether the topic has rows of so many partitions at most, and any."""
         return 0 < len(self._verdicts) <= partitions
 
     def moved(self, stands: Mapping[int, PartitionValue]) -> list[int]:
@@ -147,7 +147,7 @@ class RowColumns:
         }
 
     def target(self, at: int) -> int | None:
-        """The offset at the target, as far as it is known."""
+        """Return the offset at the target, as far as it is known."""
         known = at < len(self._verdicts) and self._verdicts[at] and self._targets[at] >= 0
         return self._targets[at] if known else None
 
@@ -169,7 +169,7 @@ class RowColumns:
                 )
 
     def counts(self) -> dict[GroupVerdict, int]:
-        """How many partitions have each verdict."""
+        """Count how many partitions have each verdict."""
         found = {verdict: self._verdicts.count(number) for number, verdict in enumerate(_VERDICTS, 1)}
         return {verdict: number for verdict, number in found.items() if number}
 

@@ -46,7 +46,7 @@ class GroupRow(NamedTuple):
         return "; ".join(filter(None, (why, again, self.detail)))
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "topic": self.at.topic,
             "partition": self.at.partition,

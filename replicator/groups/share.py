@@ -28,7 +28,8 @@ class AcknowledgedBehind(NamedTuple):
 def unless_consumed(
     found: GroupDecision, seen: AcknowledgedBehind, observed: OwnershipNote
 ) -> tuple[GroupDecision, str]:
-    """What is done with a partition of a share group that stands somewhere at the target, and why it isn't moved.
+    """Decide what is done with a partition of a share group that stands somewhere at the target, and why it isn't
+    moved.
 
     Args:
         found: what would be done with that of a consumer group.

@@ -89,7 +89,7 @@ class GroupShown(NamedTuple):
         return ", ".join(why) or "in sync"
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "group": self.group,
             "target_group": self.target_group,
@@ -102,7 +102,7 @@ class GroupShown(NamedTuple):
 
 
 def in_sync(groups: Iterable[GroupShown]) -> int:
-    """How many groups stand where they should; one without any offset stands nowhere."""
+    """Count how many groups stand where they should; one without any offset stands nowhere."""
     return sum(it.settled and bool(it.partitions) for it in groups)
 
 

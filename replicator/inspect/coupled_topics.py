@@ -59,7 +59,7 @@ class CoupledTopics:
     unseen: list[Unseen]
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "flow": self.flow,
             "sets": [it.as_json() for it in self.sets],
@@ -100,7 +100,7 @@ class _Look:
         return CoupledTopics(self._flow.name, sets, self._evidence.unseen)
 
     def _topics(self) -> dict[str, LedTopic]:
-        """All topics that the user may see, and those of coordinators."""
+        """Describe all topics that the user may see, and those of coordinators."""
         internal = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
         literal = routing.literals(self._flow)
         described = self._questions.topics(None)
@@ -113,7 +113,9 @@ class _Look:
         return found
 
     def _producers(self, topics: Mapping[str, LedTopic], copied: Collection[str]) -> None:
-        """Of all topics, and of `__consumer_offsets`; in the flows' own ones lanes are recognised."""
+        """Look at the producers of all topics, and of `__consumer_offsets`; in the flows' own ones lanes are
+        recognised.
+        """
         asked = {
             name: it
             for name, it in topics.items()
@@ -164,7 +166,9 @@ class _Look:
             self._read(topics, ats, take, "transactions of the past")
 
     def _offsets_log(self, topics: Mapping[str, LedTopic]) -> None:
-        """Of all partitions: commits outlast what leaders know of who has made them."""
+        """Read the log of committed offsets, all partitions of it: commits outlast what leaders know of who has made
+        them.
+        """
 
         def take(batch: FetchedBatch) -> None:
             header = batch.header

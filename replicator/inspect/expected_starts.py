@@ -84,8 +84,8 @@ ExpectedStarts = dict[Partition, ExpectedStart]
 def list_topics(
     flow: Flow, config: Config, clusters: ControlPlane, cluster_ids: Mapping[str, str]
 ) -> tuple[dict[str, ListedTopic], Listing, FoundOrigins]:
-    """The flow's source topics: as the source tells them with the user's rights, as a listing with all conflicts, and
-    where they come from.
+    """List the flow's source topics: as the source tells them with the user's rights, as a listing with all conflicts,
+    and where they come from.
 
     Args:
         cluster_ids: ids of the flow's two clusters, by their names in the file.
@@ -101,7 +101,7 @@ def list_topics(
 
 
 def no_topic(flow: Flow) -> str:
-    """What is said of a flow that selects nothing."""
+    """Say of a flow that it selects nothing."""
     return f"no topic of cluster {flow.source.name!r} is selected now"
 
 
@@ -113,7 +113,7 @@ def routes_of(
     unclaimed: Mapping[str, str],
     failed_over: Mapping[str, int],
 ) -> list[Route]:
-    """Where the partitions of a listing go, before anything is created or grown; other arguments as of
+    """Say where the partitions of a listing go, before anything is created or grown; other arguments as of
     `decide_topics`."""
     decisions = decide_topics(flow, listing, targets, claims, unclaimed, failed_over)
     found: list[Route] = []
@@ -153,7 +153,9 @@ class StartForecast:
         )
 
     def decide(self, routes: Sequence[Route], claims: Claims) -> ExpectedStarts:
-        """The partitions of these routes, and those that have a position although their source topic is gone."""
+        """Decide where the partitions of these routes start, and those that have a position although their source topic
+        is gone.
+        """
         with closing(OffsetReader(self._flow)) as positions:
             found = self._look(positions, routes, claims)
             found |= self._deleted(positions, {it.target for it in routes}, claims)
@@ -198,13 +200,13 @@ class StartForecast:
         return first_offsets(self._flow, self._clusters.source_logs, logs, self._control)
 
     def _moved(self, positions: OffsetReader, found: ExpectedStarts) -> list[Route]:
-        """Partitions with an incident whose positions are others now than those that were read."""
+        """Return partitions with an incident whose positions are others now than those that were read."""
         stopped = [it for it in found.values() if it.decision.stopped is not None and it.route.source_topic_id]
         now = positions.positions([it.route.target for it in stopped])
         return [it.route for it in stopped if now[it.route.target] != it.stored]
 
     def _deleted(self, positions: OffsetReader, routed: Collection[Partition], claims: Claims) -> ExpectedStarts:
-        """Positions of topics that the flow selects and that aren't at the source any more."""
+        """Decide over positions of topics that the flow selects and that aren't at the source any more."""
         gone = {
             target: claim.source
             for target, claim in claims.claims.items()
@@ -222,7 +224,7 @@ class StartForecast:
         return found
 
     def check_target(self, expected: ExpectedStarts) -> ExpectedStarts:
-        """Compares the ends of the target's partitions with their positions, as a lane does before it copies.
+        """Compare the ends of the target's partitions with their positions, as a lane does before it copies.
 
         A transaction that is open at the target may be that of a process that runs, or that was killed: `run` would end
         it first. So it is an incident only where a process has released the position, and where the lane wouldn't end
@@ -268,7 +270,9 @@ class StartForecast:
         return left_open(incident, decision, self._flow, at) if isinstance(decision, Left) else None
 
     def _transactional_id(self, source: Partition) -> str:
-        """The id under which `run` would write: of the generation that it would go on with, or of its next one."""
+        """Return the id under which `run` would write: of the generation that it would go on with, or of its next
+        one.
+        """
         open_, listing = self._control.open, self._control.first_listing()
         lanes = lanes_wanted(self._flow, listing, self._control)
         if open_ is not None and fits(open_, lanes, own_file(self._flow)):
@@ -291,7 +295,7 @@ def _decision(error: ReplicatorError, position: Position | None) -> StartDecisio
 
 
 def _answered(asked: Callable[[], LogEndsByPartition], partitions: Iterable[Partition]) -> LogEndsByPartition:
-    """A cluster that doesn't answer at all keeps its partitions waiting, as in a lane."""
+    """Ask for log ends; a cluster that doesn't answer at all keeps its partitions waiting, as in a lane."""
     try:
         return asked()
     except (Unreachable, Retriable) as error:

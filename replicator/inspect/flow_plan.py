@@ -87,12 +87,12 @@ class FlowPlan:
     the default."""
 
     def exit_code(self) -> int:
-        """0, or the code with which `run` would end."""
+        """Return 0, or the code with which `run` would end."""
         codes = {finding.exit_code for finding in self.findings if finding.severity == "error"}
         return next((code for code in (4, 3, 2) if code in codes), 0)
 
     def ready(self) -> bool:
-        """Whether `run` would copy something: nothing ends it, and nothing has it stand by."""
+        """Return whether `run` would copy something: nothing ends it, and nothing has it stand by."""
         return not self.exit_code() and not any(it.message.startswith(STANDS_BY) for it in self.findings)
 
     def note(self, finding: PlanFinding) -> None:
@@ -102,7 +102,7 @@ class FlowPlan:
 
 
 def topic_plan(flow: Flow, info: TopicInfo, decision: TopicDecision) -> TopicPlan:
-    """What becomes of one topic that the source lists. Pure."""
+    """Say what becomes of one topic that the source lists. Pure."""
     item = TopicPlan(info.name, routing.target_topic(flow, info.name), info.partitions, "keep")
     if decision.stopped is not None:
         return replace(item, action="stop")
@@ -114,7 +114,7 @@ def topic_plan(flow: Flow, info: TopicInfo, decision: TopicDecision) -> TopicPla
 
 
 def gone_topics(expected: ExpectedStarts, listed: Collection[str]) -> list[TopicPlan]:
-    """Topics that were copied and that the source doesn't list any more. Pure."""
+    """Return topics that were copied and that the source doesn't list any more. Pure."""
     found: dict[str, TopicPlan] = {}
     for at, it in sorted(expected.items()):
         if at.topic not in listed:

@@ -39,7 +39,9 @@ class EndedFlow:
 
 
 def runners(positions: Mapping[Partition, Evidence], assignment: LaneAssignment | None = None) -> tuple[Runner, ...]:
-    """Who has the positions, by source partition, the last one first. Pure. `assignment`: of the open generation."""
+    """Say who has the positions, by source partition, the last one first. Pure. `assignment`: of the open
+    generation.
+    """
     found: dict[str, list[Evidence]] = defaultdict(list)
     lanes: dict[str, set[int]] = defaultdict(set)
     for at, each in positions.items():
@@ -55,7 +57,7 @@ def runners(positions: Mapping[Partition, Evidence], assignment: LaneAssignment 
 
 
 def ended(end: FlowEnd | None, evidence: Sequence[Evidence], opened_ms: int = 0) -> EndedFlow | None:
-    """How the flow has ended, unless lanes have come to own positions, or have given them back, since, or the open
+    """Say how the flow has ended, unless lanes have come to own positions, or have given them back, since, or the open
     generation was opened since, at `opened_ms`: a flow without partitions has no positions. Pure."""
     if end is None or opened_ms > end.at_ms or any(each.owned_ms > end.at_ms for each in evidence):
         return None
@@ -63,7 +65,7 @@ def ended(end: FlowEnd | None, evidence: Sequence[Evidence], opened_ms: int = 0)
 
 
 def config_fault(fault: ConfigFault | None, evidence: Sequence[Evidence]) -> ConfigFault | None:
-    """Why the file could not be read again, unless that is over, or other lanes have come since. Pure."""
+    """Say why the file could not be read again, unless that is over, or other lanes have come since. Pure."""
     if fault is None or not fault.detail or any(each.owned_ms > fault.at_ms for each in evidence):
         return None
     return fault

@@ -135,7 +135,7 @@ class FlowStatus:
 
 
 def with_evidence(row: PartitionStatus, evidence: Evidence | None) -> PartitionStatus:
-    """A partition's status with what its position says of who committed it; None: it has none. Pure."""
+    """Return a partition's status with what its position says of who committed it; None: it has none. Pure."""
     if evidence is None:
         return row
     return replace(
@@ -150,8 +150,8 @@ def with_evidence(row: PartitionStatus, evidence: Evidence | None) -> PartitionS
 def with_decision(
     row: PartitionStatus, found: Occurrence, decided: Mapping[str, OperatorDecision], settings: RunSettings
 ) -> PartitionStatus:
-    """A partition's status with what was decided of the occurrence that stops it, if anything, and what that waits for.
-    Pure."""
+    """Return a partition's status with what was decided of the occurrence that stops it, if anything, and what that
+    waits for. Pure."""
     row, decision = replace(row, occurrence=found.id), decided.get(found.id)
     if decision is None:
         return row
@@ -168,13 +168,15 @@ def decided_said(decided: str, waits: str) -> str:
 
 
 def with_pause(row: PartitionStatus, settings: RunSettings) -> PartitionStatus:
-    """A partition's status, if it is only paused that keeps it from being copied. Pure."""
+    """Return a partition's status, if it is only paused that keeps it from being copied. Pure."""
     paused = settings.paused_at(row.source_topic)
     return row if paused is None or row.state not in PAUSABLE else replace(row, state="paused", detail=paused.said)
 
 
 def with_failover(row: PartitionStatus) -> PartitionStatus:
-    """A partition's status in a flow that was failed over: nothing is copied, whatever else it could be. Pure."""
+    """Return a partition's status in a flow that was failed over: nothing is copied, whatever else it could be.
+    Pure.
+    """
     return replace(row, state="failed_over") if row.state in PAUSABLE else row
 
 
@@ -185,7 +187,7 @@ def assembled(
     claims: Claims,
     positions: Mapping[Partition, Evidence],
 ) -> FlowStatus:
-    """A flow's status, of what its own topics and its positions say. Pure.
+    """Make a flow's status, of what its own topics and its positions say. Pure.
 
     Args:
         control: None where it can't be read.

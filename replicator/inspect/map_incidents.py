@@ -77,7 +77,9 @@ def _facts(flow: Flow, clusters: ControlPlane, info: TopicInfo) -> MapTopicFacts
 
 
 def _covered(flow: Flow, info: TopicInfo) -> Mapping[int, int]:
-    """Asked after the log starts: blocks are deleted behind the commit that covers them."""
+    """Read up to where the index covers partitions, after the log starts: blocks are deleted behind the commit that
+    covers them.
+    """
     try:
         with index_of(flow) as (_, root):
             return dict(enumerate(root.covered)) if root is not None and root.is_of(info.topic_id) else {}

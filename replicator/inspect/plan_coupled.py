@@ -12,7 +12,7 @@ READ_BYTES_MAX = 512 * 1024
 
 
 def plan_coupled(flow: Flow) -> tuple[list[CoupledPlan], list[str]]:
-    """The coupled sets, and what isn't known of them. Whatever fails here keeps no flow from running."""
+    """Find the coupled sets, and what isn't known of them. Whatever fails here keeps no flow from running."""
     try:
         found = coupled_topics.look(flow, read_bytes_max=READ_BYTES_MAX)
     except ReplicatorError as error:

@@ -15,7 +15,7 @@ from replicator.workers.settings import FileDecision, decide, differences, follo
 
 
 def new_settings(flow: Flow, control: Control) -> Mapping[str, tuple[str, str]]:
-    """What all workers would run differently once `run` starts with this file: before and after by key, as
+    """Say what all workers would run differently once `run` starts with this file: before and after by key, as
     `workers.settings.differences`. Empty where nothing changes, or the flow has no settings yet."""
     found = control.open
     if found is None or not found.settings or _decided(flow, control) is not FileDecision.PROPOSE:
@@ -24,7 +24,7 @@ def new_settings(flow: Flow, control: Control) -> Mapping[str, tuple[str, str]]:
 
 
 def file_findings(flow: Flow, control: Control, source_cluster: str) -> list[PlanFinding]:
-    """Why `run` would not run this file's settings; empty where it would.
+    """Say why `run` would not run this file's settings; empty where it would.
 
     Args:
         flow: as the file has it.

@@ -10,7 +10,7 @@ from replicator.kafka.topic_questions import TopicInfo
 
 
 def limit_faults(flow: Flow, broker: Mapping[str, str]) -> Iterator[str]:
-    """Limits of the target's brokers that would stop the flow, or lose its positions. Pure."""
+    """Yield limits of the target's brokers that would stop the flow, or lose its positions. Pure."""
     timeout_ms, max_ms = flow.limits.transaction_timeout_ms, broker.get("transaction.max.timeout.ms")
     if max_ms is not None and timeout_ms > int(max_ms):
         yield f"limits.transaction_timeout_ms is {timeout_ms}, the target allows {max_ms} (transaction.max.timeout.ms)"
@@ -29,7 +29,7 @@ def limit_faults(flow: Flow, broker: Mapping[str, str]) -> Iterator[str]:
 
 
 def size_warnings(flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]) -> Iterator[str]:
-    """Records that could be too large for the target. Pure."""
+    """Yield a warning of records that could be too large for the target. Pure."""
     for name, info in sources.items():
         there = targets.get(routing.target_topic(flow, name))
         largest = int(info.configs.get(MAX_MESSAGE_BYTES, "0"))

@@ -64,7 +64,7 @@ def plan_own_topics(flow: Flow, clusters: ControlPlane, lanes: int, result: Flow
 
 
 def _look(flow: Flow, clusters: ControlPlane, topic: OwnTopic) -> bool:
-    """Whether it would be made. Raises what is wrong with it, or why it can't be made."""
+    """Return whether the topic would be made. Raises what is wrong with it, or why it can't be made."""
     spec = topic.spec
     admin, cluster = (clusters.source, flow.source) if topic.at_source else (clusters.target, flow.target)
     found = listed(admin, (spec.name,), rights=True)[spec.name]

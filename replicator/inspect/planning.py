@@ -47,7 +47,7 @@ CLAIMS_RIGHTS = (*TARGET_RIGHTS, "Alter")
 
 
 def plan(flow: Flow, config: Config, *, connect_timeout_ms: int) -> FlowPlan:
-    """Asks both clusters. Errors become findings, so that one missing right hides no other."""
+    """Ask both clusters. Errors become findings, so that one missing right hides no other."""
     result = FlowPlan(flow.name, flow.source.name, flow.target.name, engine=chosen_engine(flow).told())
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
         planner = _Planner(flow, config, clusters, result)
@@ -73,7 +73,7 @@ class _Planner:
         return {} if self._control is None else self._control.failed_over
 
     def attempt(self, step: Callable[[], object], kind: Kind) -> bool:
-        """Runs a step; what it raises on purpose is a finding, and False."""
+        """Run a step; return False where it raises something on purpose, which is a finding."""
         try:
             step()
         except ReplicatorError as error:
@@ -82,7 +82,7 @@ class _Planner:
         return True
 
     def _found(self, error: ReplicatorError, kind: Kind, more: str = "") -> None:
-        """`more` is said behind what the error says."""
+        """Note an error as a finding. `more` is said behind what the error says."""
         named: Kind = "right" if isinstance(error, NotAllowed) else kind
         found = PlanFinding("error", named, f"{error}{more}", error.exit_code)
         if isinstance(error, Incident):
@@ -139,14 +139,14 @@ class _Planner:
         return listing
 
     def _file(self, source: ClusterInfo) -> None:
-        """Whether workers would run this file's settings."""
+        """Find whether workers would run this file's settings."""
         if self._control is not None:
             self._result.new_settings = new_settings(self._flow, self._control)
             for finding in file_findings(self._flow, self._control, source.cluster_id):
                 self._result.note(finding)
 
     def _missing(self, listing: Listing) -> None:
-        """Topics that the flow names and that aren't there; of those that were copied, `_positions` says more."""
+        """Note topics that the flow names and that aren't there; of those that were copied, `_positions` says more."""
         claims = self._claims or Claims({}, ())
         copied = {claim.source.topic for claim in claims.claims.values()}
         for missing in listing.missing:
@@ -171,7 +171,7 @@ class _Planner:
         self._result.note(PlanFinding("error", "right", lacks(cluster, missing, resource), NotAllowed.exit_code))
 
     def _group(self) -> bool:
-        """The rights on the flow's groups; whether positions may be read."""
+        """Check the rights on the flow's groups; return whether positions may be read."""
         readable = True
         for group in (names.position_group(self._flow.name), names.workers_group(self._flow.name)):
             if missing := missing_on_group(self._clusters.target, group):
@@ -186,7 +186,7 @@ class _Planner:
         self._result.unchecked += [unchecked] if unchecked else []
 
     def _internal(self, listing: Listing, positions_readable: bool) -> None:
-        """The flow's own topics: which are to be created, and whether they may be."""
+        """Check the flow's own topics: which are to be created, and whether they may be."""
         flow = self._flow
         control, claims = internal_topics(flow, lanes_wanted(flow, listing.partitions, self._control or Control()))
         found = listed(self._clusters.target, (control.name, claims.name), rights=True)
@@ -204,7 +204,7 @@ class _Planner:
         self._try_create(absent)
 
     def _lanes(self, listing: Listing) -> int:
-        """How many lanes `run` would have: those of the flow's settings, unless workers would take this file."""
+        """Return how many lanes `run` would have: those of the flow's settings, unless workers would take this file."""
         control = self._control or Control()
         before = control.daemon
         if before is not None and before.settings and not self._result.new_settings:
@@ -212,7 +212,7 @@ class _Planner:
         return lanes_wanted(self._flow, listing.partitions, control)
 
     def _state(self, listing: Listing, positions_readable: bool) -> None:
-        """Whether the flow has run, and what it has claimed. Raises Incident, see `first_start`."""
+        """Find whether the flow has run, and what it has claimed. Raises Incident, see `first_start`."""
         state = self._clusters.state
         control, claims = state.control_if_any(), state.claims_if_any()
         self._control, self._claims = control or Control(), claims or Claims({}, ())
@@ -253,7 +253,7 @@ class _Planner:
                 self._found(refused, "topic")
 
     def _changes(self, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
-        """Configs that would be set on existing topics. Where that is refused, copying goes on."""
+        """Find configs that would be set on existing topics. Where that is refused, copying goes on."""
         changes = {each.topic: each for each in config_changes(self._flow, listing, targets, self._failed_over)}
         self._result.topics = [replace(item, changes=changes.get(item.target)) for item in self._result.topics]
         wanted = {name: each.after for name, each in changes.items()}
@@ -263,7 +263,7 @@ class _Planner:
                 self._result.note(PlanFinding("warning", kind, str(refused)))
 
     def _acls(self) -> None:
-        """ACLs that copies would get. Whatever keeps them from being created, records are copied."""
+        """Find ACLs that copies would get. Whatever keeps them from being created, records are copied."""
         if not self._flow.sync_acls:
             return
         topics = {item.source: item.target for item in self._result.topics if item.action != "stop"}
@@ -286,7 +286,7 @@ class _Planner:
                 self._found(refused, "topic")
 
     def _positions(self, source: ClusterInfo, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
-        """What becomes of each partition that can be copied to now, as `run` decides."""
+        """Find what becomes of each partition that can be copied to now, as `run` decides."""
         flow, claims = self._flow, self._claims or Claims({}, ())
         routes = routes_of(flow, listing, targets, claims, self._unclaimed, self._failed_over)
         forecast = StartForecast(flow, self._clusters, source.cluster_id, self._control, _now_ms)
@@ -303,7 +303,7 @@ class _Planner:
         self._partitions({at: it for at, it in expected.items() if at.topic not in told and not it.to_be_made})
 
     def _partitions(self, expected: ExpectedStarts) -> None:
-        """One finding for all partitions of a topic to which the same has happened."""
+        """Note one finding for all partitions of a topic to which the same has happened."""
         alike: dict[tuple[str, str], list[Partition]] = {}
         for at, it in sorted(expected.items()):
             name = (
@@ -321,7 +321,7 @@ class _Planner:
                 self._result.note(PlanFinding("warning", "cluster", message))
 
     def _timestamps(self, listing: Listing, targets: Mapping[str, TopicInfo]) -> None:
-        """Records of the source that the target would refuse for their timestamps."""
+        """Find records of the source that the target would refuse for their timestamps."""
         bounds = {
             item.source: (item.target, bounds_of(targets.get(item.target), item.configs, self._broker_configs))
             for item in self._result.topics
@@ -354,7 +354,7 @@ def _now_ms() -> int:
 
 
 def _readable(it: ListedTopic) -> bool:
-    """Whether a topic can be read, or isn't there."""
+    """Return whether a topic can be read, or isn't there."""
     if it.info is None:
         return it.denied is None
     return it.info.rights is None or "Read" in it.info.rights

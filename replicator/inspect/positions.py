@@ -121,7 +121,7 @@ def _source_logs(plane: ControlPlane, wanted: Collection[Partition]) -> tuple[st
 
 
 def held(claim: Claim, stored: Stored | None, source: object, target: object, source_cluster: str = "") -> HeldPosition:
-    """One partition, as its lane would judge it. Pure.
+    """Describe one partition, as its lane would judge it. Pure.
 
     Args:
         claim: whose it is.
@@ -180,7 +180,7 @@ def _why_lost(claim: Claim, source: LogEnds | None, target: object, source_clust
 
 
 def exported(found: FlowPositions, now_ms: int) -> dict[str, Any]:
-    """The positions as JSON (docs/reference/formats.md); partitions without one are left out."""
+    """Return the positions as JSON (docs/reference/formats.md); partitions without one are left out."""
     keys = ("topic", "partition", "target_topic", "source_topic_id", "target_topic_id", "next_target_offset")
     more = ("records_copied", "generation", "delivery", "committed_ms", "moved_ms")
     rows = []

@@ -77,7 +77,7 @@ class Times:
 
 
 def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
-    """Asks both clusters. While the source doesn't answer, it is what the target knows, with `source_error`.
+    """Ask both clusters. While the source doesn't answer, it is what the target knows, with `source_error`.
 
     Args:
         config: the whole file: what other flows of it make a conflict.
@@ -144,14 +144,14 @@ def with_occurrence(
     decided: Mapping[str, OperatorDecision],
     settings: RunSettings,
 ) -> PartitionStatus:
-    """A partition's status with the occurrence of what stops it, if a lane has written that down. Pure."""
+    """Return a partition's status with the occurrence of what stops it, if a lane has written that down. Pure."""
     stopped = it.decision.stopped
     found = next((one for one in open_ if stopped is not None and one.is_of(stopped)), None)
     return row if found is None else with_decision(row, found, decided, settings)
 
 
 def _times(flow: Flow, expected: ExpectedStarts) -> dict[Partition, Times]:
-    """Of partitions that are behind, and of those that a transaction at the source holds back."""
+    """Ask for the times of partitions that are behind, and of those that a transaction at the source holds back."""
     logs = {at: it.source for at, it in expected.items() if isinstance(it.source, LogEnds)}
     behind = {
         at: first
@@ -165,7 +165,7 @@ def _times(flow: Flow, expected: ExpectedStarts) -> dict[Partition, Times]:
 
 
 def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> PartitionStatus:
-    """One partition's status. Pure."""
+    """Describe one partition's status. Pure."""
     source, position, decision = it.source, it.position, it.decision
     end = source.stable if isinstance(source, LogEnds) else None
     state, lag_records = _state(flow, it, times, now_ms), _lag(it)
@@ -189,8 +189,8 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
 
 
 def _first_left(it: ExpectedStart, source: LogEnds) -> int | None:
-    """The first source offset that isn't copied, None without a position. Of a topic that was created again, on either
-    side, that is where the source's log begins."""
+    """Return the first source offset that isn't copied, None without a position. Of a topic that was created again, on
+    either side, that is where the source's log begins."""
     if it.position is None:
         return None
     again = it.decision.stopped is not None and it.decision.stopped.name in RECREATED
@@ -198,7 +198,7 @@ def _first_left(it: ExpectedStart, source: LogEnds) -> int | None:
 
 
 def _lag(it: ExpectedStart) -> int | None:
-    """What of the source isn't copied. Of a topic that was created again, on either side, that is all of it."""
+    """Count what of the source isn't copied. Of a topic that was created again, on either side, that is all of it."""
     source, name = it.source, it.decision.stopped.name if it.decision.stopped else ""
     if not isinstance(source, LogEnds) or isinstance(it.stored, ReplicatorError):
         return None
@@ -208,7 +208,7 @@ def _lag(it: ExpectedStart) -> int | None:
 
 
 def _nothing_left(position: int, source: LogEnds, times: Times) -> bool:
-    """Whether there is no record to copy: markers and aborted records may still stand behind the position."""
+    """Return whether there is no record to copy: markers and aborted records may still stand behind the position."""
     return position >= source.stable or (position >= source.start and times.oldest_known and times.oldest_ms is None)
 
 
@@ -218,7 +218,7 @@ def _age_s(times: Times, now_ms: int) -> float | None:
 
 
 def _known_ms(timestamp_ms: int | None) -> int | None:
-    """A record's time, or None: some producers write 0 or -1 for no time at all."""
+    """Return a record's time, or None: some producers write 0 or -1 for no time at all."""
     return timestamp_ms if timestamp_ms is not None and timestamp_ms > 0 else None
 
 
@@ -229,7 +229,7 @@ def _detail(it: ExpectedStart) -> str:
 
 
 def _state(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> State:
-    """The first that holds; what needs a decision comes before what only takes time."""
+    """Return the first state that holds; what needs a decision comes before what only takes time."""
     source, position = it.source, it.position
     if it.decision.stopped is not None:
         return STATES.get(it.decision.stopped.name, "stopped")
@@ -249,12 +249,12 @@ def _state(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> State:
 
 
 def _stalled_ms(flow: Flow) -> int:
-    """How long a position stands still before that is told."""
+    """Return how long a position stands still before that is told."""
     return max(STALLED_MS_MIN, 2 * flow.limits.transaction_timeout_ms, 10 * flow.commit.interval_ms)
 
 
 def _unlisted(flow: Flow, listing: Listing, expected: ExpectedStarts) -> list[PartitionStatus]:
-    """Topics that the flow names or has seen, and of which no partition can be shown."""
+    """List topics that the flow names or has seen, and of which no partition can be shown."""
     shown = {at.topic for at in expected}
     found = [_topic(flow, missing.topic, "topic_missing", missing.name, missing.detail) for missing in listing.missing]
     found += [_topic(flow, name, "waiting", "", str(denied)) for name, denied in listing.hidden.items()]

@@ -35,8 +35,8 @@ SOURCE_AWAY = "the source doesn't answer: this is what the target has; how far t
 
 
 def own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:
-    """The flow's control topic and claims, None where they can't be read; and the name of an incident that keeps the
-    flow from starting, see `told_of_flow`.
+    """Read the flow's control topic and claims, None where they can't be read; and the name of an incident that keeps
+    the flow from starting, see `told_of_flow`.
 
     Who may not read the flow's own topics is shown the rest.
     """
@@ -53,8 +53,8 @@ def own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, s
 
 
 def _unfit(clusters: ControlPlane) -> str:
-    """The name of what is wrong with the control topic's configs, as `plan` and `run` judge it; empty where it is
-    nothing, there is no such topic, or its configs may not be seen."""
+    """Return the name of what is wrong with the control topic's configs, as `plan` and `run` judge it; empty where it
+    is nothing, there is no such topic, or its configs may not be seen."""
     topic = names.control_topic(clusters.flow.name)
     found = listed(clusters.target, (topic,))[topic]
     if found.info is None or found.denied is not None:
@@ -67,8 +67,8 @@ def _unfit(clusters: ControlPlane) -> str:
 
 
 def told_of_flow(incident: str, *, has_run: bool) -> str:
-    """The name of what `own_topics` has found, if it is to be told: a flow that has never run has no control topic, and
-    nothing was lost. Pure."""
+    """Return the name of what `own_topics` has found, if it is to be told: a flow that has never run has no control
+    topic, and nothing was lost. Pure."""
     return incident if has_run or incident != CONTROL_LOST else ""
 
 
@@ -95,14 +95,14 @@ def target_status(flow: Flow, clusters: ControlPlane, source_error: str, now_ms:
 
 
 def _is_of(flow: Flow, source: Partition, target: Partition) -> bool:
-    """Whether the flow file still has the flow copy this partition there."""
+    """Return whether the flow file still has the flow copy this partition there."""
     return selects(flow, source.topic) and target_topic(flow, source.topic) == target.topic
 
 
 def describe(
     at: Partition, to: Partition, stored: Stored | None, control: Control, open_: Sequence[Occurrence]
 ) -> PartitionStatus:
-    """One partition's status. `open_`: what lanes have written down of it, the newest first. Pure."""
+    """Describe one partition's status. `open_`: what lanes have written down of it, the newest first. Pure."""
     row = PartitionStatus(
         source_topic=at.topic,
         partition=at.partition,

@@ -18,8 +18,8 @@ from replicator.model.timestamps import TimestampBounds
 
 
 def bounds_of(target: TopicInfo | None, created_with: Mapping[str, str], broker: Mapping[str, str]) -> TimestampBounds:
-    """The timestamps that a target topic takes: by its configs; of one that is to be created, by those that it is
-    created with and else by the target `broker`'s own."""
+    """Return the timestamps that a target topic takes: by its configs; of one that is to be created, by those that it
+    is created with and else by the target `broker`'s own."""
     if target is not None:
         return TimestampBounds.of(target.configs)
     return TimestampBounds.of({**broker, **{f"log.{key}": value for key, value in created_with.items()}}, "log.")
@@ -33,7 +33,7 @@ def refused_timestamps(
     targets: Mapping[str, tuple[str, TimestampBounds]],
     now_ms: int,
 ) -> Iterator[Incident]:
-    """An incident for each source topic that holds a record which its target refuses now.
+    """Yield an incident for each source topic that holds a record which its target refuses now.
 
     Args:
         positions: of source partitions, None where there is none yet. One that begins at its end, or at a time, is

@@ -123,8 +123,8 @@ class Backfill:
         self._asked.set()
 
     def check(self) -> list[Range]:
-        """Steps 1 and, provisionally, 3: the ranges as they would be now, none if there is nothing to copy. Fixes the
-        ends. Changes nothing.
+        """Do steps 1 and, provisionally, 3: return the ranges as they would be now, none if there is nothing to copy.
+        Fixes the ends. Changes nothing.
 
         Raises ConfigError, Incident, TakenOver (somebody holds the flow), Unreachable, NotAllowed, Retriable.
         """
@@ -152,8 +152,8 @@ class Backfill:
         return plan.ranges
 
     def finish(self) -> BackfillSummary:
-        """Instead of `run`, after a check that found nothing to copy. Opens no generation, unless a job that died has
-        left its own open: then the flow is handed over. Raises as `check`."""
+        """Finish instead of `run`, after a check that found nothing to copy. Opens no generation, unless a job that
+        died has left its own open: then the flow is handed over. Raises as `check`."""
         began_s, number = time.monotonic(), None
         if self._left_open:
             with JobClients(self._flow) as clients:
@@ -169,7 +169,7 @@ class Backfill:
         return BackfillSummary(number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
 
     def run(self, engine: Engine) -> BackfillSummary:
-        """Steps 2 to 5, to the ends that `check` has fixed. Call from the thread that may be asked to stop.
+        """Do steps 2 to 5, to the ends that `check` has fixed. Call from the thread that may be asked to stop.
 
         Raises TakenOver when somebody took the flow over, and what the engine or a cluster made impossible.
         """
@@ -207,7 +207,7 @@ class Backfill:
         return Setup(self._flow, self._config, clients.plane, self._owner, self._log, self._asked)
 
     def _selected(self, listing: Listing) -> dict[str, TopicInfo]:
-        """The topics to copy. Raises what hinders one of them: it can be left out by naming the others."""
+        """Return the topics to copy. Raises what hinders one of them: it can be left out by naming the others."""
         unknown = sorted(self._request.topics - listing.topics.keys() - listing.hidden.keys())
         if unknown:
             raise ConfigError(f"flow {self._flow.name} doesn't copy, or the source doesn't have: {', '.join(unknown)}")
@@ -224,7 +224,7 @@ class Backfill:
         return partition_state.read_offsets(self._flow, clients.source, targets, stable=False).all()
 
     def _asked_for(self, job: RangeJob) -> dict[Partition, PartitionOffsets]:
-        """What both clusters say, under the job's generation, of the partitions that are to be copied. Raises
+        """Read what both clusters say, under the job's generation, of the partitions that are to be copied. Raises
         NotAllowed, Unreachable, Retriable."""
         for at in job.waiting & self._bounds.keys():
             raise NotAllowed(f"{at} can't be copied: {job.routes[at].waiting}", [at])
@@ -271,20 +271,26 @@ class Backfill:
         return {at: min(offset, offsets[at].end) for at, offset in found.items()}
 
     def _plan_again(self, offsets: Mapping[Partition, PartitionOffsets]) -> Plan:
-        """Under the job's generation: no other process moves the positions now. The ends are those of `check`."""
+        """Plan again under the job's generation: no other process moves the positions now. The ends are those of
+        `check`.
+        """
         fixed = {at: replace(found, end=self._bounds[at][1]) for at, found in offsets.items()}
         begins = {at: self._begin(at, found) for at, found in offsets.items()}
         return ranges.plan(fixed, self._offsets_max(len(fixed)), begins=begins)
 
     def _begin(self, at: Partition, found: PartitionOffsets) -> int:
-        """Where it begins without a position: as planned, and if that was at earliest, at what retention has left."""
+        """Say where it begins without a position: as planned, and if that was at earliest, at what retention has
+        left.
+        """
         begin = self._bounds[at][0]
         given = self._request.first.timestamp_ms is not None or at in (self._request.first.offsets or {})
         resolved = begin != self._found[at].log_start  # by `start`: what is gone behind it is lost
         return begin if given or resolved else max(begin, found.log_start)
 
     def _offsets_max(self, partitions: int) -> int:
-        """A range must not take longer than positions may go without being committed again."""
+        """Return how many offsets a range may have, which must not take longer than positions may go without being
+        committed again.
+        """
         rate_max, interval_s = self._request.rate_max, self._flow.limits.recommit_interval_ms / 1000
         most = self._request.offsets_max
         return most if rate_max is None else max(1, min(most, int(rate_max * interval_s / max(1, partitions))))
@@ -307,5 +313,5 @@ def _not_begun(at: Partition, bounds: tuple[int, int], incident: Incident | None
 
 
 def failed(summary: BackfillSummary) -> ReplicatorError | None:
-    """The first incident of a summary."""
+    """Return the first incident of a summary."""
     return next((found.incident for found in summary.partitions.values() if found.incident is not None), None)

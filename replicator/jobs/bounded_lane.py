@@ -29,7 +29,9 @@ TIMEOUTS_OUTLASTED = 3
 
 
 def patience_s(limits: Limits) -> float:
-    """How long nothing may be committed: whatever should end by itself has ended by then, and been tried again."""
+    """Return how long nothing may be committed: whatever should end by itself has ended by then, and been tried
+    again.
+    """
     return TIMEOUTS_OUTLASTED * (limits.transaction_timeout_ms + limits.request_timeout_ms) / 1000
 
 
@@ -80,7 +82,9 @@ class BoundedLane:
         return -1 if entry is None or entry.position is None else entry.position.offset
 
     def progressed(self) -> None:
-        """Something other than a commit shows that the lane gets on: so it isn't given up. From any thread."""
+        """Note that something other than a commit shows that the lane gets on: so it isn't given up. From any
+        thread.
+        """
         self.progress.moved_s = time.monotonic()
 
     def stop(self) -> None:
@@ -88,7 +92,7 @@ class BoundedLane:
         self._events.put(None)
 
     def run(self, until_s: float | None = None) -> None:
-        """Until the lane's policy is done, somebody asks it to stop, or `until_s` (monotonic) is reached.
+        """Run until the lane's policy is done, somebody asks it to stop, or `until_s` (monotonic) is reached.
 
         Raises what ended the lane, the incident that stopped its partition, and Retriable when nothing was committed
         for too long.
@@ -127,7 +131,7 @@ class BoundedLane:
                 self._driver.stop()
 
     def _check_progress(self) -> None:
-        """Raises Retriable after too long without a commit, and what `check_open` does."""
+        """Raise Retriable after too long without a commit, and what `check_open` does."""
         idle_s = time.monotonic() - self.progress.moved_s
         if idle_s > self._patience_s:
             raise Retriable(f"{self._at}: no commit for {self._patience_s:.0f} s")

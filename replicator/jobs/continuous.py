@@ -100,7 +100,9 @@ class Rounds:
         self._unread: dict[Partition, str] = {}
 
     def run(self, engine: Engine, listing: Listing) -> None:
-        """Until asked to stop, or nothing can go on. Raises TakenOver, EngineGone, Incident of the control topic."""
+        """Run rounds until asked to stop, or nothing can go on. Raises TakenOver, EngineGone, Incident of the control
+        topic.
+        """
         self._listing = listing
         backoff = Backoff(PAUSE_S, PAUSE_S_MAX)
         interval_s = self._flow.limits.discovery_interval_ms / 1000
@@ -128,7 +130,7 @@ class Rounds:
                 self._asked.wait(self._flow.commit.interval_ms / 1000)
 
     def _check_generation(self) -> None:
-        """A round without tasks can't notice that another generation is open."""
+        """Check that no other generation is open, which a round without tasks can't notice."""
         try:
             self._job.check_open()
         except (Unreachable, Retriable, NotAllowed) as error:
@@ -147,7 +149,7 @@ class Rounds:
         self._listed_s = time.monotonic()
 
     def _round(self, engine: Engine) -> bool:
-        """Everything that is there now; whether that was anything."""
+        """Copy everything that is there now; return whether that was anything."""
         job = self._job
         read = job.read_offsets(stable=True)
         for at, error in read.errors.items():
@@ -188,18 +190,18 @@ class LogObserver:
     def planned(
         self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
     ) -> None:
-        """One line for debugging: there is a plan for each round."""
+        """Write one line for debugging: there is a plan for each round."""
         self._log.debug("round_began", round=self._round, ranges=len(ranges))
 
     def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
-        """Positions are logged when ranges have ended."""
+        """Ignore positions, which are logged when ranges have ended."""
 
     def positions_unknown(self, reason: str) -> None:
-        """A warning."""
+        """Log a warning."""
         self._log.warning("positions_unknown", reason=reason)
 
     def answered(self, cut: Range, done: RangeDone) -> None:
-        """Noted for the next lines."""
+        """Note what the next lines say."""
         self._records += done.records
         self._of_round += done.records
         self._bytes += done.bytes
@@ -208,7 +210,7 @@ class LogObserver:
         self.sum_up(SUMMARY_S)
 
     def round_ended(self) -> None:
-        """One line for debugging, as a lane logs a commit. The next round has another number."""
+        """Write one line for debugging, as a lane logs a commit. The next round has another number."""
         if self._positions:
             self._log.debug("committed", round=self._round, records=self._of_round, positions=self._positions)
         self._of_round, self._positions = 0, {}

@@ -62,13 +62,13 @@ class Observer(Protocol):
     def planned(
         self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
     ) -> None:
-        """The generation is open and the ranges are fixed."""
+        """Note that the generation is open and the ranges are fixed."""
 
     def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
-        """The positions were read again, while tasks run or after the last one."""
+        """Note that the positions were read again, while tasks run or after the last one."""
 
     def positions_unknown(self, reason: str) -> None:
-        """The positions could not be read; the tasks go on."""
+        """Note that the positions could not be read; the tasks go on."""
 
     def answered(self, cut: Range, done: RangeDone) -> None:
-        """The task of a range has ended."""
+        """Note that the task of a range has ended."""

@@ -28,8 +28,8 @@ class GenerationWatch:
         self._open = ExitStack()
 
     def check(self) -> None:
-        """Raises TakenOver when another generation is open, and Incident of the control topic. While the target can't
-        be asked nothing is known, and nothing is raised."""
+        """Raise TakenOver when another generation is open, and Incident of the control topic. While the target can't be
+        asked nothing is known, and nothing is raised."""
         plan = self._plan
         if self._state is None:
             self._state = FlowState(plan.flow, self._open.enter_context(reading_topics(plan.flow, plan.flow.target)))

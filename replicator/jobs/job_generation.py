@@ -67,7 +67,9 @@ class JobGeneration:
         self._route(self._setup.first_routes(self.listing))
 
     def route_again(self, listing: Listing) -> None:
-        """The same topics and partitions, judged again: the cause of what stopped one, or let it wait, may be gone."""
+        """Decide again over the same topics and partitions: the cause of what stopped one, or let it wait, may be
+        gone.
+        """
         self.listing = self._setup.wanted(listing, self.generation.partitions)
         self._route(self._setup.routes(self.listing))
 
@@ -78,8 +80,8 @@ class JobGeneration:
             self._by_lane.setdefault(lane_of(*at), {})[at] = route
 
     def plan(self, lane: int, owner: str = "") -> LanePlan:
-        """The plan of one lane, with all routes that belong to it: a hash gives it those that the generation's listing
-        didn't have, such as a topic that may not be seen now."""
+        """Make the plan of one lane, with all routes that belong to it: a hash gives it those that the generation's
+        listing didn't have, such as a topic that may not be seen now."""
         generation = self.generation
         plan = LanePlan(
             flow=self._flow,
@@ -97,19 +99,23 @@ class JobGeneration:
         return with_routes(plan, Routing(self._by_lane.get(lane, {}), self._routing.message_bytes))
 
     def readable(self) -> dict[Partition, Partition]:
-        """The partitions that are neither stopped nor wait by what their topics show, with their target partitions."""
+        """Return the partitions that are neither stopped nor wait by what their topics show, with their target
+        partitions.
+        """
         return {at: route.target for at, route in self.routes.items() if route.stopped is None and not route.waiting}
 
     def read_offsets(self, *, stable: bool) -> ReadOffsets:
-        """What both clusters say now of the partitions that are readable."""
+        """Read what both clusters say now of the partitions that are readable."""
         return partition_state.read_offsets(self._flow, self._clients.source, self.readable(), stable=stable)
 
     def check_open(self) -> None:
-        """Whether the job's generation is still the open one. Raises TakenOver, Incident (see `FlowState.control`)."""
+        """Check that the job's generation is still the open one. Raises TakenOver, Incident (see
+        `FlowState.control`).
+        """
         self._setup.check_generation(self.generation.number, self.generation.assignment)
 
     def check_own(self, found: Generation | None) -> None:
-        """Whether this generation (None: a change is under way) is the job's. Raises TakenOver."""
+        """Check that this generation (None: a change is under way) is the job's. Raises TakenOver."""
         mine = self.generation.number
         if found is None or found.number != mine:
             other = "a change" if found is None else f"generation {found.number} ({found.kind.value})"
@@ -126,7 +132,9 @@ class JobGeneration:
         self._log.info("handed_over", generation=generation.number, lanes=generation.lanes)
 
     def hand_over_after_error(self) -> None:
-        """On the way out with an error: if this fails too, the job's generation stays open, and says so to others."""
+        """Hand the flow over on the way out with an error: if this fails too, the job's generation stays open, and says
+        so to others.
+        """
         if self._opened is None:
             return
         try:
@@ -144,7 +152,9 @@ def check_free_now(
     *,
     take_over: bool,
 ) -> None:
-    """As `check_free`, by what both clusters say now of these source topics. Raises what they say instead, too."""
+    """Check as `check_free` does, by what both clusters say now of these source topics. Raises what they say instead,
+    too.
+    """
     targets = partition_state.existing_targets(flow, infos, clients.plane.list_target(infos))
     offsets = partition_state.read_offsets(flow, clients.source, targets, stable=False).found
     check_free(flow, found, offsets, own, take_over=take_over)
@@ -153,7 +163,7 @@ def check_free_now(
 def check_free(
     flow: Flow, found: Generation, offsets: Mapping[Partition, PartitionOffsets], own: Kind, *, take_over: bool = False
 ) -> None:
-    """Whether a job may begin: nobody holds the flow under the open generation, or it may be taken over.
+    """Check that a job may begin: nobody holds the flow under the open generation, or it may be taken over.
 
     A worker that died holds it too: nobody can tell. So does a flow on Spark: a clean stop would have handed it over. A
     job of the same kind (`own`) that is there counts as one that died and is begun again. One that sets positions is

@@ -41,7 +41,7 @@ class PartitionOffsets:
         return self.evidence.count if self.evidence else 0
 
     def at(self, found: Stored | None) -> PartitionOffsets:
-        """The same partition with the position that stands there now."""
+        """Return the same partition with the position that stands there now."""
         if found is None:
             return self
         return replace(self, position=found.offset, evidence=found.evidence if isinstance(found, Position) else None)
@@ -55,7 +55,7 @@ class ReadOffsets:
     errors: Mapping[Partition, ReplicatorError] = field(default_factory=dict)
 
     def all(self) -> Mapping[Partition, PartitionOffsets]:
-        """The offsets. Raises the first error."""
+        """Return the offsets. Raises the first error."""
         for error in self.errors.values():
             raise error
         return self.found
@@ -64,7 +64,9 @@ class ReadOffsets:
 def existing_targets(
     flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]
 ) -> dict[Partition, Partition | None]:
-    """All partitions of these source topics, with their target partitions; None where the target doesn't have one."""
+    """Return all partitions of these source topics, with their target partitions; None where the target doesn't have
+    one.
+    """
     found: dict[Partition, Partition | None] = {}
     for name, info in sources.items():
         to = target_topic(flow, name)
@@ -77,7 +79,7 @@ def existing_targets(
 def read_offsets(
     flow: Flow, source: ClusterQuestions, targets: Mapping[Partition, Partition | None], *, stable: bool
 ) -> ReadOffsets:
-    """Ends of the source's logs, then positions.
+    """Read the ends of the source's logs, then positions.
 
     Args:
         targets: the partitions, see `existing_targets`.
@@ -102,7 +104,7 @@ def read_offsets(
 
 
 def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> dict[str, list[Partition]]:
-    """Who owns partitions under this generation: workers that did not release them at a clean stop."""
+    """Say who owns partitions under this generation: workers that did not release them at a clean stop."""
     found: dict[str, list[Partition]] = {}
     for at, read in sorted(offsets.items()):
         evidence = read.evidence
@@ -114,7 +116,8 @@ def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> di
 def first_offsets(
     flow: Flow, offsets: Mapping[Partition, PartitionOffsets], control: Control, source: ClusterQuestions
 ) -> dict[Partition, int]:
-    """Where partitions without a position begin by the flow's own `start`; a job copies history, so `latest` is none.
+    """Say where partitions without a position begin by the flow's own `start`; a job copies history, so `latest` is
+    none.
 
     Of a flow that was never opened that is what `start` says now. Otherwise it is what was resolved when it was opened,
     and earliest for partitions that were not there then. Raises as `offsets_at`, and Incident (`Control.starts`).
@@ -137,7 +140,7 @@ def offsets_at(
     timestamp_ms: int,
     offsets: Mapping[Partition, PartitionOffsets],
 ) -> dict[Partition, int]:
-    """The first offset at or after a time, the end in `offsets` where there is none.
+    """Find the first offset at or after a time, the end in `offsets` where there is none.
 
     Raises NotAllowed, Unreachable, Retriable.
     """
@@ -145,7 +148,7 @@ def offsets_at(
 
 
 def raise_errors(answers: Mapping[Partition, int | ReplicatorError]) -> dict[Partition, int]:
-    """The answers, if none of them is an error; raises the first that is."""
+    """Return the answers, if none of them is an error; raise the first that is."""
     found: dict[Partition, int] = {}
     for at, offset in answers.items():
         if isinstance(offset, ReplicatorError):
@@ -155,5 +158,5 @@ def raise_errors(answers: Mapping[Partition, int | ReplicatorError]) -> dict[Par
 
 
 def claimed_offsets(claims: Claims | None) -> dict[Partition, int]:
-    """Where the copy of each source partition began; nothing of a flow without a claims topic."""
+    """Say where the copy of each source partition began; nothing of a flow without a claims topic."""
     return {} if claims is None else {claim.source: claim.offset for claim in claims.claims.values()}

@@ -114,7 +114,7 @@ class FencedAttempt:
         self.failpoint("after_position_set")
 
     def _check_ids(self, sides: Sequence[ComparedSides]) -> None:
-        """Invariant 8, before the transaction ends."""
+        """Check invariant 8, before the transaction ends."""
         source = self.clients.source.topic_ids({it.source.topic for it in sides})
         target = self.clients.plane.target_logs.topic_ids({it.target.topic for it in sides})
         here, there = source.wait(), target.wait()
@@ -271,6 +271,6 @@ def begun_anew(
 
 
 def now_ms(target: Partition, claims: Claims) -> int:
-    """Now, but not before what was decided of this partition last, whoever's clock that was."""
+    """Return the time now, but not before what was decided of this partition last, whoever's clock that was."""
     last = max((it.at_ms for it in claims.occurrences if it.target == target), default=0)
     return max(time.time_ns() // 1_000_000, last + 1)

@@ -233,7 +233,7 @@ def _stopped(flow: Flow, at: Partition, name: str, detail: str) -> NotDecided:
 def _command(
     flow: Flow, wanted: WantedPosition, facts: PositionFacts, position: Position, target: LogEnds
 ) -> Command | None:
-    """As what it is recorded, by the direction and by what the target has. Raises NotDecided."""
+    """Say as what it is recorded, by the direction and by what the target has. Raises NotDecided."""
     at, covered = wanted.source, position.evidence.next_target_offset
     if isinstance(facts.last, ReplicatorError):
         raise facts.last
@@ -262,9 +262,9 @@ def _command(
 def check_grown(
     shown: Mapping[Partition, PlannedPosition], now: Mapping[Partition, PlannedPosition], target: ClusterQuestions
 ) -> None:
-    """Whether the targets of partitions that are adopted have other records than somebody was `shown`: commit markers
-    are none, and what a flow that was moving has written since is its own. Both by source partition. Raises NotDecided,
-    and what the target says instead."""
+    """Check that the targets of partitions that are adopted have no other records than somebody was `shown`: commit
+    markers are none, and what a flow that was moving has written since is its own. Both by source partition. Raises
+    NotDecided, and what the target says instead."""
     grown = {
         it.target: (seen, it.target_log.end)
         for at, it in now.items()
@@ -285,7 +285,7 @@ def check_grown(
 
 
 def _seen(shown: PlannedPosition, now: PlannedPosition) -> int:
-    """Up to which target offset it was seen, or is known by the position, what the target has."""
+    """Return up to which target offset it was seen, or is known by the position, what the target has."""
     if not shown.moving:
         return shown.target_log.end
     if not now.exact:  # what a worker has sent and not committed the position of can't be told from anything else

@@ -98,7 +98,7 @@ class PositionSet:
             return self._planned(clients, source.cluster_id, control.newest, claims)
 
     def _planned(self, clients: JobClients, source_cluster: str, newest: int, claims: Claims) -> Plan:
-        """As it stands now, while others may write."""
+        """Make the plan as things stand now, while others may write."""
         with closing(OffsetReader(self._flow, stable=False)) as reader:
             facts = self._look(clients, reader, claims, fenced=False)
         return self._plan_each(facts, source_cluster, newest)
@@ -132,8 +132,8 @@ class PositionSet:
         )
 
     def _check_replaced(self, clients: JobClients, found: Generation, shown: Plan) -> None:
-        """Whether the open generation may be replaced. From a worker that copies it is taken only if the same would be
-        refused for nothing that is known now: it would be stopped in vain."""
+        """Check that the open generation may be replaced. From a worker that copies it is taken only if the same would
+        be refused for nothing that is known now: it would be stopped in vain."""
         self._check_free(clients, found)
         if not any(it.moving for it in shown.values()):
             return
@@ -167,7 +167,7 @@ class PositionSet:
             )
 
     def _moved(self, plan: LanePlan, it: PlannedPosition, claims: Claims) -> MovedPosition | None:
-        """What is committed of one partition; None where it stands there already."""
+        """Return what is committed of one partition; None where it stands there already."""
         if it.command is None:
             return None
         at_ms = now_ms(it.target, claims)
@@ -177,7 +177,9 @@ class PositionSet:
         return begun_anew(plan, _sides(it), it.claim, it.after, occurrence)
 
     def _closed(self, plan: LanePlan, it: PlannedPosition, at_ms: int) -> Occurrence:
-        """The record of it, in the form of an incident that was decided about: `status` and reconcile read it there."""
+        """Make the record of it, in the form of an incident that was decided about: `status` and reconcile read it
+        there.
+        """
         command = it.command
         assert command is not None
         moved = (it.before.offset, it.after)
@@ -228,8 +230,8 @@ def _sides(it: PlannedPosition) -> ComparedSides:
 
 
 def _forward(flow: Flow, it: PlannedPosition, generation: int, now_ms: int) -> Position:
-    """The position behind a signed gap: as a lane's, see `LanePositions.skipped`, and released. Its transaction has no
-    block of the offset map, so that begins anew there."""
+    """Return the position behind a signed gap: as a lane's, see `LanePositions.skipped`, and released. Its transaction
+    has no block of the offset map, so that begins anew there."""
     before = it.before.evidence
     exact = flow.delivery is Delivery.EXACTLY_ONCE
     evidence = replace(

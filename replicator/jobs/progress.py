@@ -52,7 +52,7 @@ class ProgressReader:
 
 
 def progress_of(plan: Plan, before: Offsets, now: Offsets) -> Progress:
-    """How far the plan's partitions are, by what was read `before` it was made and `now`."""
+    """Return how far the plan's partitions are, by what was read `before` it was made and `now`."""
     found: dict[Partition, PartitionProgress] = {}
     for at, (start, end) in plan.bounds.items():
         if at in now and at in before:

@@ -63,7 +63,7 @@ class RangeTask:
         return next(route.target for route in self.plan.routes if route.source == self.at)
 
     def policy(self) -> RangePolicy:
-        """What a lane of this task does."""
+        """Return the policy, which is what a lane of this task does."""
         if not self.copies:
             return RangePolicy({}, {})
         return RangePolicy({self.at: self.start}, {self.at: self.end}, self.rate_max)
@@ -102,7 +102,7 @@ class _Attempt:
         self._until_s = self._began_s + self._flow.limits.recommit_interval_ms / 1000
 
     def run(self) -> RangeDone:
-        """The attempt's end. Bugs are raised, errors of the clusters are in the answer."""
+        """Run until the attempt's end. Bugs are raised, errors of the clusters are in the answer."""
         error: ReplicatorError | None = None
         try:
             while not (self._copied() or time.monotonic() >= self._until_s or self._done_by_other()):
@@ -154,7 +154,7 @@ class _Attempt:
         return False
 
     def _read_position(self, target: Partition, positions: OffsetReader, state: FlowState) -> int:
-        """Where the position stands under the same generation; -1 when it can't be known now."""
+        """Read where the position stands under the same generation; -1 when it can't be known now."""
         try:
             check_generation(state.control(), self._plan.generation, self._plan.assignment)
             found = positions.positions([target])[target]
@@ -167,7 +167,7 @@ class _Attempt:
 
 
 def in_bulk(flow: Flow) -> Flow:
-    """The flow with larger transactions than its own, unless those are larger, and far from their timeout."""
+    """Return the flow with larger transactions than its own, unless those are larger, and far from their timeout."""
     own = flow.commit
     if flow.delivery is Delivery.AT_MOST_ONCE:
         return flow  # its records are held in memory

@@ -91,7 +91,9 @@ class RangeJob(JobGeneration):
         self._note_kept()
 
     def route_again(self, listing: Listing) -> None:
-        """As `JobGeneration`; partitions that waited are tried again, and those whose topics were stopped."""
+        """Route again as `JobGeneration` does; partitions that waited are tried again, and those whose topics were
+        stopped.
+        """
         stopped = [at for at, route in self.routes.items() if route.stopped is not None]
         super().route_again(listing)
         for at in stopped:
@@ -99,7 +101,7 @@ class RangeJob(JobGeneration):
         self._note_routes()
 
     def _note_routes(self) -> None:
-        """What topics show before any task runs."""
+        """Note what topics show before any task runs."""
         self.waiting = set()
         for at, route in self.routes.items():
             if route.stopped is not None:
@@ -108,7 +110,9 @@ class RangeJob(JobGeneration):
                 self.wait(at, route.waiting)
 
     def _note_kept(self) -> None:
-        """When each lane's positions were last committed, so that none gets too old. Without positions: no need."""
+        """Note when each lane's positions were last committed, so that none gets too old. Without positions: no
+        need.
+        """
         now_s, now_ms, assignment = time.monotonic(), time.time() * 1000, self.generation.assignment
         self._kept_s = {}
         for at, read in self.read_offsets(stable=True).found.items():
@@ -140,7 +144,7 @@ class RangeJob(JobGeneration):
                 self._tell(ended)
 
     def _run(self, run: _Run, reader: ProgressReader) -> None:
-        """Until nothing is left to do, or somebody asks for a stop."""
+        """Run tasks until nothing is left to do, or somebody asks for a stop."""
         while not self._asked.is_set():
             self._fill(run)
             if not run.running:
@@ -170,7 +174,9 @@ class RangeJob(JobGeneration):
             free -= 1
 
     def _due(self, run: _Run) -> list[tuple[int, Partition]]:
-        """The lanes whose positions must be committed again, but for those that are at it, or will be by a range."""
+        """Return the lanes whose positions must be committed again, but for those that are at it, or will be by a
+        range.
+        """
         due_s = time.monotonic() - self._flow.limits.recommit_interval_ms / 1000
         busy = run.running.lanes | run.not_kept
         due = [
@@ -183,8 +189,8 @@ class RangeJob(JobGeneration):
         return [(lane, at) for lane, at in due if not run.schedule.has(at)]
 
     def _keeping(self, due: Sequence[tuple[int, Partition]]) -> list[RangeTask]:
-        """Tasks that commit the positions of lanes again. A lane's own partition takes part only if it has one: it must
-        not be claimed unless it is to be copied."""
+        """Make tasks that commit the positions of lanes again. A lane's own partition takes part only if it has one: it
+        must not be claimed unless it is to be copied."""
         targets = {at: self.routes[at].target for _, at in due if at in self.routes}
         stored = offset_reader.positions(self._flow, targets.values(), stable=True)
         tasks: list[RangeTask] = []
@@ -197,7 +203,7 @@ class RangeJob(JobGeneration):
         return tasks
 
     def read_again(self, before: Offsets, *, stable: bool) -> dict[Partition, PartitionOffsets]:
-        """The same partitions with the positions that stand there now, whatever has become of their topics."""
+        """Return the same partitions with the positions that stand there now, whatever has become of their topics."""
         targets = {at: self.routes[at].target for at in before if at in self.routes}
         stored = offset_reader.positions(self._flow, targets.values(), stable=stable)
         return {at: read.at(stored[targets[at]] if at in targets else None) for at, read in before.items()}
@@ -207,7 +213,7 @@ class RangeJob(JobGeneration):
             self._observer.answered(ended.cut, ended.done)
 
     def _handle_answer(self, run: _Run, ended: Ended) -> None:
-        """What follows a task's answer: its partition's next range, the same one again, none of it, or the end."""
+        """Do what follows a task's answer: its partition's next range, the same one again, none of it, or the end."""
         done, schedule = ended.done, run.schedule
         error, at = done.error, done.at
         if isinstance(error, TakenOver):

@@ -36,19 +36,19 @@ class RangePolicy:
         self._to: Connections | None = None
 
     def first_offset(self, at: Partition) -> int | None:
-        """The range's first offset."""
+        """Return the range's first offset."""
         return self._first.get(at)
 
     def repairs(self, incident: Incident) -> bool:
-        """Never: incidents are decided by people."""
+        """Return False: incidents are decided by people."""
         return False
 
     def opened(self, to: Connections, positions: LanePositions) -> None:
-        """Nothing else has to be known."""
+        """Take the connections; nothing else has to be known."""
         self._to = to
 
     def read_plans(self, positions: LanePositions) -> dict[Partition, ReadPlan]:
-        """From the committed positions to the ranges' ends, or to a refused record before that."""
+        """Plan to read from the committed positions to the ranges' ends, or to a refused record before that."""
         found = {
             at: read_plan(positions.entries[at], seek, self._ends[at])
             for at, seek in positions.seeks().items()
@@ -58,24 +58,24 @@ class RangePolicy:
         return found
 
     def reached(self, positions: LanePositions) -> dict[Partition, int]:
-        """The committed positions."""
+        """Return the committed positions."""
         return {at: seek.offset for at, seek in positions.seeks().items()}
 
     def progress(
         self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> Progress:
-        """The positions behind what was copied, and past markers and aborted records."""
+        """Return the positions behind what was copied, and past markers and aborted records."""
         return Progress(positions.next_positions(copied, ends, now_ms))
 
     def on_committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
-        """The source is read on. Raises Incident `source_truncated` where it ends before the range."""
+        """Return False: the source is read on. Raises Incident `source_truncated` where it ends before the range."""
         for at, end in ends.items():
             if self._to is not None and at in self._ends and end.offset < self._until.get(at, 0):
                 check_source_end(self._to.source, at, self._ends[at])
         return False
 
     def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
-        """Whether every partition that has an end is copied and has reached it.
+        """Return whether every partition that has an end is copied and has reached it.
 
         A partition that waits, or that an incident stopped, is never done, wherever its position stands.
         """
@@ -87,7 +87,8 @@ class RangePolicy:
 
 
 def check_source_end(source: ClusterQuestions, at: Partition, end: int) -> None:
-    """After a reader came to the log's end before `end`, which was once behind committed records.
+    """Check the source's end after a reader came to the log's end before `end`, which was once behind committed
+    records.
 
     A new leader may show readers less for a moment, but answers no ListOffsets then (KIP-207): so its end is asked for.
     Raises Incident `source_truncated`.

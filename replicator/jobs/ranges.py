@@ -70,7 +70,7 @@ def plan(
     begins: Mapping[Partition, int] = NONE,
     claimed: Mapping[Partition, int] = NONE,
 ) -> Plan:
-    """Cut every partition into ranges of at most `offsets_max`.
+    """Divide every partition into ranges of at most `offsets_max`.
 
     `begins`: where partitions without a position begin if nothing is given, else at their log start. `claimed`: where
     the flow's copy of a partition began.
@@ -104,7 +104,7 @@ def plan(
 
 
 def _faults(read: PartitionOffsets, first: int | None, end: int) -> Iterator[str]:
-    """What is wrong with the offsets that were given. `first` None: none was, or the one where the copy began."""
+    """Yield what is wrong with the offsets that were given. `first` None: none was, or the one where the copy began."""
     if end > read.end:
         yield f"is to end at offset {end}, past its committed end {read.end}"
     if first is None:

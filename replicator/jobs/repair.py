@@ -82,14 +82,14 @@ class RepairSummary:
 
 
 def known(flow: Flow) -> frozenset[Repaired]:
-    """The repairs that the claims topic has now. To be read before a reconciliation reads the target."""
+    """Read the repairs that the claims topic has now. To be read before a reconciliation reads the target."""
     with JobClients(flow) as clients:
         claims = clients.state.claims_if_any()
     return frozenset(claims.repairs) if claims else frozenset()
 
 
 def check(flow: Flow, *, take_over: bool) -> None:
-    """What can be refused beforehand. Changes nothing.
+    """Check what can be refused beforehand. Changes nothing.
 
     Raises ConfigError, TakenOver (somebody holds the flow), Incident, Unreachable, NotAllowed, Retriable.
     """
@@ -116,7 +116,7 @@ class _Lane:
     policy: RepairPolicy
 
     def run(self) -> RepairedPartition:
-        """Until everything is copied, or somebody asks it to stop. Raises TakenOver, NotAllowed, Retriable, …"""
+        """Run until everything is copied, or somebody asks it to stop. Raises TakenOver, NotAllowed, Retriable, …"""
         incident = None
         try:
             self.lane.run()
@@ -160,7 +160,7 @@ class RepairJob:
             one.lane.stop()
 
     def run(self) -> RepairSummary:
-        """Steps 1 to 4.
+        """Do steps 1 to 4.
 
         Raises TakenOver when somebody holds the flow or took it over, and what a cluster made impossible.
         """
@@ -241,7 +241,7 @@ class RepairJob:
 
 
 def _told(done: RepairedPartition, flow: str) -> RepairedPartition:
-    """The same, with advice that names the flow."""
+    """Return the same, with advice that names the flow."""
     return done if done.incident is None else replace(done, incident=done.incident.of_flow(flow))
 
 

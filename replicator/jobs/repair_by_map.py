@@ -71,7 +71,7 @@ class RecordsByMap:
 
 
 def decision_of(choice: RepairChoice) -> Decision:
-    """A choice as spans of source offsets, all of which are records."""
+    """Return a choice as spans of source offsets, all of which are records."""
     superseded = [offset for offset, why in sorted(choice.left.items()) if why == "superseded"]
     return Decision(
         copied=[Missing(first, end, end - first) for first, end in runs_of(choice.copied)],
@@ -83,7 +83,7 @@ def decision_of(choice: RepairChoice) -> Decision:
 
 
 def planned_by_map(choice: RepairChoice) -> PlannedPartition:
-    """What a repair would copy of a partition, if nothing changed before its fence."""
+    """Return what a repair would copy of a partition, if nothing changed before its fence."""
     found = decision_of(choice)
     return PlannedPartition(
         sum(span.records for span in found.copied),

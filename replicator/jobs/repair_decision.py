@@ -57,14 +57,14 @@ class Asked:
         self._first_here: dict[tuple[bytes, bytes], int] = {}  # of the key and digest that stand last on the target
 
     def wanted(self, span: Missing, records: Sequence[RecordIdentity]) -> None:
-        """The source's records of a span, all of which were called missing."""
+        """Take the source's records of a span, all of which were called missing."""
         self._wanted.append((span, list(records)))
         self._asked.update(record.digest for record in records if record.digest)
         if self._compacted:
             self._keys.update(record.key for record in records if record.key is not None)
 
     def target(self, records: Iterable[RecordIdentity]) -> None:
-        """Records of the target, in order; all of them, over all calls."""
+        """Take records of the target, in order; all of them, over all calls."""
         for offset, digest, key, _ in records:
             if digest in self._asked:
                 self._there[digest] += 1
@@ -77,7 +77,7 @@ class Asked:
         return bool(self._there or self._keys)
 
     def source(self, records: Iterable[RecordIdentity]) -> None:
-        """Records of the source below the position, in order; all of them, over all calls."""
+        """Take records of the source below the position, in order; all of them, over all calls."""
         for offset, digest, key, _ in records:
             if digest in self._there:
                 self._here[digest] += 1
@@ -88,7 +88,7 @@ class Asked:
                     self._first_here.setdefault((key, digest), offset)
 
     def decide(self) -> Decision:
-        """What to copy, in the order of the source."""
+        """Decide what to copy, in the order of the source."""
         sizes = [record.size for _, records in self._wanted for record in records]
         found = Decision(record_bytes=sum(sizes) // max(1, len(sizes)))
         free = {digest: max(0, self._here[digest] - count) for digest, count in self._there.items()}
@@ -119,7 +119,7 @@ class Asked:
 
 
 def _add(spans: list[Span], offset: int) -> None:
-    """Another offset, as a span of its own or as a part of the last; beyond SPANS_NAMED_MAX none is noted."""
+    """Add another offset, as a span of its own or as a part of the last; beyond SPANS_NAMED_MAX none is noted."""
     if spans and spans[-1][1] == offset:
         spans[-1] = spans[-1][0], offset + 1
     elif len(spans) < SPANS_NAMED_MAX:

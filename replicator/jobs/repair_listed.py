@@ -60,7 +60,7 @@ class ListedRecords:
         return found
 
     def _left(self) -> list[Missing]:
-        """Missing records that no earlier repair has copied since the reconciliation."""
+        """Return missing records that no earlier repair has copied since the reconciliation."""
         repairs = self._to.state.claims().repairs
         done = [repair for repair in repairs if repair.target == self._target and repair not in self._known]
         before = left(self._damage.missing, [repair for repair in done if repair.generation != self._generation])

@@ -39,7 +39,7 @@ class PlannedPartition:
 def planned(
     flow: Flow, damage: Mapping[Partition, Damage], asked: threading.Event, say: Callable[[str], None]
 ) -> dict[Partition, PlannedPartition]:
-    """What would become of the missing records of each source partition.
+    """Find what would become of the missing records of each source partition.
 
     Args:
         asked: set when it shall stop; then it leaves out what it has not asked about.
@@ -68,7 +68,7 @@ def planned(
 
 
 def planned_partition(sides: Sides, damage: Damage, say: Callable[[str], None]) -> PlannedPartition:
-    """The same of one partition. Raises ReadStopped besides."""
+    """Find the same of one partition. Raises ReadStopped besides."""
     found, seen, at = PlannedPartition(), Tally(damage.missing), sides.source_at
 
     def on_read(side: str, done: int, of: int) -> None:

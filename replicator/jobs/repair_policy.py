@@ -92,11 +92,11 @@ class RepairPolicy:
         self.refused: dict[str, int] = {}  # not copied: why it can't be told that they are lost
 
     def first_offset(self, at: Partition) -> int | None:
-        """None: a repair never begins a partition."""
+        """Return None: a repair never begins a partition."""
         return None
 
     def repairs(self, incident: Incident) -> bool:
-        """Whether the target lost records: what the position covers is made whole by this repair."""
+        """Return whether the target lost records: what the position covers is made whole by this repair."""
         if incident.name not in REPAIRABLE:
             return False
         if self._lost is None:
@@ -105,13 +105,14 @@ class RepairPolicy:
         return True
 
     def opened(self, to: Connections, positions: LanePositions) -> None:
-        """A new session knows nothing of the last one's progress: it stands in the claims topic."""
+        """Begin anew: a new session knows nothing of the last one's progress, which stands in the claims topic."""
         self._to, self._begun, self._batches = to, False, []
         self.standing = self.superseded = 0
         self.superseded_at, self.refused = [], {}
 
     def read_plans(self, positions: LanePositions) -> dict[Partition, ReadPlan]:
-        """The rest of the current batch, or nothing once all are copied, or when the lane was asked to stop.
+        """Plan to read the rest of the current batch, or nothing once all are copied, or when the lane was asked to
+        stop.
 
         Raises Incident: `target_transaction_open`, `source_records_gone`, and those of `LostRecords`.
         """
@@ -134,13 +135,13 @@ class RepairPolicy:
         return {at: asked}
 
     def reached(self, positions: LanePositions) -> dict[Partition, int]:
-        """Where the rest of the current batch begins."""
+        """Say where the rest of the current batch begins."""
         return {self._at: self._batches[0][0][0]} if self._batches else {}
 
     def progress(
         self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> Progress:
-        """The position with its new evidence, and the entry that says what was copied again."""
+        """Return the position with its new evidence, and the entry that says what was copied again."""
         at, done = self._at, copied.get(self._at)
         position = positions.entries[at].position
         if done is None or position is None:
@@ -157,7 +158,7 @@ class RepairPolicy:
         return Progress({at: positions.repaired(at, done, now_ms)}, [entry.encode()])
 
     def on_committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
-        """Cut off what was copied; whether the next batch is to be read.
+        """Cut off what was copied; return whether the next batch is to be read.
 
         Raises Incident: `source_truncated`, `repair_record_gone`.
         """
@@ -181,7 +182,7 @@ class RepairPolicy:
         return bool(self._batches or self._found.left)
 
     def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
-        """Whether nothing is left to be copied, or the plane has read as far as it was asked to."""
+        """Return whether nothing is left to be copied, or the plane has read as far as it was asked to."""
         if self._at not in positions.copying or not self._begun:
             return False
         if not self._batches:
@@ -195,7 +196,9 @@ class RepairPolicy:
         self._log.info("copied_again", records=done.records, first_target=done.first_target)
 
     def _begin(self, positions: LanePositions) -> None:
-        """Raises as `LostRecords.begin`, and Incident `target_transaction_open`."""
+        """Find what was lost, and make batches of it. Raises as `LostRecords.begin`, and Incident
+        `target_transaction_open`.
+        """
         position, to = positions.entries[self._at].position, self._connected
         assert position is not None, "a partition that is copied has one"
         check_stable(to.target, self._route.target, self._at)

@@ -43,7 +43,7 @@ class Sides:
         seen: Tally,
         on_read: OnRead,
     ) -> Decision:
-        """What to copy of a window.
+        """Decide what to copy of a window.
 
         Args:
             position: the source offset up to which the flow has copied.
@@ -75,7 +75,7 @@ class Sides:
         left = deque(window)
 
         def note(upto: int) -> None:
-            """What ends at or before this offset has been read."""
+            """Note that what ends at or before this offset has been read."""
             while left and left[0].end <= upto:
                 span, records = left.popleft(), []
                 while read and read[0].offset < span.end:
@@ -107,7 +107,7 @@ def _read(
 
 
 def check_source_start(source: ClusterQuestions, at: Partition, first: int) -> None:
-    """Whether the source still has what is read next: the position, by which a lane is judged, stands after it.
+    """Check that the source still has what is read next: the position, by which a lane is judged, stands after it.
 
     Raises Incident `source_records_gone`.
     """
@@ -118,7 +118,7 @@ def check_source_start(source: ClusterQuestions, at: Partition, first: int) -> N
 
 
 def check_stable(target: ClusterQuestions, there: Partition, at: Partition) -> None:
-    """Whether no transaction is open on the target partition `there`: what one hides that stays open may be what is
+    """Check that no transaction is open on the target partition `there`: what one hides that stays open may be what is
     missing, and no reader would see what is written behind it.
 
     Raises Incident `target_transaction_open` of the source partition `at`.
@@ -135,7 +135,7 @@ def check_stable(target: ClusterQuestions, there: Partition, at: Partition) -> N
 
 
 def check_gone(tally: Tally, upto: int, at: Partition) -> None:
-    """Whether the spans that end at or before `upto` had all of their records.
+    """Check that the spans that end at or before `upto` had all of their records.
 
     Raises Incident `repair_record_gone`.
     """
@@ -147,7 +147,7 @@ def check_gone(tally: Tally, upto: int, at: Partition) -> None:
 
 
 def answered(ends: LogEnds | ReplicatorError) -> LogEnds:
-    """Where a log begins and ends. Raises the error that was answered instead."""
+    """Return where a log begins and ends. Raises the error that was answered instead."""
     if isinstance(ends, ReplicatorError):
         raise ends
     return ends

@@ -67,7 +67,7 @@ class RepairRequest:
 
 
 def left(missing: Sequence[Missing], done: Iterable[Repair]) -> list[Missing]:
-    """What is still to be copied, without the records of repairs that are done."""
+    """Return what is still to be copied, without the records of repairs that are done."""
     spans = list(missing)
     for run in sorted(run for repair in done for run in repair.runs):
         spans = [part for span in spans for part in _without(span, run)]
@@ -75,7 +75,7 @@ def left(missing: Sequence[Missing], done: Iterable[Repair]) -> list[Missing]:
 
 
 def _without(span: Missing, run: Span) -> list[Missing]:
-    """A span without a run of consecutive offsets.
+    """Return a span without a run of consecutive offsets.
 
     How many records are on which side of it is not known: the first part says 0, and they are counted with the other.
     """
@@ -93,7 +93,8 @@ def _without(span: Missing, run: Span) -> list[Missing]:
 def batches(
     missing: Sequence[Missing], offsets_max: int = BATCH_OFFSETS_MAX, *, record_bytes: int = 0
 ) -> list[list[Span]]:
-    """Spans for one transaction after the other: each is read without a seek, and has `offsets_max` offsets at most.
+    """Make spans for one transaction after the other: each is read without a seek, and has `offsets_max` offsets at
+    most.
 
     Args:
         record_bytes: how large a record is, on the average: what lies between two spans of one transaction is read
@@ -115,8 +116,8 @@ def batches(
 
 
 def windows(missing: Sequence[Missing], offsets_max: int = WINDOW_OFFSETS_MAX) -> list[list[Missing]]:
-    """Spans in parts of at most `offsets_max` offsets. How many records are on which side of a cut is not known: the
-    first part says 0, and they are counted with the other."""
+    """Divide spans into parts of at most `offsets_max` offsets. How many records are on which side of a cut is not
+    known: the first part says 0, and they are counted with the other."""
     found: list[list[Missing]] = []
     size = offsets_max
     for span in missing:
@@ -134,7 +135,7 @@ def windows(missing: Sequence[Missing], offsets_max: int = WINDOW_OFFSETS_MAX) -
 
 
 def runs_of(offsets: Iterable[int]) -> list[Span]:
-    """Ascending offsets as runs of consecutive ones."""
+    """Return ascending offsets as runs of consecutive ones."""
     found: list[Span] = []
     for offset in offsets:
         if found and found[-1][1] == offset:
@@ -154,13 +155,15 @@ class Tally:
         self._owed = 0
 
     def add(self, runs: Iterable[Span]) -> None:
-        """So many records were committed."""
+        """Note that so many records were committed."""
         for first, end in runs:
             at = bisect_right(self._missing, first, key=lambda span: span.first) - 1
             self._copied[at] += end - first
 
     def lacking(self, upto: int) -> tuple[int, int, int] | None:
-        """Of the spans that end at or before `upto`: (first, end, records) of one that had less than it should have."""
+        """Return (first, end, records) of one of the spans that end at or before `upto` that had less than it should
+        have.
+        """
         while self._next < len(self._missing) and self._missing[self._next].end <= upto:
             first, end, records, _ = self._missing[self._next]
             self._owed += records - self._copied[self._next]

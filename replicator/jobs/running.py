@@ -51,7 +51,7 @@ class Running:
         return max(0, self._engine.slots - len(self._tasks))
 
     def share(self, tasks: int) -> float | None:
-        """The rate for each of so many more tasks; None: no limit. 0: others have it all."""
+        """Return the rate for each of so many more tasks; None: no limit. 0: others have it all."""
         if self._rate_max is None:
             return None
         left = self._rate_max - sum(task.rate_max or 0.0 for task, _ in self._tasks.values())
@@ -65,7 +65,7 @@ class Running:
         future.add_done_callback(self._over.put)
 
     def wait(self, timeout_s: float) -> Iterator[Ended]:
-        """The tasks that have ended; waits for the first. Raises what the engine did."""
+        """Yield the tasks that have ended; wait for the first. Raises what the engine did."""
         with suppress(queue.Empty):
             future = self._over.get(timeout=timeout_s)
             while True:

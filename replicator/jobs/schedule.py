@@ -40,7 +40,8 @@ class Schedule:
         return len(self._unclaimed & self._waiting if self._unclaimed else self._waiting)
 
     def next(self, *, joined: bool = True) -> Range | None:
-        """The next range to copy; its partition runs until `ended`, `drop` or `release`. None: none can begin now.
+        """Return the next range to copy; its partition runs until `ended`, `drop` or `release`. None: none can begin
+        now.
 
         `joined`: several ranges of a partition may become one.
         """
@@ -61,7 +62,7 @@ class Schedule:
         return cut
 
     def has(self, at: Partition) -> bool:
-        """Whether something of this partition is left to copy."""
+        """Return whether something of this partition is left to copy."""
         return at in self._left
 
     def urge(self, at: Partition) -> None:
@@ -71,16 +72,18 @@ class Schedule:
             self._wait(at)
 
     def hold(self, at: Partition) -> None:
-        """Something else runs under this partition's lane, until `release`."""
+        """Note that something else runs under this partition's lane, until `release`."""
         self._waiting.discard(at)
 
     def release(self, at: Partition) -> None:
-        """Nothing runs any more under this partition's lane: what is left of it is tried again."""
+        """Note that nothing runs any more under this partition's lane: what is left of it is tried again."""
         if at in self._left:
             self._wait(at)
 
     def ended(self, at: Partition, position: int) -> None:
-        """A task of this partition has ended; everything before source offset `position` stands on the target."""
+        """Note that a task of this partition has ended; everything before source offset `position` stands on the
+        target.
+        """
         cuts = self._left.get(at)
         while cuts and position >= cuts[0].end:
             cuts.popleft()
@@ -93,7 +96,7 @@ class Schedule:
         self._wait(at)
 
     def drop(self, at: Partition) -> None:
-        """Nothing more of this partition is copied."""
+        """Copy nothing more of this partition."""
         self._unclaimed.discard(at)
         self._waiting.discard(at)
         self._urgent.discard(at)

@@ -90,14 +90,14 @@ class TopicQuestions(Protocol):
         for again as long as the answers are polled; else for a moment, so that it doesn't hold up the others."""
 
     def names(self) -> Answers[frozenset[str] | ReplicatorError]:
-        """Topics that the user may see, without creating any."""
+        """List the topics that the user may see, without creating any."""
 
     def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
         """Return the configs of one of the brokers, whichever answers; or why none does."""
 
     def cluster_info(self) -> Answers[ClusterInfo | ReplicatorError]:
-        """Who answers for the cluster. It is asked until somebody does; wrong credentials are an answer. Until then the
-        value is why nobody does."""
+        """Ask who answers for the cluster. It is asked until somebody does; wrong credentials are an answer. Until then
+        the value is why nobody does."""
 
     def connect(self, topics: Collection[str] = ()) -> None:
         """Begin to connect, also to the leaders of these topics: the first question finds a connection."""

@@ -47,22 +47,22 @@ class LaneObserver(Protocol):
     """Is told what a lane does, by the lane's thread; must not block and not raise."""
 
     def session_began(self, positions: Mapping[Partition, int]) -> None:
-        """A producer session has begun to copy. `positions`: by source partition, of all that have one."""
+        """Note that a producer session has begun to copy. `positions`: by source partition, of all that have one."""
 
     def on_committed(
         self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
     ) -> None:
-        """A transaction is committed: with `copied` records, or none; the positions that moved, or stand there
-        first. `took_s`: since its first record."""
+        """Note that a transaction is committed: with `copied` records, or none; the positions that moved, or stand
+        there first. `took_s`: since its first record."""
 
     def aborted(self, kind: str) -> None:
-        """A transaction was aborted for an error of this class."""
+        """Note that a transaction was aborted for an error of this class."""
 
     def fenced(self) -> None:
-        """The lane's producer was fenced."""
+        """Note that the lane's producer was fenced."""
 
     def over(self) -> None:
-        """The lane has ended, and isn't this process's any more."""
+        """Note that the lane has ended, and isn't this process's any more."""
 
 
 class Unobserved:

@@ -24,5 +24,5 @@ class TopicAcl:
     allowed: bool
 
     def said(self) -> str:
-        """In words, without the topic."""
+        """Say it in words, without the topic."""
         return f"{'allow' if self.allowed else 'deny'} {self.operation} to {self.principal} from {self.host}"

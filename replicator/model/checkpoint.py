@@ -138,7 +138,7 @@ _TYPES = {field.name: field.type for field in fields(Evidence)}
 
 
 def encode(evidence: Evidence) -> str:
-    """Metadata text for `evidence`; raises ValueError above the broker's limit (names are bounded: a bug)."""
+    """Encode `evidence` as metadata text; raises ValueError above the broker's limit (names are bounded: a bug)."""
     mapped = bool(evidence.map_topic_id)
     packed = {short: getattr(evidence, name) for name, short in _SHORT.items() if mapped or name not in _OF_MAP}
     version = WITH_MAP if mapped else WITHOUT_MAP
@@ -186,7 +186,7 @@ def read(committed: Committed) -> Stored:
 
 
 def written(found: Stored) -> Committed:
-    """The committed offset that a position is written as; one that can't be read stays as it stands."""
+    """Return the committed offset that a position is written as; one that can't be read stays as it stands."""
     if isinstance(found, Unreadable):
         return found.committed
     return Committed(found.offset, encode(found.evidence))
@@ -198,7 +198,7 @@ def without_map(position: Position) -> Position:
 
 
 def decode(metadata: str) -> Evidence:
-    """Evidence out of a committed offset's metadata.
+    """Decode evidence out of a committed offset's metadata.
 
     Raises BadMetadata when it is not ours, NewerMetadata when it must be understood and is of a newer format. A newer
     one that need not be understood is read for the fields that are known here.

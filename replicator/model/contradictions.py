@@ -16,7 +16,7 @@ perhaps another flow's."""
 def compare(
     position: Position, source_cluster: str, source_topic: str, source: LogEnds, target: LogEnds, newest: int
 ) -> tuple[str, str] | None:
-    """The first contradiction between a committed position and what both clusters say: incident name and detail.
+    """Find the first contradiction between a committed position and what both clusters say: incident name and detail.
 
     `source_cluster` is a cluster id, `newest` the newest generation that the control topic knows.
 
@@ -72,7 +72,7 @@ def compare(
 
 
 def _skipped(offset: int, source: LogEnds) -> str:
-    """What going on at the old position would do to the new topic, also to records that it doesn't have yet."""
+    """Say what going on at the old position would do to the new topic, also to records that it doesn't have yet."""
     if offset <= source.start:
         return f"the new topic begins at offset {source.start}, the old position is {offset}"
     return (

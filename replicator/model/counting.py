@@ -8,11 +8,13 @@ NAMED_MAX = 3
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 record`, `2,000 records`. `plural` is `noun` with an s unless it is given."""
+    """Count in words: `1 record`, `2,000 records`. `plural` is `noun` with an s unless it is given."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
 
 
 def named(texts: Sequence[str], between: str = ", ") -> str:
-    """`a, b, c`; of many the first, and how many more there are: a line of a log stays one that can be read."""
+    """Name them as in `a, b, c`; of many the first, and how many more there are: a line of a log stays one that can be
+    read.
+    """
     more = len(texts) - NAMED_MAX
     return between.join(texts[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")

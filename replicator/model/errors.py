@@ -200,7 +200,9 @@ class Incident(ReplicatorError):
         return hash(tuple(self.facts.values()))
 
     def of_flow(self, flow: str) -> Incident:
-        """The same incident, with commands in its advice that can be typed as they stand, but for the flow file."""
+        """Return the same incident, with commands in its advice that can be typed as they stand, but for the flow
+        file.
+        """
         return Incident(
             self.name,
             self.detail,
@@ -212,7 +214,7 @@ class Incident(ReplicatorError):
         )
 
     def at(self, partition: int, offset: int) -> Incident:
-        """The same incident, of one partition and at the offset where the flow stands there."""
+        """Return the same incident, of one partition and at the offset where the flow stands there."""
         return Incident(
             self.name,
             self.detail,

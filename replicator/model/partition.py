@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """The same offsets in spans that ascend and don't touch."""
+    """Return the same offsets in spans that ascend and don't touch."""
     found: list[Span] = []
     for first, end in sorted(spans):
         if found and first <= found[-1][1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def printable(text: str, *, backslash: bool = False) -> str:
-    """Text without characters that a terminal or a browser would obey: each is shown by its escape sequence.
+    """Return the text without characters that a terminal or a browser would obey: each is shown by its escape sequence.
 
     Args:
         backslash: escape that, too, so that the text can be told from one with escape sequences in it.

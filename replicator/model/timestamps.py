@@ -32,8 +32,8 @@ class TimestampBounds:
 
     @classmethod
     def of(cls, configs: Mapping[str, str], prefix: str = "") -> TimestampBounds:
-        """Those of a topic's effective configs; none where the topic replaces timestamps. `prefix`: `log.` for those
-        that a broker gives to topics without their own."""
+        """Return those of a topic's effective configs; none where the topic replaces timestamps. `prefix`: `log.` for
+        those that a broker gives to topics without their own."""
         if replaces_timestamps(configs, prefix):
             return cls()
         both_ms = int(configs.get(prefix + _BOTH_MAX_MS, _UNBOUNDED_MS))
@@ -46,11 +46,11 @@ class TimestampBounds:
         return self != UNBOUNDED
 
     def around(self, now_ms: int) -> tuple[int, int]:
-        """The earliest and the latest timestamp that is taken now."""
+        """Return the earliest and the latest timestamp that is taken now."""
         return now_ms - self.before_ms, now_ms + self.after_ms
 
     def refusal(self, timestamp_ms: int, now_ms: int, target_topic: str) -> str:
-        """Why a record with this timestamp is refused; empty if it isn't."""
+        """Say why a record with this timestamp is refused; empty if it isn't."""
         earliest_ms, latest_ms = self.around(now_ms)
         time = f"timestamp {timestamp_ms} ({_readable(timestamp_ms)})"
         if timestamp_ms < earliest_ms:
@@ -71,13 +71,13 @@ def _readable(timestamp_ms: int) -> str:
 
 
 def replaces_timestamps(configs: Mapping[str, str], prefix: str = "") -> bool:
-    """Whether a topic with these effective configs stamps records with the time of their append. `prefix` as of
+    """Return whether a topic with these effective configs stamps records with the time of their append. `prefix` as of
     `TimestampBounds.of`."""
     return configs.get(prefix + TIMESTAMP_TYPE) == LOG_APPEND_TIME
 
 
 def target_rewrites_timestamps(cluster: str, target_topic: str, source_topic: str) -> Incident:
-    """The incident of a source topic whose target topic stamps records with the time of their append.
+    """Return the incident of a source topic whose target topic stamps records with the time of their append.
 
     Configs and acknowledgements show it in the same words, so that it is logged once.
     """

@@ -19,7 +19,7 @@ class FlowConditions:
     other_settings: str = ""
 
     def __bool__(self) -> bool:
-        """Whether anything keeps it from being copied."""
+        """Return whether anything keeps it from being copied."""
         return bool(self.unreachable_ms or self.failed_over)
 
 

@@ -40,7 +40,7 @@ class Endpoint:
         config_fault: Callable[[], str],
         log: structlog.stdlib.BoundLogger,
     ) -> Iterator[int]:
-        """Answer until the block ends; gives the port.
+        """Answer until the block ends; yield the port.
 
         `flows`: as they are now. `config_fault`: why they go on with older settings than the flow file has, or empty.
         """

@@ -208,7 +208,9 @@ class ObservedFlow:
         return FlowFigures(partitions, lanes, found, *shown, nobodys, self.conditions.now(), *set_)
 
     def partition_positions(self) -> dict[Partition, int | None]:
-        """Every partition that lanes have now, with its position in the source's log of now, None where it has none."""
+        """Return every partition that lanes have now, with its position in the source's log of now, None where it has
+        none.
+        """
         with self._lock:
             states = list(self._states.values())
         here = {at: state for each in states for at, state in each().items()}

@@ -150,8 +150,8 @@ class LagWatch:
                 self._asked_s = now_s
 
     def lags(self, positions: Mapping[Partition, int | None]) -> dict[Partition, Lag]:
-        """The lag of each of these partitions whose end is known, from its position or, where that is None, from the
-        start of its log. From any thread."""
+        """Return the lag of each of these partitions whose end is known, from its position or, where that is None, from
+        the start of its log. From any thread."""
         now_s = self._clock.now_s()
         with self._lock:
             if self._asked_s is None or now_s > self._asked_s + KNOWN_INTERVALS * self._interval_s:

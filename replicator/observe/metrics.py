@@ -207,7 +207,7 @@ class Metrics:
         return generate_latest(self._process) + written.encode()
 
     def _of_flow(self, flow: FlowView) -> Iterator[Sample]:
-        """All gauges and counters of a flow."""
+        """Yield all gauges and counters of a flow."""
         labels = _labels(flow=flow.name)
         yield "eos_flow_stage", labels, flow.stage
         yield "eos_flow_ready", labels, flow.ready
@@ -257,7 +257,7 @@ def _of_rates(labels: str, rates: Mapping[str, RateLimit]) -> Iterator[Sample]:
 
 
 def _of_groups(labels: str, figures: GroupFigures) -> Iterator[Sample]:
-    """Of the first `GROUPS_MAX` groups each verdict."""
+    """Yield gauges of groups, of the first `GROUPS_MAX` each verdict."""
     synced = in_sync(figures.groups)
     yield "eos_flow_groups", f"{labels},{_labels(state='in_sync')}", synced
     unknown = sum(bool(it.unknown) for it in figures.groups)

@@ -83,14 +83,14 @@ class StatusPage:
 
 
 def _number(value: float | None) -> str:
-    """With commas; a fraction only of small numbers."""
+    """Write a number with commas; a fraction only of small numbers."""
     if value is None:
         return "unknown"
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}"
 
 
 def size_text(count: float | None) -> str:
-    """`512 B`, `1.5 MiB`."""
+    """Write a size as in `512 B`, `1.5 MiB`."""
     if count is None:
         return "unknown"
     power = 0
@@ -100,7 +100,7 @@ def size_text(count: float | None) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """`0.4 s`, `12 s`, `3 min`, `2 h 5 min`, `3 d 4 h`."""
+    """Write a duration as in `0.4 s`, `12 s`, `3 min`, `2 h 5 min`, `3 d 4 h`."""
     if seconds is None:
         return "unknown"
     if seconds < 60:

@@ -58,7 +58,7 @@ def _thinned(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, 
 
 
 def _runs(points: Sequence[tuple[float, float | None]]) -> Iterator[list[tuple[float, float]]]:
-    """Points that follow each other without one that isn't known; a lone one becomes a short line, to be seen."""
+    """Yield points that follow each other without one that isn't known; a lone one becomes a short line, to be seen."""
     run: list[tuple[float, float]] = []
     for x, value in (*points, (WIDTH, None)):
         if value is not None:

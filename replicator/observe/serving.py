@@ -27,7 +27,7 @@ CHANNEL_TIMEOUT_S = 30
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there, so that nobody else can take the port any more.
+    """Return a socket that listens there, so that nobody else can take the port any more.
 
     Raises:
         ConfigError: the address can't be used.
@@ -51,7 +51,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def serving(listening: socket.socket, application: WSGIApplication, log: structlog.stdlib.BoundLogger) -> Iterator[int]:
-    """Answer with `application` until the block ends; gives the port. Closes the socket, and all connections.
+    """Answer with `application` until the block ends; yield the port. Closes the socket, and all connections.
 
     The thread that looks for what came on them closes them: in the middle of its look they must not become others.
     """

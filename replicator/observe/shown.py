@@ -172,12 +172,12 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
 
 
 def _settings(found: Mapping[str, Paused | RateLimit]) -> dict[str, dict[str, Any]]:
-    """By topic, that of the flow first, as `status` has them."""
+    """Return settings by topic, that of the flow first, as `status` has them."""
     return {at: asdict(it) for at, it in sorted(found.items())[:SETTINGS_SHOWN]}
 
 
 def _groups(view: FlowView) -> list[GroupShown]:
-    """Those that aren't in sync first."""
+    """List groups, those that aren't in sync first."""
     groups = () if view.groups is None else view.groups.groups
     return sorted(groups, key=lambda it: (in_sync((it,)), it.group))
 

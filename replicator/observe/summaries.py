@@ -33,7 +33,7 @@ class _Summary:
     counts: tuple[int, ...] = ()
 
     def changed(self, since: _Summary) -> bool:
-        """Whether there is anything to say."""
+        """Return whether there is anything to say."""
         if self.records != since.records or self.commits != since.commits:
             return True
         return (self.lag_records, self.counts) != (since.lag_records, since.counts)

@@ -233,8 +233,8 @@ class Views:
 
 
 def _doing(state: PartitionState | None, conditions: FlowConditions) -> tuple[Doing, str, str]:
-    """What a partition does. Its lane finds out later than who watches the clusters that one of them is away, and says
-    that it copies until then: nothing is copied meanwhile."""
+    """Say what a partition does. Its lane finds out later than who watches the clusters that one of them is away, and
+    says that it copies until then: nothing is copied meanwhile."""
     if isinstance(state, Copying) and conditions.unreachable_ms:
         return (
             Doing.WAITING,

@@ -104,7 +104,7 @@ class Web:
         return self._pages[path](), []
 
     def _may(self, authorization: str) -> bool:
-        """Whether the request carries the token."""
+        """Return whether the request carries the token."""
         if not self._token:
             return True
         scheme, _, given = authorization.partition(" ")
@@ -134,7 +134,7 @@ class Web:
 
 
 def _readiness_of(flow: FlowView) -> dict[str, Any]:
-    """What keeps a flow from being ready."""
+    """Say what keeps a flow from being ready."""
     found: dict[str, Any] = {"ready": flow.ready, "stage": flow.stage.name.lower()}
     if flow.cause:
         found["cause"] = flow.cause

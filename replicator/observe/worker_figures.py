@@ -40,7 +40,7 @@ class WorkerFigures:
         return all(it is LaneStage.RUNNING for it in own)
 
     def elsewhere(self, lane: int) -> bool:
-        """Whether another member of the group has a lane. Who is no member itself can't tell."""
+        """Return whether another member of the group has a lane. Who is no member itself can't tell."""
         if not self.assigned or self.members is None or lane >= self.members.lanes:
             return False
         here = lane in self.stages and self.stages[lane].assigned

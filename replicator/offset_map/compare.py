@@ -75,12 +75,12 @@ def compare(
 
 
 def is_explained(row: ComparedRecord, place: int, known: SidesEvidence, again: _ReadAgain) -> bool:
-    """Whether retention or compaction explains that the place of a source record is empty."""
+    """Return whether retention or compaction explains that the place of a source record is empty."""
     return place < known.target_start or is_compacted(row, place, known, again)
 
 
 def is_compacted(row: ComparedRecord, place: int, known: SidesEvidence, again: _ReadAgain) -> bool:
-    """Whether log compaction has taken a source record's copy from its place, as it may."""
+    """Return whether log compaction has taken a source record's copy from its place, as it may."""
     return known.target_compacted and known.emptied(place) and may_be_compacted(row, again)
 
 
@@ -166,7 +166,7 @@ def _of_source(
     again: _ReadAgain,
     found: MapComparison,
 ) -> MapFinding:
-    """The verdict over a source record that has no copy."""
+    """Give the verdict over a source record that has no copy."""
     offset, place = row.offset, mapped.by_source.place(row.offset)
     if place is not None:
         if left.target.pop(place, None) is not None:
@@ -186,7 +186,7 @@ def _of_source(
 
 
 def may_be_compacted(row: ComparedRecord, again: _ReadAgain) -> bool:
-    """Whether log compaction may have taken a record: it is not its key's last one, it has no key, or it is a
+    """Return whether log compaction may have taken a record: it is not its key's last one, it has no key, or it is a
     tombstone and nothing of its key stands any more (org.apache.kafka.storage.internals.log.Cleaner).
 
     Otherwise it took the record for another one of its key, which must not stand behind it.
@@ -204,7 +204,7 @@ def _of_target(
     again: _ReadAgain,
     found: MapComparison,
 ) -> MapFinding:
-    """The verdict over a target record that no source record stands for."""
+    """Give the verdict over a target record that no source record stands for."""
     claimed = mapped.by_target.place(row.offset)
     if claimed is not None and row.offset in left.gone:
         if claimed < known.source_start:

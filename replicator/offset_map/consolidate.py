@@ -180,7 +180,7 @@ class IndexTransaction:
                 self._whole.add(number)
 
     def _rewrite(self, number: int, below: int) -> bool:
-        """Whether there is more to do."""
+        """Have pages that stand below this offset written again; return whether there is more to do."""
         entries = self._state.directories[number].entries
         found = sorted(
             (ref.offset, key)
@@ -212,7 +212,7 @@ class IndexTransaction:
         return decode_page(self._load(index_partition(key), ref.offset))
 
     def pages(self) -> list[Written]:
-        """The pages to be written, in their order."""
+        """Return the pages to be written, in their order."""
         self._drafts = {key: draft for key, draft in self._drafts.items() if draft.kept < len(draft.pages)}
         self._new = [
             (key, page) for key, draft in self._drafts.items() for page in draft.pages if isinstance(page, _NewPage)
@@ -220,7 +220,7 @@ class IndexTransaction:
         return [(index_partition(key), page.value) for key, page in self._new]
 
     def changes(self, offsets: Sequence[int]) -> list[Written]:
-        """The records of changes, now that the pages stand at these offsets."""
+        """Return the records of changes, now that the pages stand at these offsets."""
         state = self._state
         for (key, page), offset in zip(self._new, offsets, strict=True):
             page.ref = page.ref._replace(offset=offset)
@@ -248,7 +248,7 @@ class IndexTransaction:
         return values
 
     def root(self, written: Iterable[tuple[int, int, int]], now_ms: int) -> bytes:
-        """The root, now that the changes stand there: partition, offset and size of each, in their order."""
+        """Return the root, now that the changes stand there: partition, offset and size of each, in their order."""
         state = self._state
         firsts: dict[int, int] = {}
         ends: dict[int, int] = {}
@@ -301,7 +301,7 @@ def ref_of(page: MapPage, size: int, before: PageRef | None) -> PageRef:
 
 
 def _expired(pages: Sequence[PageRef | _NewPage], log_start: int) -> int:
-    """How many of the first pages have no copy that may still stand."""
+    """Return how many of the first pages have no copy that may still stand."""
     count = 0
     while count < len(pages):
         page = pages[count]

@@ -221,7 +221,7 @@ class IndexRoot:
     partitions: list[PagePartition] = field(default_factory=lambda: [PagePartition()] * PAGE_PARTITIONS)
 
     def is_of(self, topic_id: str) -> bool:
-        """Whether `covered` is of the map topic with this id, as positions have it, and not of one before it."""
+        """Return whether `covered` is of the map topic with this id, as positions have it, and not of one before it."""
         return self.map_topic_id == topic_id_bytes(topic_id)
 
 

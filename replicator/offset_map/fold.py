@@ -164,7 +164,7 @@ class PartitionFold:
             column.pop()
 
     def _truncate(self, first: int) -> None:
-        """The source has lost its records from `first` on: these offsets belong to others now."""
+        """Note that the source has lost its records from `first` on: these offsets belong to others now."""
         while self._afters and self._afters[-1] > first:
             self._forget_last_end()
         for spans in (self._aside, self._dropped, self._gaps, self._lost):
@@ -201,7 +201,7 @@ class PartitionFold:
 
 
 def _without(expired: ExpiredRange, runs: Sequence[MappedRun]) -> Iterator[ExpiredRange]:
-    """What was pruned, without what was copied again since."""
+    """Yield what was pruned, without what was copied again since."""
     first, whole = expired.first, True
     dense = expired.copies == expired.end - expired.first
     for run in islice(runs, max(0, bisect_right(runs, expired.first, key=lambda run: run.first) - 1), None):

@@ -70,7 +70,8 @@ class PassedOver:
         self.sections += section.transactions
 
     def finished(self, stable: int) -> PartitionMap | None:
-        """The map with the first copies of pages that were passed over; None: there is no section. See `MapUpTo`.
+        """Return the map with the first copies of pages that were passed over; None: there is no section. See
+        `MapUpTo`.
 
         `turns` says afterwards whether it is of use: not where the target's stable offset lies in such a page.
         """
@@ -80,19 +81,19 @@ class PassedOver:
 
 
 def page_of_source(pages: Sequence[PageRef], offset: int) -> PageRef | None:
-    """The page that was passed over and has the place of a source offset behind its first copy."""
+    """Return the page that was passed over and has the place of a source offset behind its first copy."""
     at = bisect_left(pages, offset + 1, key=lambda ref: ref.before) - 1
     return pages[at] if at >= 0 and 0 <= pages[at].first_source < offset < pages[at].after else None
 
 
 def page_of_target(pages: Sequence[PageRef], offset: int) -> PageRef | None:
-    """The same of a target offset."""
+    """Return the same of a target offset."""
     at = bisect_left(pages, True, key=lambda ref: ref.target_end > offset)
     return pages[at] if at < len(pages) and 0 <= pages[at].first_target < offset else None
 
 
 def with_page(mapped: PartitionMap, page: MapPage) -> PartitionMap:
-    """The map with all runs of a page in the place of its first copy."""
+    """Return the map with all runs of a page in the place of its first copy."""
     runs: list[MappedRun] = []
     for one in page.sections:
         target = one.section.first_target

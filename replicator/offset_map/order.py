@@ -43,7 +43,7 @@ def out_of_order(mapped: PartitionMap, pairs: Sequence[Pairing], elsewhere: Sequ
 
 
 def stands_behind(mapped: PartitionMap, run: MappedRun) -> bool:
-    """Whether a run stands behind a copy of a higher source offset."""
+    """Return whether a run stands behind a copy of a higher source offset."""
     if mapped.by_source.ascending:
         return False
     smallest = mapped.by_source.smallest_place(run.end)

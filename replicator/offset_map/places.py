@@ -94,8 +94,8 @@ def _put_by(mapped: PartitionMap, row: ComparedRecord, waiting: dict[int, Compar
 def _with_places(
     mapped: PartitionMap, source: Iterable[ComparedRecord]
 ) -> Iterator[tuple[ComparedRecord, int | None, bool]]:
-    """The source's records below the bound with their places, and whether these stand behind later ones. Below the
-    map's beginning only what has one."""
+    """Yield the source's records below the bound with their places, and whether these stand behind later ones. Below
+    the map's beginning only what has one."""
     runs = iter(mapped.by_source)
     run = next(runs, None)
     behind = run is not None and stands_behind(mapped, run)

@@ -70,5 +70,7 @@ def _joined(last: MapSection, section: MapSection) -> MapSection:
 
 
 def _first_target(last: MapSection, section: MapSection) -> int:
-    """Of a section without copies it is where the next ones may stand, if that is known."""
+    """Return where a section begins at the target; of one without copies that is where the next ones may stand, if it
+    is known.
+    """
     return last.first_target if last.first_target >= 0 else section.first_target

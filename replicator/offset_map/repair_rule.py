@@ -82,7 +82,7 @@ def _against(
 
 
 def is_superseded(offset: int, digest: bytes, last_here: int | None, there: LastOfKey | None, after: int) -> bool:
-    """Whether a copy of a source record would bury a later record of its key, in a compacted topic.
+    """Return whether a copy of a source record would bury a later record of its key, in a compacted topic.
 
     Args:
         last_here: the key's last source offset below the position.

@@ -91,7 +91,7 @@ class RunIndex(Sequence[MappedRun]):
         return RunIndex(firsts, lengths, places, ())
 
     def nothing_between(self, first: int, end: int) -> bool:
-        """Whether no offset in [first, end) is in a run."""
+        """Return whether no offset in [first, end) is in a run."""
         at = bisect_right(self._firsts, first) - 1
         if at >= 0 and first < self._firsts[at] + self._lengths[at]:
             return first >= end

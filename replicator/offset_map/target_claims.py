@@ -117,7 +117,7 @@ class TargetClaims:
         return ReadClaims(by_source, by_target, *marked, ahead)
 
     def _is_plain(self, next_target: int, passed: int) -> bool:
-        """Whether all claims count and are ascending on both sides, as they are where nothing was repaired."""
+        """Return whether all claims count and are ascending on both sides, as they are where nothing was repaired."""
         if not self._targets:
             return True
         if self._targets[-1] + self._lengths[-1] > next_target or self._sources[-1] + self._lengths[-1] > passed:

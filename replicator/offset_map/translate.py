@@ -144,7 +144,9 @@ def to_source(
 
 
 def _again_at_source(mapped: PartitionMap, offset: int, found: int) -> int | None:
-    """Copies below the target offset whose source offsets are at or above the one found; None if pruning hides them."""
+    """Count copies below the target offset whose source offsets are at or above the one found; None if pruning hides
+    them.
+    """
     again = mapped.by_target.below_at_or_behind(offset, found)
     for expired in mapped.expired:
         if expired.end <= found:

@@ -35,17 +35,17 @@ def pages_of(package: str) -> Environment:
 
 
 def number_text(value: int | None) -> str:
-    """A number with separators, or a dash."""
+    """Write a number with separators, or a dash."""
     return "–" if value is None else f"{value:,}"  # noqa: RUF001
 
 
 def time_text(milliseconds: int | None) -> str:
-    """A time in UTC; the number, where the calendar has no such time."""
+    """Write a time in UTC; the number, where the calendar has no such time."""
     if milliseconds is None or not 0 <= milliseconds < TIME_MS_MAX:
         return "–" if milliseconds is None else str(milliseconds)  # noqa: RUF001
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
 
 
 def name_text(name: object) -> Markup:
-    """The name of a topic or partition, which may be broken behind a dot where a line is too short for it."""
+    """Write the name of a topic or partition, which may be broken behind a dot where a line is too short for it."""
     return Markup(".<wbr>").join(printable(str(name)).split("."))

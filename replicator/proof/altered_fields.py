@@ -28,7 +28,7 @@ class AlteredFields:
     records: dict[int, tuple[Record, Record]]
 
     def shown(self, ranges: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
-        """The ranges, with the fields of some of their first records."""
+        """Return the ranges, with the fields of some of their first records."""
         found, left = list[OffsetRange](), SHOWN_MAX
         for one in ranges:
             pair = self.records.get(one.source_offsets[0]) if one.source_offsets is not None else None
@@ -62,7 +62,7 @@ def altered_fields(found: MapComparison, source: PartitionSide, target: Partitio
 
 
 def _read(records: Iterable[Record]) -> tuple[dict[int, tuple[object, ...]], dict[int, Record]]:
-    """What each record's fields are, in few bytes, by offset; and the first records."""
+    """Read what each record's fields are, in few bytes, by offset; and the first records."""
     fields: dict[int, tuple[object, ...]] = {}
     kept: dict[int, Record] = {}
     left = KEPT_BYTES_MAX

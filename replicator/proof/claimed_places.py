@@ -46,7 +46,7 @@ class ClaimedPlaces:
             self.expired += start - firsts[self._at]
 
     def add(self, first: int, end: int) -> None:
-        """Committed records stand at all of [first, end)."""
+        """Note that committed records stand at all of [first, end)."""
         while first < end:
             if self._at == len(self._ends) or self._firsts[self._at] >= end:
                 self.unclaimed.add(first, end)
@@ -64,12 +64,12 @@ class ClaimedPlaces:
                 first = self._next = stop
 
     def _close(self) -> None:
-        """Nothing more comes of a claimed range."""
+        """Note that nothing more comes of a claimed range."""
         self.empty.add(max(self._firsts[self._at], self._next), self._ends[self._at])
         self._next = max(self._next, self._ends[self._at])
         self._at += 1
 
     def finish(self) -> None:
-        """No more records come."""
+        """Note that no more records come."""
         while self._at < len(self._ends):
             self._close()

@@ -23,7 +23,7 @@ class CopiedRun(NamedTuple):
 
 
 def runs(repairs: Iterable[Repair], target: Partition, ids: tuple[str, str], began: int) -> tuple[CopiedRun, ...]:
-    """What was copied again to this partition, in the order of the target.
+    """Return what was copied again to this partition, in the order of the target.
 
     Args:
         ids: of the source's and the target's topic as they are now: an entry that names others, or none, says nothing.
@@ -42,7 +42,7 @@ def runs(repairs: Iterable[Repair], target: Partition, ids: tuple[str, str], beg
 
 
 def copied_from(copied: Sequence[CopiedRun], target_offset: int) -> int | None:
-    """The source offset of the record that was copied again to this target offset; None: none was."""
+    """Return the source offset of the record that was copied again to this target offset; None: none was."""
     number = bisect_right(copied, target_offset, key=lambda run: run.target_first) - 1
     if number < 0 or target_offset >= copied[number].target_first + copied[number].records:
         return None

@@ -49,8 +49,8 @@ class Uncovered:
 
 
 def compared_map(pair: Pair, mapped: PartitionMap) -> PartitionMap:
-    """The map with target bounds of what is compared: where it begins with the flow, and where it reaches the position,
-    all of the pair's target offsets are. What stands there and isn't claimed was written by others."""
+    """Return the map with target bounds of what is compared: where it begins with the flow, and where it reaches the
+    position, all of the pair's target offsets are. What stands there and isn't claimed was written by others."""
     begin = min(mapped.begin_target, pair.target_range[0])
     end = max(mapped.next_target, pair.target_range[1])
     return replace(
@@ -61,7 +61,9 @@ def compared_map(pair: Pair, mapped: PartitionMap) -> PartitionMap:
 
 
 def uncovered_of(pair: Pair, mapped: PartitionMap | None) -> list[Uncovered]:
-    """What a map doesn't cover of a pair, by source offset. `mapped`: see `compared_map`; None: there is none."""
+    """Return what a map doesn't cover of a pair, by source offset. `mapped`: see `compared_map`; None: there is
+    none.
+    """
     (first, end), (target_first, target_end) = pair.source_range, pair.target_range
     if mapped is None:
         return [Uncovered(NO_MAP, (first, end), (target_first, target_end))]

@@ -55,7 +55,7 @@ class FieldPair:
 
 
 def side_by_side(source: Fields, target: Fields) -> tuple[FieldPair, ...]:
-    """Key, value, headers and timestamp of both sides, in this order."""
+    """Return key, value, headers and timestamp of both sides, in this order."""
     headers = _header_bytes(source.headers), _header_bytes(target.headers)
     times = str(source.timestamp_ms).encode(), str(target.timestamp_ms).encode()
     pairs = {
@@ -68,7 +68,7 @@ def side_by_side(source: Fields, target: Fields) -> tuple[FieldPair, ...]:
 
 
 def excerpts(one: bytes | None, other: bytes | None) -> tuple[Excerpt, Excerpt]:
-    """Both sides of one field, cut at the same place: around the first byte that differs.
+    """Return both sides of one field, cut at the same place: around the first byte that differs.
 
     Of fields that are equal, or that only one side has, the beginning is shown.
     """
@@ -85,8 +85,8 @@ def excerpts(one: bytes | None, other: bytes | None) -> tuple[Excerpt, Excerpt]:
 
 
 def text_of(data: bytes, *, binary: bool | None = None) -> str:
-    """Bytes as people read them: text in which control characters, invalid UTF-8 and backslashes are escaped, so that
-    different bytes never look alike; mostly binary data in hexadecimal.
+    """Write bytes as people read them: text in which control characters, invalid UTF-8 and backslashes are escaped, so
+    that different bytes never look alike; mostly binary data in hexadecimal.
 
     Args:
         binary: hexadecimal (True) or text (False); None: as the data is.
@@ -102,7 +102,7 @@ def _binary(data: bytes) -> bool:
 
 
 def _common(one: bytes, other: bytes) -> tuple[int, int]:
-    """How many bytes both have alike at the beginning, and behind those at the end; whole characters of UTF-8."""
+    """Count how many bytes both have alike at the beginning, and behind those at the end; whole characters of UTF-8."""
     shorter = min(len(one), len(other))
     first = _alike(one, other, shorter)
     while first and (_inside(one, first) or _inside(other, first)):
@@ -114,7 +114,9 @@ def _common(one: bytes, other: bytes) -> tuple[int, int]:
 
 
 def _alike(one: bytes, other: bytes, end: int) -> int:
-    """How many bytes are alike from the beginning, at most `end`; found by halving, for values of many megabytes."""
+    """Count how many bytes are alike from the beginning, at most `end`; found by halving, for values of many
+    megabytes.
+    """
     low, high = 0, end
     while low < high:
         middle = (low + high + 1) // 2
@@ -126,7 +128,7 @@ def _alike(one: bytes, other: bytes, end: int) -> int:
 
 
 def _inside(data: bytes, at: int) -> bool:
-    """Whether a character of UTF-8 goes on at this place."""
+    """Return whether a character of UTF-8 goes on at this place."""
     return at < len(data) and data[at] & 0xC0 == 0x80
 
 
@@ -134,7 +136,7 @@ _Parts = tuple[bytes, bytes, bytes, bool, bool, bool]
 
 
 def _cut(data: bytes | None, first: int, last: int, *, marked: bool) -> _Parts | None:
-    """Bytes before, of and behind what differs, and which of them were cut."""
+    """Return the bytes before, of and behind what differs, and which of them were cut."""
     if data is None:
         return None
     if not marked:
@@ -150,7 +152,7 @@ def _cut(data: bytes | None, first: int, last: int, *, marked: bool) -> _Parts |
 
 
 def _whole(data: bytes, at: int) -> int:
-    """This place, or the nearest one before it at which no character of UTF-8 is divided."""
+    """Return this place, or the nearest one before it at which no character of UTF-8 is divided."""
     if at >= len(data):
         return len(data)
     back = next((step for step in range(4) if at >= step and not _inside(data, at - step)), 0)
@@ -168,7 +170,9 @@ def _excerpt(data: bytes | None, parts: _Parts | None, *, binary: bool) -> Excer
 
 
 def _header_bytes(headers: Sequence[Header] | None) -> bytes | None:
-    """`name="value"` each, quotes in it doubled, null without quotes: headers that differ give different bytes."""
+    """Write headers as `name="value"` each, quotes in it doubled, null without quotes: headers that differ give
+    different bytes.
+    """
     if not headers:
         return None
     return b", ".join(_header(name, value) for name, value in headers)

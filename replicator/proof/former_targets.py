@@ -33,7 +33,7 @@ class FormerTarget(NamedTuple):
     copied: int
 
     def said(self, source: Partition) -> str:
-        """In one sentence."""
+        """Say it in one sentence."""
         return f"{source} was copied to {self.target}, too, under another rename; that copy isn't looked at"
 
 
@@ -45,7 +45,7 @@ class Generations(NamedTuple):
     former: tuple[FormerTarget, ...]
 
     def elsewhere(self, generation: int) -> bool:
-        """Whether what this generation has copied stands on another target, or may."""
+        """Return whether what this generation has copied stands on another target, or may."""
         if not self.former or generation in (self.claimed, self.copied):
             return False
         return generation > self.copied or any(it.claimed <= generation <= it.copied for it in self.former)
@@ -70,7 +70,8 @@ class OwnSections:
 def former_targets(
     flow: Flow, routes: Mapping[Partition, Partition], claims: Claims | None
 ) -> dict[Partition, tuple[FormerTarget, ...]]:
-    """By source partition, of those that have any. `routes`: the target partitions of today. Asks only for those.
+    """Find former targets by source partition, of those that have any. `routes`: the target partitions of today. Asks
+    only for those.
 
     Raises Unreachable, NotAllowed, Retriable where nothing is answered.
     """

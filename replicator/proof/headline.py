@@ -33,7 +33,7 @@ MEANINGS = {
 
 
 def headline(outcome: Outcome) -> str:
-    """One or two sentences. They say that the sides agree only where every record of both was compared."""
+    """Say it in one or two sentences. They say that the sides agree only where every record of both was compared."""
     said = [_result(outcome)]
     if outcome.differs and outcome.unproven:
         said.append(f"No evidence decides on {_open(outcome)}.")
@@ -58,7 +58,7 @@ def headline(outcome: Outcome) -> str:
 
 
 def _repaired(rows: Collection[Mapping[str, Any]]) -> str:
-    """What a repair has made of what the rest of the headline says."""
+    """Say what a repair has made of what the rest of the headline says."""
     missing, copied, standing, superseded = (
         sum(row[name] or 0 for row in rows) for name in ("missing", "copied", "standing", "superseded")
     )
@@ -92,7 +92,7 @@ def _result(outcome: Outcome) -> str:
 
 
 def _counts(outcome: Outcome) -> str:
-    """What differs where no record does."""
+    """Say what differs where no record does."""
     found = []
     if counts := sum(not partition.counts_agree for partition in outcome.partitions):
         found.append(f"in {counted(counts, 'partition')} the position counts other records than there are")
@@ -102,7 +102,7 @@ def _counts(outcome: Outcome) -> str:
 
 
 def _open(outcome: Outcome) -> str:
-    """What nothing decides on."""
+    """Say what nothing decides on."""
     records = outcome.totals().get(verdicts.UNPROVEN, 0)
     found = [counted(records, "record")] if records else []
     if outcome.not_compared:
@@ -111,22 +111,22 @@ def _open(outcome: Outcome) -> str:
 
 
 def words(counts: Mapping[str, int], names: Collection[str] = tuple(MEANINGS)) -> str:
-    """`6 missing, 1 altered`: those of `names` that there are."""
+    """Count in words, such as `6 missing, 1 altered`: those of `names` that there are."""
     return ", ".join(f"{counts[name]:,} {label(name)}" for name in MEANINGS if name in names and counts.get(name))
 
 
 def label(verdict: str) -> str:
-    """A verdict as it is written for people. In chunks that differ most records may be the same."""
+    """Write a verdict as it is written for people. In chunks that differ most records may be the same."""
     return "in chunks that differ" if verdict == DIFFERS else verdict.replace("_", " ")
 
 
 def are(number: int) -> str:
-    """The verb for so many."""
+    """Return the verb for so many."""
     return "is" if number == 1 else "are"
 
 
 def findings(partition: PartitionOutcome) -> str:
-    """What was found of a partition, in words; empty where nothing was."""
+    """Say what was found of a partition, in words; empty where nothing was."""
     found = [said] if (said := words(partition.verdicts)) else []
     if not partition.counts_agree:
         found.append("counts")

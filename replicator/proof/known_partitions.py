@@ -27,7 +27,8 @@ def unclear(
     opened: Generation | None,
     chosen: Collection[str],
 ) -> list[Incident]:
-    """Why source partitions without a position can't be compared; those that the flow has not begun have no incident.
+    """Say why source partitions without a position can't be compared; those that the flow has not begun have no
+    incident.
 
     Args:
         wanted: source partitions as the source lists them, with their target partitions.
@@ -50,8 +51,8 @@ def unclear(
 
 
 def begun(flow: Flow, claims: Claims | None, opened: Generation | None) -> dict[Partition, Partition]:
-    """Source partitions that the flow has begun to copy, as claims and the open generation say, with their target
-    partitions."""
+    """Return the source partitions that the flow has begun to copy, as claims and the open generation say, with their
+    target partitions."""
     found = {
         Partition(topic, number): Partition(routing.target_topic(flow, topic), number)
         for topic, partitions in (opened.partitions if opened else {}).items()
@@ -69,8 +70,8 @@ def begun(flow: Flow, claims: Claims | None, opened: Generation | None) -> dict[
 
 
 def taken_out(flow: Flow, claims: Claims | None) -> dict[str, dict[Partition, Partition]]:
-    """Source topics that the flow has begun to copy, and that the flow file doesn't select any more: their partitions,
-    with the target partitions that were claimed last."""
+    """Return the source topics that the flow has begun to copy, and that the flow file doesn't select any more: their
+    partitions, with the target partitions that were claimed last."""
     found: dict[str, dict[Partition, Partition]] = {}
     for it in sorted(claims.claims.values() if claims else (), key=lambda it: (it.generation, it.at_ms)):
         if not routing.selects(flow, it.source.topic):
@@ -93,7 +94,7 @@ def source_gone(
     claims: Claims | None,
     opened: Generation | None,
 ) -> list[Incident]:
-    """An incident for each partition that the flow began to copy and that the source doesn't list any more.
+    """Return an incident for each partition that the flow began to copy and that the source doesn't list any more.
 
     Args:
         sources: topics as the source lists them, with their partitions.
@@ -116,8 +117,9 @@ def source_gone(
 def claims_lost(
     flow: Flow, wanted: Collection[Partition], claims: Claims | None, opened: Generation | None
 ) -> list[Incident]:
-    """Where a generation is open without a claims topic: an incident for each of the partitions without a position
-    that its first listing has. They may have been copied, and the target topic deleted since, with the position."""
+    """Return, where a generation is open without a claims topic, an incident for each of the partitions without a
+    position that its first listing has. They may have been copied, and the target topic deleted since, with the
+    position."""
     if claims is not None or opened is None:
         return []
     why = "the flow is open and its claims topic is gone: nothing says whether this partition was copied"
@@ -131,7 +133,7 @@ def claims_lost(
 def more_on_target(
     flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]
 ) -> dict[Partition, str]:
-    """Partitions that only the target topic has, with their source topic."""
+    """Return the partitions that only the target topic has, with their source topic."""
     found: dict[Partition, str] = {}
     for name, info in sources.items():
         target = targets.get(routing.target_topic(flow, name))
@@ -141,7 +143,9 @@ def more_on_target(
 
 
 def not_copied(at: Partition, source: str, bounds: tuple[int, int]) -> Incident | None:
-    """About one of `more_on_target`, by where its log begins and ends; None: it never had a record."""
+    """Return an incident about one of `more_on_target`, by where its log begins and ends; None: it never had a
+    record.
+    """
     if bounds[1] == 0:
         return None
     why = f"{at} has offsets {bounds[0]} to {bounds[1]}, and the source topic has no such partition"

@@ -40,7 +40,7 @@ class BlockCheck(NamedTuple):
     why: str = ""
 
     def said(self) -> str:
-        """In one sentence."""
+        """Say it in one sentence."""
         what = f"the position's last block ({counted(self.records, 'record')} from target offset {self.first} on)"
         if self.verdict == "equal":
             return f"{what} has the digest that the position says"
@@ -105,7 +105,7 @@ def check_block(
 
 
 def _of_records(block: DigestBlock, batches: Iterable[FetchedBatch]) -> tuple[int, str, int]:
-    """How many records of the block there are; their digest."""
+    """Return how many records of the block there are, and their digest."""
     chain, count = Chain(block.before), 0
     for batch in batches:
         found = [record for record in decode(batch.data) if block.first <= record.offset < block.end]
@@ -115,7 +115,7 @@ def _of_records(block: DigestBlock, batches: Iterable[FetchedBatch]) -> tuple[in
 
 
 def _of_batches(block: DigestBlock, batches: Iterable[FetchedBatch]) -> tuple[int, str, int]:
-    """How many records of the block there are; the digest of the batches, and their compression types."""
+    """Return how many records of the block there are, the digest of the batches, and their compression types."""
     chain, count = PayloadChain(block.before, block.kind), 0
     for batch in batches:
         header = batch.header

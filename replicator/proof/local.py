@@ -37,10 +37,10 @@ class ComparisonProgress(Protocol):
     """Progress of a comparison."""
 
     def step(self, text: str, offsets: int = 0, /) -> object:
-        """A step begins, which passes so many offsets of both sides."""
+        """Note that a step begins, which passes so many offsets of both sides."""
 
     def passed(self, offsets: int, /) -> object:
-        """So many more of them are done."""
+        """Note that so many more of them are done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def ranges_of(records: Iterable[ReportedRecord], mapped: PartitionMap | None) ->
 
 
 def _follows(one: ReportedRecord, other: ReportedRecord, mapped: PartitionMap | None) -> bool:
-    """Whether no offset between two records is one that the map has a record at."""
+    """Return whether no offset between two records is one that the map has a record at."""
     both = one.source is not None and one.target is not None
     if both and (other.target or 0) <= (one.target or 0):
         return False

@@ -42,7 +42,7 @@ class Manifest:
     files: Mapping[str, SignedFile]
 
     def encode(self) -> bytes:
-        """What is written, and signed."""
+        """Return what is written, and signed."""
         content = {
             "kind": KIND,
             "version": VERSION,
@@ -57,7 +57,7 @@ class Manifest:
 
 
 def decode(content: bytes) -> Manifest:
-    """The manifest that `encode` has written. Raises BadManifest."""
+    """Decode the manifest that `encode` has written. Raises BadManifest."""
     try:
         body: Any = json.loads(content)
         kind, version = body["kind"], body["version"]

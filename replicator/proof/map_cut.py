@@ -67,5 +67,5 @@ class MapUpTo:
         self.copies += section.records + section.pruned_copies
 
     def finished(self, stable: int = OFFSET_MAX) -> PartitionMap | None:
-        """What can be relied on; None: there is no section. `stable`: see `PartitionFold.finished`."""
+        """Return what can be relied on; None: there is no section. `stable`: see `PartitionFold.finished`."""
         return self._fold.finished(stable) if self.sections else None

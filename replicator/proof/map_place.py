@@ -110,13 +110,13 @@ def _index_of(clusters: ControlPlane) -> tuple[str, str] | None:
 
 
 def stable_offsets(flow: Flow, ats: Sequence[Partition]) -> dict[Partition, int]:
-    """Up to where sections count, see `offset_map.fold.reached`."""
+    """Ask up to where sections count, see `offset_map.fold.reached`."""
     with connected(flow, source=False) as clusters:
         return stable_at(clusters, ats)
 
 
 def stable_at(clusters: ControlPlane, ats: Collection[Partition]) -> dict[Partition, int]:
-    """As `stable_offsets`, of clusters that are connected."""
+    """Ask as `stable_offsets` does, of clusters that are connected."""
     stable = clusters.target.offsets(ats, end=True, committed_only=True)
     ends = clusters.target.offsets(ats, end=True)
     return {at: reached(stable[at], ends[at]) for at in ats}

@@ -133,7 +133,7 @@ def _from_index(
 
 
 def covered_of(root: IndexRoot, place: MapPlace) -> list[int]:
-    """Up to which offsets of the map's topic the index has all: nothing of it, where it is another one."""
+    """Return up to which offsets of the map's topic the index has all: nothing of it, where it is another one."""
     return list(root.covered) if root.is_of(place.topic_id) else [0] * MAP_PARTITIONS
 
 
@@ -180,7 +180,7 @@ class _Whole:
         self.fetch_committed: Callable[[int, int], CommittedFetch] = log.fetch_committed
 
     def start(self) -> int:
-        """Is asked for where the offset isn't there any more."""
+        """Raise BlocksGone: this is asked for where the offset isn't there any more."""
         raise BlocksGone
 
 

@@ -125,14 +125,14 @@ class _Stoppable(MapUpTo):
         self._asked = asked
 
     def add(self, placed: PlacedSection, commit_ms: int = 0) -> None:
-        """As of `MapUpTo`. Raises ReadStopped."""
+        """Add as `MapUpTo` does. Raises ReadStopped."""
         if self._asked.is_set():
             raise ReadStopped("reading the offset map")
         super().add(placed, commit_ms)
 
 
 def _check_none_open(place: MapPlace) -> None:
-    """A transaction of the map that stays open may hold what says where copies stand."""
+    """Check that no transaction of the map stays open: it may hold what says where copies stand."""
     if place.open:
         partition, stable, end = place.open[0]
         why = f"{place.topic}[{partition}] is stable up to {stable} of {end}"

@@ -83,7 +83,7 @@ NOT_COMPARED, NOT_BEGUN, LAG = "not_compared", "not_begun", "lag"
 
 
 def next_steps(outcome: Outcome) -> tuple[Step, ...]:
-    """One for each kind of finding that there is, those that need somebody first."""
+    """Return one step for each kind of finding that there is, those that need somebody first."""
     totals = outcome.totals()
     steps = [_step(outcome, kind, totals[kind]) for kind in _TEXTS if totals.get(kind)]
     partitions = (

@@ -221,7 +221,7 @@ class Outcome:
         return max(0, self.finished_ms - self.snapshot_ms)
 
     def totals(self) -> dict[str, int]:
-        """Records by verdict over all partitions."""
+        """Count records by verdict over all partitions."""
         found: dict[str, int] = {}
         for partition in self.partitions:
             for name, records in partition.verdicts.items():
@@ -229,7 +229,7 @@ class Outcome:
         return found
 
     def notes_said(self) -> list[tuple[str, list[Partition]]]:
-        """Each note once, with the source partitions of which it is true; none: of all."""
+        """Return each note once, with the source partitions of which it is true; none: of all."""
         found: dict[str, list[Partition]] = {note: [] for note in self.notes}
         for partition in self.partitions:
             for note in partition.notes:
@@ -240,7 +240,7 @@ class Outcome:
 
 
 def key_text(key: bytes | None) -> str | None:
-    """A key for machines: text where it is printable UTF-8, else hexadecimal."""
+    """Write a key for machines: text where it is printable UTF-8, else hexadecimal."""
     if key is None:
         return None
     try:

@@ -13,7 +13,7 @@ from replicator.proof.outcome import ClusterFacts, OffsetRange, Outcome, Partiti
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """Everything but the findings themselves. Places are sparse (bucket → records); keys are text where they are
+    """Return everything but the findings themselves. Places are sparse (bucket → records); keys are text where they are
     printable UTF-8, else hexadecimal."""
     return {
         "verdict": outcome.verdict,

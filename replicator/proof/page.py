@@ -67,7 +67,7 @@ class Section:
 
 
 def html(outcome: Outcome) -> str:
-    """The page."""
+    """Write the page."""
     environment = pages_of("replicator.proof")
     environment.filters |= {
         "key": key,
@@ -103,7 +103,7 @@ def html(outcome: Outcome) -> str:
 
 
 def section(number: int, partition: PartitionOutcome) -> Section:
-    """What the page shows of one partition."""
+    """Return what the page shows of one partition."""
     shown = Counter(item.verdict for item in partition.ranges)
     cut = {
         name: (shown[name], partition.ranges_found[name])
@@ -118,7 +118,7 @@ def _worth_a_look(partition: PartitionOutcome) -> bool:
 
 
 def strip(partition: PartitionOutcome) -> Iterator[Mark]:
-    """Marks of a partition's chart."""
+    """Yield the marks of a partition's chart."""
     for bucket in range(BUCKETS):
         here = [(name, partition.places[name][bucket]) for name in MEANINGS if name in partition.places]
         found = {name: records for name, records in here if records}
@@ -128,7 +128,7 @@ def strip(partition: PartitionOutcome) -> Iterator[Mark]:
 
 
 def step_title(step: Step) -> str:
-    """`6 records missing`, `2 partitions: they can't be compared`."""
+    """Write the title of a step, such as `6 records missing`, `2 partitions: they can't be compared`."""
     many = counted(step.count, step.of.removesuffix("s"))
     if step.of == "partitions":
         return f"{many}: {_KINDS.get(step.kind, label(step.kind))}"
@@ -136,7 +136,7 @@ def step_title(step: Step) -> str:
 
 
 def tone(verdict: str) -> str:
-    """Which colour: bad, open, removed or good."""
+    """Say which colour: bad, open, removed or good."""
     if verdict in (*verdicts.REMOVED, "no_difference", LAG, NOT_BEGUN):
         return "removed"
     if verdict in (verdicts.SAME, "agrees"):
@@ -145,14 +145,14 @@ def tone(verdict: str) -> str:
 
 
 def offsets(span: tuple[int, int] | None) -> str:
-    """The first and the last offset, without separators: they are copied into other tools."""
+    """Write the first and the last offset, without separators: they are copied into other tools."""
     if span is None:
         return "–"  # noqa: RUF001
     return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"  # noqa: RUF001
 
 
 def key(key: bytes | None) -> str:
-    """A key's beginning for people."""
+    """Write a key's beginning for people."""
     return "null" if key is None else text_of(key) or "(empty)"
 
 

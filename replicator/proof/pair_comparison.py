@@ -33,7 +33,7 @@ class PairComparison:
     unproven: dict[int, str] = field(default_factory=dict)
 
     def choice(self) -> RepairChoice:
-        """What a repair copies, if this was compared for one and nothing has changed since."""
+        """Return what a repair copies, if this was compared for one and nothing has changed since."""
         untold = {
             one.source: BROKEN
             for one in self.found.findings

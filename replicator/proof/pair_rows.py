@@ -35,7 +35,7 @@ class PairRows:
                 pass
 
     def source(self) -> Iterable[ComparedRecord]:
-        """The source's records, but for those that operators have left out."""
+        """Return the source's records, but for those that operators have left out."""
         first = self._first_source is None
         rows = self._source.rows(self._pair.source_range, self._passing(self._pair.source_range, first=first))
         kept = _without([(gap.first, gap.end) for gap in self._pair.signed_gaps], rows)
@@ -45,7 +45,7 @@ class PairRows:
         return kept
 
     def target(self) -> Iterable[ComparedRecord]:
-        """The target's records, but for copies of what lies before the flow's beginning."""
+        """Return the target's records, but for copies of what lies before the flow's beginning."""
         first = not self._read_target
         self._read_target = True
         rows = self._target.rows(self._pair.target_range, self._passing(self._pair.target_range, first=first))
@@ -74,7 +74,9 @@ class PairRows:
         return passed
 
     def evidence(self) -> SidesEvidence:
-        """What else is known, asked for after the rows; those that the map doesn't reach are read for their number."""
+        """Return what else is known, asked for after the rows; those that the map doesn't reach are read for their
+        number.
+        """
         for _ in self._first_source or ():
             pass
         pair = self._pair
@@ -87,7 +89,7 @@ class PairRows:
         )
 
     def unproven(self, found: MapComparison) -> dict[int, str]:
-        """Why of some missing records it can't be told that they are lost, by source offset."""
+        """Say why of some missing records it can't be told that they are lost, by source offset."""
         missing = [one.source for one in found.findings if one.verdict is MapVerdict.MISSING and one.source is not None]
         why = {at: EQUAL_UNCOVERED for at in missing if found.records[at].digest in found.not_compared}
         if not found.target_compacted:

@@ -89,11 +89,11 @@ class Pair:
     notes: tuple[str, ...] = ()
 
     def at(self, of_source: bool) -> Partition:
-        """The partition of either side."""
+        """Return the partition of either side."""
         return self.source if of_source else self.target
 
     def offsets(self, of_source: bool) -> Offsets:
-        """What is compared of it."""
+        """Return what is compared of it."""
         return self.source_range if of_source else self.target_range
 
     @property
@@ -161,7 +161,7 @@ def with_claims(
 
 
 def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], tuple[Incident, ...]]:
-    """What to compare of all partitions, and an incident for each that can't be. Pure.
+    """Decide what to compare of all partitions, and an incident for each that can't be. Pure.
 
     A topic that was created again hides no other. Raises its Incident when nothing is left to compare.
     """
@@ -177,7 +177,7 @@ def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], 
 
 
 def pair_of(flow: Flow, facts: PairFacts) -> Pair:
-    """What to compare of one partition. Pure. Raises Incident when the position was written for other topics."""
+    """Decide what to compare of one partition. Pure. Raises Incident when the position was written for other topics."""
     position = readable(facts.source, facts.position)
     evidence = position.evidence
     here = LogEnds(facts.source_topic.topic_id, facts.source_bounds[0], facts.source_bounds[1], facts.source_bounds[1])
@@ -241,7 +241,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
 
 
 def _block(evidence: Evidence) -> DigestBlock | None:
-    """The last block, where acknowledgements say where it stands: with exactly_once."""
+    """Return the last block, where acknowledgements say where it stands: with exactly_once."""
     if evidence.block_count <= 0 or evidence.block_first < 0 or evidence.delivery != Delivery.EXACTLY_ONCE.value:
         return None
     first, end = evidence.block_first, evidence.block_first + evidence.block_count
@@ -250,7 +250,7 @@ def _block(evidence: Evidence) -> DigestBlock | None:
 
 
 def readable(at: Partition, found: Stored) -> Position:
-    """The position with its evidence. Raises Incident when its metadata can't be read."""
+    """Return the position with its evidence. Raises Incident when its metadata can't be read."""
     if isinstance(found, Position):
         return found
     raise Incident(found.incident, found.why, topic=at.topic, partition=at.partition, offset=found.offset)
@@ -259,7 +259,7 @@ def readable(at: Partition, found: Stored) -> Position:
 def without_position(
     source: Partition, target: Partition, topic: TopicInfo | None, claim: Claim | None, bounds: Offsets
 ) -> Incident | None:
-    """Why a partition without a position can't be compared; None: the flow has not begun to copy it. Pure.
+    """Say why a partition without a position can't be compared; None: the flow has not begun to copy it. Pure.
 
     Args:
         topic: the target topic, if it is there.
@@ -278,8 +278,8 @@ def without_position(
 def own_sections(
     pairs: Iterable[Pair], takers: Mapping[Partition, TakesSections]
 ) -> dict[tuple[str, int], OwnSections]:
-    """What `map_reader.read_sections` gives the map's sections to, of each pair those of its own target. `takers`: by
-    source partition. Pure."""
+    """Return what `map_reader.read_sections` gives the map's sections to, of each pair those of its own target.
+    `takers`: by source partition. Pure."""
     return {
         (pair.source_id, pair.source.partition): OwnSections(pair.generations, takers[pair.source]) for pair in pairs
     }

@@ -39,11 +39,11 @@ class PartitionSide(AbstractContextManager["PartitionSide"]):
         self._log.close()
 
     def start(self) -> int:
-        """The log start offset, now."""
+        """Return the log start offset, now."""
         return self._log.start()
 
     def end(self) -> int:
-        """The high watermark, now."""
+        """Return the high watermark, now."""
         return self._log.end()
 
     def occupied(self, span: Span, passed: Passed | None = None) -> Iterator[Span]:
@@ -89,11 +89,11 @@ class PartitionSide(AbstractContextManager["PartitionSide"]):
                 yield from (record for record in decoded if record.offset in wanted)
 
     def emptied(self, offset: int) -> bool:
-        """Whether nothing stands there in the raw log: no record, no marker, no aborted record."""
+        """Return whether nothing stands there in the raw log: no record, no marker, no aborted record."""
         return any(first <= offset < end for first, end in self._window(offset)[0])
 
     def untold(self, offset: int) -> str:
-        """Why the log doesn't tell whether something stands there; empty if it does."""
+        """Say why the log doesn't tell whether something stands there; empty if it does."""
         return next((one.why for one in self._window(offset)[1] if one.first <= offset < one.end), "")
 
     def _window(self, offset: int) -> tuple[tuple[Span, ...], tuple[Unknown, ...]]:
@@ -115,7 +115,7 @@ def both_sides(flow: Flow, pair: Pair) -> Iterator[tuple[PartitionSide, Partitio
 
 
 def committed_spans(batch: FetchedBatch) -> Iterator[Span]:
-    """The offsets of a batch that hold records, as ranges. Raises CorruptBatch."""
+    """Yield the offsets of a batch that hold records, as ranges. Raises CorruptBatch."""
     header = batch.header
     if header.record_count == header.last_offset_delta + 1:
         yield batch.first_offset, batch.last_offset + 1
@@ -132,7 +132,7 @@ def committed_spans(batch: FetchedBatch) -> Iterator[Span]:
 
 
 def near(offsets: Sequence[int], apart: int) -> Iterator[Span]:
-    """Ranges that hold ascending offsets, of which those that follow one another at `apart` or less share one."""
+    """Yield ranges that hold ascending offsets, of which those that follow one another at `apart` or less share one."""
     first = end = -1
     for offset in offsets:
         if first >= 0 and offset - end > apart:

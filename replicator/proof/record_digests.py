@@ -72,13 +72,13 @@ def compared_records(header: BatchHeader, data: Body) -> Iterator[ComparedRecord
 
 
 def _number(cursor: Cursor, at: int) -> tuple[int, int]:
-    """The number that stands there, and where it ends."""
+    """Read the number that stands there, and where it ends."""
     cursor.at = at
     return cursor.varint(), cursor.at
 
 
 def _canonical(cursor: Cursor, begin: int, end: int) -> bytes:
-    """The record's bytes from its key on, with each number as short as can be."""
+    """Return the record's bytes from its key on, with each number as short as can be."""
     cursor.at = begin
     said = field(cursor.field()) + field(cursor.field())
     headers = cursor.headers()

@@ -80,7 +80,7 @@ def both(one: RepairFacts, other: RepairFacts) -> RepairFacts:
 
 
 def repair_report(outcome: Outcome, facts: RepairFacts) -> dict[str, Any]:
-    """The plan, with what became of it when it was applied."""
+    """Return the plan, with what became of it when it was applied."""
     rows = [_row(partition, facts) for partition in outcome.partitions if _worth_a_row(partition, facts)]
     return {"applied": facts.applied, "generation": facts.generation, "partitions": rows, "notes": list(LIMITS)}
 

@@ -12,7 +12,7 @@ from replicator.model.errors import ConfigError
 
 
 def check_unused(directory: Path) -> None:
-    """Raises ConfigError when `directory` exists, or its parent does not: nothing is ever overwritten."""
+    """Raise ConfigError when `directory` exists, or its parent does not: nothing is ever overwritten."""
     if directory.exists() or directory.is_symlink():
         raise ConfigError(f"{directory} exists already; give a directory that does not")
     if not directory.absolute().parent.is_dir():
@@ -21,7 +21,9 @@ def check_unused(directory: Path) -> None:
 
 @contextmanager
 def complete(directory: Path) -> Iterator[Path]:
-    """A directory to write into, which becomes `directory` when the block ends well, and vanishes when it doesn't."""
+    """Make a directory to write into, which becomes `directory` when the block ends well, and vanishes when it
+    doesn't.
+    """
     check_unused(directory)
     target = directory.absolute()
     try:

@@ -65,7 +65,7 @@ def take(
     connect_timeout_ms: int,
     time_ms_max: int | None = SPARK_TIME_MS_MAX,
 ) -> Snapshot:
-    """Asks both clusters. Nothing is changed.
+    """Ask both clusters. Nothing is changed.
 
     Args:
         topics: source topics; all that the flow selects when empty.
@@ -167,7 +167,7 @@ def _taken(
 
 
 def _sources(flow: Flow, topics: Collection[str], clusters: ControlPlane) -> tuple[Mapping[str, TopicInfo], list[str]]:
-    """The source's topics that are wanted, of the flow; without `topics` all. And the names of those that the flow
+    """List the source's topics that are wanted, of the flow; without `topics` all; and the names of those that the flow
     names, or `topics`, and that aren't there."""
     listed = clusters.list_source()
     wanted = set(topics) or listed.keys() | clusters.named()
@@ -177,8 +177,8 @@ def _sources(flow: Flow, topics: Collection[str], clusters: ControlPlane) -> tup
 def _absent(
     flow: Flow, absent: Collection[str], topics: Collection[str], gone: Collection[Incident]
 ) -> Iterator[Incident]:
-    """An incident for each topic that isn't at the source and of which nothing was ever copied. Those that were copied
-    are named partition by partition (`gone`). Raises ConfigError for one that was typed."""
+    """Yield an incident for each topic that isn't at the source and of which nothing was ever copied. Those that were
+    copied are named partition by partition (`gone`). Raises ConfigError for one that was typed."""
     unknown = [name for name in absent if name not in {it.topic for it in gone}]
     if unknown and topics:
         raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
@@ -203,8 +203,8 @@ def _waiting(clusters: ControlPlane, ats: Collection[Partition]) -> tuple[Waitin
 def _beyond_time(
     clusters: ControlPlane, copied: Mapping[Partition, Partition], window: Window, time_ms_max: int | None
 ) -> dict[Partition, Incident]:
-    """Partitions with a timestamp that whoever compares can't read. A window that ends before such times leaves their
-    records out: it ends at the first record of that time or a later one."""
+    """Find the partitions with a timestamp that whoever compares can't read. A window that ends before such times
+    leaves their records out: it ends at the first record of that time or a later one."""
     found: dict[Partition, Incident] = {}
     if time_ms_max is None or (window.to_ms is not None and window.to_ms <= time_ms_max):
         return found
@@ -218,7 +218,7 @@ def _beyond_time(
 
 
 def _cut_to(flow: Flow, pairs: tuple[Pair, ...], window: Window) -> tuple[Pair, ...]:
-    """The part of each pair that lies in the window: the same records on both sides, found by their time."""
+    """Return the part of each pair that lies in the window: the same records on both sides, found by their time."""
     if not window:
         return pairs
     for cluster, of_source in ((flow.source, True), (flow.target, False)):
@@ -244,8 +244,8 @@ def _narrowed(pair: Pair, of_source: bool, first: Mapping[Partition, int], last:
 
 
 def after_reading(flow: Flow, pairs: Sequence[Pair]) -> list[Pair]:
-    """The pairs with the beginnings of their logs as they are now: what retention removed while they were read is
-    bounded as what it had removed before.
+    """Return the pairs with the beginnings of their logs as they are now: what retention removed while they were read
+    is bounded as what it had removed before.
 
     Raises:
         Incident: a topic was deleted or created again meanwhile.

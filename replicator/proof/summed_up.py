@@ -80,8 +80,8 @@ def summed_up(
 def outcome_of(
     pair: Pair, source_records: int, target_records: int, found: Mapping[str, int], chunks: tuple[int, int] = (0, 0)
 ) -> PartitionOutcome:
-    """An outcome with what the pair itself says, however it was compared. `found`: records by verdict; `chunks`: how
-    many there are, and how many of them differ."""
+    """Make an outcome with what the pair itself says, however it was compared. `found`: records by verdict; `chunks`:
+    how many there are, and how many of them differ."""
     source_known = pair.count is not None and not pair.source_cut and not pair.source_compacted
     target_known = pair.count is not None and not pair.target_cut and not pair.target_compacted
     return PartitionOutcome(
@@ -105,7 +105,7 @@ def outcome_of(
 
 
 def _untold(pair: Pair, coverage: Coverage) -> list[tuple[str, int, OffsetRange]]:
-    """What nothing is said of but how many records there are: why, how many, where."""
+    """Return what nothing is said of but how many records there are: why, how many, where."""
     told = [(one.why, one.source, one.target) for one in coverage.uncovered]
     told += [(OTHERS, SideCount(), coverage.others), (AHEAD, SideCount(), coverage.ahead)]
     found = []
@@ -134,7 +134,7 @@ def _notes(found: MapComparison, said: Reported) -> list[str]:
 
 
 def _compared(said: Reported, coverage: Coverage, source_records: int) -> list[tuple[int, int]]:
-    """How many records of a side were counted, and how many have a verdict, where that differs."""
+    """Return how many records of a side were counted, and how many have a verdict, where that differs."""
     if any(one.source.records or one.target.records for one in coverage.uncovered):
         return []
     of_source = said.same + sum(one.source is not None for one in said.records)

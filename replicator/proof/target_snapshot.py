@@ -92,7 +92,9 @@ def _readable(
 
 
 def _facts(to: Partition, position: Position, target: TopicInfo, bounds: Offsets, notes: tuple[str, ...]) -> PairFacts:
-    """What both clusters would say, had the source stood still at the position. `bounds`: of the target's log."""
+    """Return what both clusters would say, had the source stood still at the position. `bounds`: of the target's
+    log.
+    """
     evidence = position.evidence
     at = Partition(evidence.source_topic, to.partition)
     return PairFacts(

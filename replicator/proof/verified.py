@@ -74,7 +74,7 @@ class VerifiedPartition:
         return "unproven" if open_ else "stands"
 
     def said(self) -> list[str]:
-        """What isn't as it should be, or isn't known, in sentences."""
+        """Say what isn't as it should be, or isn't known, in sentences."""
         found = [*self.contradictions, *self.gaps]
         if self.empty_offsets:
             found.append(
@@ -153,7 +153,7 @@ class Verified:
         return f"{said} The map's chain has no gap, and its counts are those of the positions."
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "verdict": self.verdict,
             "headline": self.headline,

@@ -121,7 +121,9 @@ def _partition(
 
 
 def _span(pair: Pair, chain: MapChain) -> Span | None:
-    """Source offsets of which the map tells: none need be told of where nothing was copied since the flow began."""
+    """Return the source offsets of which the map tells: none need be told of where nothing was copied since the flow
+    began.
+    """
     if chain.sections:
         return chain.begun, chain.after
     copied_end = pair.source_copied_end
@@ -138,7 +140,7 @@ def _left_out(pair: Pair, first: int, end: int) -> bool:
 
 
 def _sampled(chain: MapChain, scope: VerifyScope, pair: Pair) -> tuple[array[int], array[int]]:
-    """The claimed target offsets that are looked at, from where the flow begins."""
+    """Return the claimed target offsets that are looked at, from where the flow begins."""
     draw = random.Random(f"{scope.seed} {pair.target}")
     firsts, ends = array("q"), array("q")
     for first, end in zip(chain.firsts, chain.ends, strict=True):
@@ -155,7 +157,7 @@ def _places(
     scope: VerifyScope,
     told: ComparisonProgress,
 ) -> tuple[ClaimedPlaces, int]:
-    """What stands on the target, and how many records were read."""
+    """Find what stands on the target, and how many records were read."""
     places = ClaimedPlaces(*claimed, pair.target_start)
     records, at = 0, pair.target_range[0]
 
@@ -174,7 +176,7 @@ def _places(
 
 
 def _read_spans(pair: Pair, claimed: tuple[array[int], array[int]], scope: VerifyScope) -> Iterator[Span]:
-    """Ranges of target offsets to read. Of a sample those that are near one another are read in one go."""
+    """Yield ranges of target offsets to read. Of a sample those that are near one another are read in one go."""
     low, high = pair.target_range
     if scope.whole:
         yield low, high
@@ -192,7 +194,9 @@ def _read_spans(pair: Pair, claimed: tuple[array[int], array[int]], scope: Verif
 
 
 def _empty(places: ClaimedPlaces, pair: Pair, target: PartitionSide, start: int) -> tuple[OffsetSpans, int, int]:
-    """Claimed offsets without a record; how many of them log compaction, and retention meanwhile, may have taken."""
+    """Find claimed offsets without a record; how many of them log compaction, and retention meanwhile, may have
+    taken.
+    """
     left, emptied, expired = OffsetSpans(), 0, 0
     kept = places.empty.offsets - sum(end - first for first, end in places.empty.spans)
     left.offsets += kept
@@ -213,7 +217,7 @@ def _empty(places: ClaimedPlaces, pair: Pair, target: PartitionSide, start: int)
 
 
 def _windows(pair: Pair, chain: MapChain) -> list[Span]:
-    """Target offsets in which records may stand that the map doesn't cover, ascending."""
+    """Return target offsets in which records may stand that the map doesn't cover, ascending."""
     if not chain.sections:
         return [pair.target_range] if _span(pair, chain) is None else []
     found = [one.target for one in chain.breaks if not _left_out(pair, one.first, one.end)]
@@ -225,7 +229,7 @@ def _windows(pair: Pair, chain: MapChain) -> list[Span]:
 
 
 def _unclaimed(places: ClaimedPlaces, windows: list[Span]) -> tuple[OffsetSpans, int]:
-    """Records that nobody claims: nobody's, and how many stand where the map doesn't cover all."""
+    """Return the records that nobody claims: nobody's, and how many stand where the map doesn't cover all."""
     foreign, uncovered = OffsetSpans(), 0
     foreign.offsets = places.unclaimed.offsets - sum(end - first for first, end in places.unclaimed.spans)
     for first, end in places.unclaimed.spans:

@@ -145,7 +145,7 @@ class RegistryConnection:
 
 
 def _content(answer: http.client.HTTPResponse) -> bytes:
-    """What is answered, or a little more than is taken. Raises TimeoutError where it comes too slowly."""
+    """Read what is answered, or a little more than is taken. Raises TimeoutError where it comes too slowly."""
     give_up_s = time.monotonic() + ANSWER_S_MAX
     parts, size = list[bytes](), 0
     while size <= ANSWER_BYTES_MAX and (part := answer.read1(PART_BYTES)):

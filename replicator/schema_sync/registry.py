@@ -59,7 +59,7 @@ class SchemaRegistry:
             raise Unsupported(f"{self.name} has no list of subjects: is it a schema registry? Check the URL") from error
 
     def _listed(self) -> dict[Version, Schema] | None:
-        """What one list of all versions has; None where the registry doesn't have such a list."""
+        """Read what one list of all versions has; None where the registry doesn't have such a list."""
         found: dict[Version, Schema] = {}
         for deleted in ("true", "false"):
             offset = 0
@@ -102,7 +102,7 @@ class SchemaRegistry:
         return highest if isinstance(highest, int) else None
 
     def levels(self, subjects: Iterable[str]) -> dict[str, str]:
-        """Compatibility levels of these subjects, as far as they have one of their own."""
+        """Ask for the compatibility levels of these subjects, as far as they have one of their own."""
         found = {}
         for subject in subjects:
             body = self._connection.ask("GET", "config", subject, may_lack=True)
@@ -112,7 +112,7 @@ class SchemaRegistry:
         return found
 
     def level(self) -> str:
-        """The level of subjects that have none of their own; empty where it doesn't tell."""
+        """Ask for the level of subjects that have none of their own; empty where it doesn't tell."""
         body = self._connection.ask("GET", "config", may_lack=True)
         return str(body.get("compatibilityLevel", "")) if isinstance(body, dict) else ""
 
@@ -121,7 +121,7 @@ class SchemaRegistry:
         self._connection.ask("PUT", "config", subject, body={"compatibility": level})
 
     def mode(self, subject: str = "") -> str | None:
-        """The mode of a subject, or of the registry; None where it has none of its own."""
+        """Ask for the mode of a subject, or of the registry; None where it has none of its own."""
         body = self._connection.ask("GET", "mode", *([subject] if subject else []), may_lack=True)
         mode = body.get("mode") if isinstance(body, dict) else None
         return mode if isinstance(mode, str) else None
@@ -145,11 +145,11 @@ class SchemaRegistry:
                 self.set_mode(subject, otherwise)
 
     def versions(self, subject: str) -> set[int]:
-        """The numbers of a subject's versions, soft-deleted ones too."""
+        """Ask for the numbers of a subject's versions, soft-deleted ones too."""
         return set(self._numbers(subject, deleted=True))
 
     def schema(self, at: Version) -> Schema | None:
-        """One version; None where it isn't there. Whether it is soft-deleted isn't asked."""
+        """Ask for one version; None where it isn't there. Whether it is soft-deleted isn't asked."""
         body = self._connection.ask(
             "GET", "subjects", at.subject, "versions", at.number, query=DELETED_TOO, may_lack=True
         )

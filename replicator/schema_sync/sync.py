@@ -154,7 +154,7 @@ def _steps(target: SchemaRegistry, compared: RegistriesCompared, done: Callable[
 
 
 def said_of_conflicts(plan: SchemaPlan) -> str:
-    """What stands against the plan, in one line; empty where nothing does."""
+    """Say what stands against the plan, in one line; empty where nothing does."""
     if not plan.conflicts:
         return ""
     shown = "; ".join(str(it) for it in plan.conflicts[:SHOWN_MAX])

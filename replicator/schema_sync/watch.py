@@ -55,7 +55,7 @@ class SchemaWatch:
         self._tells = True  # whether the source's registry tells its highest id
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
-        """The thread's work. `failed` is told of a bug, which ends it."""
+        """Run until it has ended; this is the thread's work. `failed` is told of a bug, which ends it."""
         try:
             with closing(self._sync):
                 pause_s = 0.0
@@ -67,7 +67,7 @@ class SchemaWatch:
             self._seen(None)
 
     def look(self) -> float:
-        """One round; how long to wait for the next one."""
+        """Run one round; return how long to wait for the next one."""
         try:
             if self._due():
                 self._compare()
@@ -94,7 +94,7 @@ class SchemaWatch:
         self._seen(self._shown)
 
     def _due(self) -> bool:
-        """Whether all is to be compared."""
+        """Return whether all is to be compared."""
         since_s = self._clock.now_s() - self._compared_s
         if since_s >= COMPARE_S or not self._known_id:
             return since_s >= (COMPARE_OFTEN_S if self._compared_s > float("-inf") else 0)

@@ -56,7 +56,7 @@ class SubjectWriter:
             self.leave(subject)
 
     def register(self, schema: Schema) -> None:
-        """A step of `write`: register it, and look what the version is then."""
+        """Do a step of `write`: register it, and look what the version is then."""
         subject, number = schema.version
         known = self._known[subject]
         last = max(known, default=0)
@@ -82,8 +82,8 @@ class SubjectWriter:
                 raise SchemasInConflict(f"{error}; {schema.version} may have been written over somebody's") from error
 
     def _is_there(self, schema: Schema) -> bool:
-        """Whether the version has its id. Raises SchemasInConflict where another one has been quicker, with what was
-        registered behind that taken away."""
+        """Return whether the version has its id. Raises SchemasInConflict where another one has been quicker, with what
+        was registered behind that taken away."""
         found = self._target.schema(schema.version)
         if found is not None and found.id != schema.id:
             left = self._take_back(schema)
@@ -127,7 +127,7 @@ class SubjectWriter:
             self._target.set_mode(subject, IMPORT, force=True)
 
     def _check(self, subject: str) -> None:
-        """Nobody has registered a version meanwhile but one that is the same."""
+        """Check that nobody has registered a version meanwhile but one that is the same."""
         for number in sorted(self._target.versions(subject) - self._known.get(subject, set())):
             at = Version(subject, number)
             wanted, found = self._wanted.get(at), self._target.schema(at)
@@ -147,7 +147,7 @@ class SubjectWriter:
             self._target.set_mode(subject, before)
 
     def leave_all(self) -> None:
-        """Those that something is still to be written to, as far as the registry answers."""
+        """Leave those that something is still to be written to, as far as the registry answers."""
         for subject in list(self._entered):
             try:
                 self.leave(subject)

@@ -27,7 +27,7 @@ class SchemaConflict:
         return f"{self.version} (id {self.id}): {self.reason}"
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         at = self.version
         return {"subject": at.subject, "version": at.number, "id": self.id, "reason": self.reason}
 
@@ -101,8 +101,8 @@ def planned(source: Registry, target: Registry, selects: Callable[[str], bool]) 
 def _held(
     ordered: Iterable[Schema], target: Registry, refused: Collection[Version]
 ) -> tuple[list[Schema], list[SchemaConflict]]:
-    """The schemas of subjects that may be written to, and what holds others: each needs a version at the target that
-    isn't there, or is another one, and whose subject is left alone."""
+    """Return the schemas of subjects that may be written to, and what holds others: each needs a version at the target
+    that isn't there, or is another one, and whose subject is left alone."""
     left_alone, held = {at.subject for at in refused}, list[SchemaConflict]()
     free = [it for it in ordered if it.version.subject not in left_alone]
     there = {at for at, it in target.schemas.items() if not it.deleted and at not in refused}
@@ -121,8 +121,8 @@ def _held(
 
 
 def _to_register(ordered: Iterable[Schema], target: Registry) -> list[Schema]:
-    """Those that the target lacks, and those that are soft-deleted there and that these refer to: a registry takes no
-    schema that refers to a soft-deleted one."""
+    """Return those that the target lacks, and those that are soft-deleted there and that these refer to: a registry
+    takes no schema that refers to a soft-deleted one."""
     found, referred = list[Schema](), set[Version]()
     for schema in reversed(list(ordered)):
         deleted = _deleted_in(target, schema)
@@ -139,14 +139,14 @@ def _deleted_in(target: Registry, schema: Schema) -> bool:
 
 
 def reached(schemas: Mapping[Version, Schema], selects: Callable[[str], bool]) -> set[str]:
-    """Subjects that are selected, and those that their schemas refer to."""
+    """Return subjects that are selected, and those that their schemas refer to."""
     return {at.subject for at in _selected(schemas, selects)[0]}
 
 
 def _selected(
     schemas: Mapping[Version, Schema], selects: Callable[[str], bool]
 ) -> tuple[dict[Version, Schema], list[SchemaConflict]]:
-    """The schemas that go over, with all that they refer to; and references to what isn't there."""
+    """Return the schemas that go over, with all that they refer to; and references to what isn't there."""
     wanted: dict[Version, Schema] = {}
     missing: list[SchemaConflict] = []
     ahead = [schema for at, schema in sorted(schemas.items()) if selects(at.subject)]
@@ -165,8 +165,8 @@ def _selected(
 
 
 def in_order(schemas: Mapping[Version, Schema]) -> tuple[list[Schema], list[SchemaConflict]]:
-    """Schemas by their ids, but what is referred to before what refers to it, and a subject's versions one after the
-    other, unless references forbid that; and those that refer to each other."""
+    """Sort schemas by their ids, but what is referred to before what refers to it, and a subject's versions one after
+    the other, unless references forbid that; and those that refer to each other."""
     before = dict[Version, tuple[Version, ...]]()
     last: Version | None = None
     for at in sorted(schemas):
@@ -224,7 +224,7 @@ def _conflicts(wanted: Collection[Schema], target: Registry) -> Iterator[SchemaC
 
 
 def _of_two_contents(wanted: Iterable[Schema]) -> dict[Version, Version]:
-    """Those that share an id with another schema, which is named: nobody can tell which of them readers mean."""
+    """Return those that share an id with another schema, which is named: nobody can tell which of them readers mean."""
     by_place: dict[tuple[str, int], list[Schema]] = defaultdict(list)
     for schema in wanted:
         by_place[schema.place].append(schema)

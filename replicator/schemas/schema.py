@@ -46,7 +46,7 @@ class Schema:
     deleted: bool = False
 
     def same_content(self, other: Schema) -> bool:
-        """Whether both say the same. How JSON is written doesn't count, for registries write it anew."""
+        """Return whether both say the same. How JSON is written doesn't count, for registries write it anew."""
         if (self.kind, self.rest) != (other.kind, other.rest) or self._named() != other._named():
             return False
         return self.text == other.text or _canonical(self.kind, self.text) == _canonical(other.kind, other.text)
@@ -81,14 +81,14 @@ class Registry:
 
 
 def context_of(subject: str) -> str:
-    """The context of a subject (`:.context:subject`), in which ids are unique."""
+    """Return the context of a subject (`:.context:subject`), in which ids are unique."""
     if subject.startswith(":.") and (end := subject.find(":", 2)) > 0:
         return subject[1:end] or DEFAULT_CONTEXT
     return DEFAULT_CONTEXT
 
 
 def _in_context(subject: str, context: str) -> str:
-    """The full name of a subject that is named in a schema of this context."""
+    """Return the full name of a subject that is named in a schema of this context."""
     if subject.startswith(":.") or context == DEFAULT_CONTEXT:
         return subject
     return f":{context}:{subject}"
@@ -137,7 +137,7 @@ def _number(value: Any) -> int:
 
 
 def body_of(schema: Schema) -> dict[str, Any]:
-    """What is sent to register it under its own id and version."""
+    """Return what is sent to register it under its own id and version."""
     body: dict[str, Any] = {"schema": schema.text, "id": schema.id, "version": schema.version.number}
     if schema.kind != AVRO:
         body["schemaType"] = schema.kind

@@ -39,7 +39,7 @@ class SchemasShown:
         return self.subjects - self.waiting - self.refused
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for machines."""
         return {
             "schemas": self.schemas,
             "synced_ms": self.synced_ms,
@@ -72,4 +72,4 @@ SchemaObserver = Callable[[SchemasShown | None], None]
 
 
 def unseen(shown: SchemasShown | None) -> None:
-    """Nobody wants to know."""
+    """Ignore it: nobody wants to know."""

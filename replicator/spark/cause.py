@@ -35,7 +35,7 @@ DataFrame)."""
 
 
 def root(error: Exception) -> str:
-    """The innermost cause that says something, in one line."""
+    """Find the innermost cause that says something, in one line."""
     raised = raised_in_task(error)
     if raised is not None:
         return raised
@@ -52,14 +52,16 @@ def root(error: Exception) -> str:
 
 
 def raised_in_task(error: Exception) -> str | None:
-    """The last line of the Python traceback when it was a task's own code that failed, not Spark or a process."""
+    """Return the last line of the Python traceback when it was a task's own code that failed, not Spark or a
+    process.
+    """
     found = _IN_TASK.search(str(error))
     lines = [line for line in found[1].splitlines() if line and not line[0].isspace()] if found is not None else []
     return lines[-1][:_LINE_MAX] if lines else None
 
 
 def unfit(error: Exception) -> ConfigError | None:
-    """What to do about executors that can't run this program; None where that isn't why a job failed."""
+    """Say what to do about executors that can't run this program; None where that isn't why a job failed."""
     no_python = _NO_PYTHON.search(str(error))
     if no_python is not None:
         return ConfigError(f"the executors cannot start Python: {no_python[0]}{_place(error)}; {ADVICE}")
@@ -70,8 +72,8 @@ def unfit(error: Exception) -> ConfigError | None:
 
 
 def out_of_memory(error: Exception) -> Unreachable | None:
-    """What to set where a JVM had too little memory; None where that isn't why a job failed. A local JVM is gone then,
-    and nothing is left of it but a broken connection."""
+    """Say what to set where a JVM had too little memory; None where that isn't why a job failed. A local JVM is gone
+    then, and nothing is left of it but a broken connection."""
     text = str(error)
     if "OutOfMemoryError" not in text and "exited with code 52" not in text and not isinstance(error, BROKEN):
         return None
@@ -83,6 +85,6 @@ def out_of_memory(error: Exception) -> Unreachable | None:
 
 
 def _place(error: Exception) -> str:
-    """Which executor it was that failed last, if Spark says so."""
+    """Say which executor it was that failed last, if Spark says so."""
     lost = _LOST_TASK.search(str(error))
     return f" (on {lost[1]})" if lost is not None else ""

@@ -17,7 +17,7 @@ _INSTALL = "install it with: pip install 'eos-replicate[spark]'"
 
 
 def with_connector(conf: Mapping[str, str]) -> dict[str, str]:
-    """`conf` with the connector that fits added to `spark.jars.packages`, unless Spark has it already.
+    """Return `conf` with the connector that fits added to `spark.jars.packages`, unless Spark has it already.
 
     Raises:
         ConfigError: pyspark is not installed, SPARK_HOME holds another Spark than the installed pyspark, or `conf`
@@ -39,7 +39,7 @@ def with_connector(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def to_download(conf: Mapping[str, str]) -> str:
-    """What Spark will download before it starts, from where and to where, in one line; nothing if it has it all.
+    """Say what Spark will download before it starts, from where and to where, in one line; nothing if it has it all.
 
     spark-submit resolves `spark.jars.packages` by Ivy, silently: its output is not shown. The first time that takes
     long, a minute or more.
@@ -59,7 +59,7 @@ def to_download(conf: Mapping[str, str]) -> str:
 
 
 def _there(package: str, ivy: Path) -> bool:
-    """Whether Ivy, or the local Maven repository that Spark asks first, has a package."""
+    """Return whether Ivy, or the local Maven repository that Spark asks first, has a package."""
     group, _, rest = package.partition(":")
     artifact, _, version = rest.partition(":")
     cached = ivy / "cache" / group / artifact / "jars" / f"{artifact}-{version}.jar"
@@ -68,7 +68,7 @@ def _there(package: str, ivy: Path) -> bool:
 
 
 def installed() -> tuple[str, str, Path]:
-    """Scala version, Spark version and jars directory of the Spark that will be started.
+    """Return Scala version, Spark version and jars directory of the Spark that will be started.
 
     Raises:
         ConfigError: as `with_connector`.
@@ -89,7 +89,7 @@ def installed() -> tuple[str, str, Path]:
 
 
 def home() -> Path:
-    """Where the Spark is installed that will be started. Raises ConfigError where there is no pyspark."""
+    """Return where the Spark is installed that will be started. Raises ConfigError where there is no pyspark."""
     if importlib.util.find_spec("pyspark") is None:
         raise ConfigError(f"this command needs pyspark, which is not installed; {_INSTALL}")
     import pyspark

@@ -11,7 +11,7 @@ _ENTRY = re.compile(r"([^\s=:]+)(?:\s*[=:])?\s*(.*)")
 
 
 def load(env: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Spark's properties in the file that spark-submit would take; empty where there is none.
+    """Read Spark's properties in the file that spark-submit would take; empty where there is none.
 
     Args:
         env: SPARK_CONF_DIR is looked at.
@@ -25,7 +25,7 @@ def load(env: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Names and values of a Java properties file (`java.util.Properties`), those that begin with `spark.` only."""
+    """Read names and values of a Java properties file (`java.util.Properties`), those that begin with `spark.` only."""
     found: dict[str, str] = {}
     for line in re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text).splitlines():
         entry = _ENTRY.match(line.strip())

@@ -20,10 +20,10 @@ class Directory(Protocol):
     """Where the driver writes files, each of which appears when it is complete."""
 
     def begin(self) -> None:
-        """Raises ConfigError if it is there already."""
+        """Raise ConfigError if it is there already."""
 
     def write(self, name: str, content: bytes) -> None:
-        """One complete file. Raises OSError, or what `FAILURES` lists."""
+        """Write one complete file. Raises OSError, or what `FAILURES` lists."""
 
 
 class LocalDirectory:
@@ -33,11 +33,11 @@ class LocalDirectory:
         self.path = path
 
     def begin(self) -> None:
-        """Raises ConfigError when it exists, or its parent doesn't."""
+        """Raise ConfigError when it exists, or its parent doesn't."""
         check_unused(self.path)
 
     def write(self, name: str, content: bytes) -> None:
-        """One file, created with the directory if need be."""
+        """Write one file, created with the directory if need be."""
         self.path.mkdir(exist_ok=True)
         part = self.path / f".{name}"
         with part.open("wb") as file:
@@ -56,7 +56,7 @@ class HadoopDirectory:
         self._uri = uri
 
     def begin(self) -> None:
-        """Raises ConfigError when it exists, or can't be asked for."""
+        """Raise ConfigError when it exists, or can't be asked for."""
         try:
             path = self._jvm.org.apache.hadoop.fs.Path(self._uri)
             there = bool(path.getFileSystem(self._conf).exists(path))
@@ -66,7 +66,7 @@ class HadoopDirectory:
             raise ConfigError(f"{self._uri} exists already; give a directory that does not")
 
     def write(self, name: str, content: bytes) -> None:
-        """One file; until it is complete under a name that readers of Parquet pass over."""
+        """Write one file; until it is complete it stands under a name that readers of Parquet pass over."""
         files, part, whole = self._paths(name)
         out = files.create(part, False)
         try:
@@ -76,13 +76,13 @@ class HadoopDirectory:
         self._rename(files, part, whole)
 
     def put(self, path: Path) -> None:
-        """A file of this machine, complete under its name, which may be of any size. Raises as `write`."""
+        """Put a file of this machine there, complete under its name, which may be of any size. Raises as `write`."""
         files, part, whole = self._paths(path.name)
         files.copyFromLocalFile(False, True, self._jvm.org.apache.hadoop.fs.Path(path.absolute().as_uri()), part)
         self._rename(files, part, whole)
 
     def _paths(self, name: str) -> tuple[Any, Any, Any]:
-        """The file system, a name that readers of Parquet pass over, and the file's own."""
+        """Return the file system, a name that readers of Parquet pass over, and the file's own."""
         made = self._jvm.org.apache.hadoop.fs.Path
         directory = made(self._uri)
         return directory.getFileSystem(self._conf), made(directory, f"_{name}"), made(directory, name)
@@ -93,7 +93,7 @@ class HadoopDirectory:
 
 
 def directory(given: str, spark: SparkSession | None = None) -> Directory | None:
-    """The directory that a user named; None for one that only Spark can reach, as long as there is none."""
+    """Return the directory that a user named; None for one that only Spark can reach, as long as there is none."""
     url = urlsplit(given)
     if url.scheme in ("", "file"):
         return LocalDirectory(Path(unquote(url.path) if url.scheme else given))

@@ -131,8 +131,8 @@ class SparkEngine:
                 self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     def each(self, run: Callable[[T], U], tasks: Sequence[T], what: str) -> list[U]:
-        """What `run` answers to each of `tasks`, when all have; raises what a future of `submit` does. `what` describes
-        the job in Spark's UI."""
+        """Return what `run` answers to each of `tasks`, when all have; raises what a future of `submit` does. `what`
+        describes the job in Spark's UI."""
         return self._collected(run, tasks, what, self._group)
 
     def _collected(self, run: Callable[[T], U], tasks: Sequence[T], what: str, group: str) -> list[U]:
@@ -153,7 +153,7 @@ class SparkEngine:
                 self._context._jsc.sc().clearJobGroup()
 
     def _gone(self) -> bool:
-        """Whether the application has ended, or its JVM is not there to ask."""
+        """Return whether the application has ended, or its JVM is not there to ask."""
         try:
             return bool(self._context._jsc.sc().isStopped())
         except FAILURES:
@@ -165,7 +165,7 @@ def _new_group() -> str:
 
 
 def run_task(log: TaskLog, failpoint_spec: str, task: RangeTask) -> RangeDone:
-    """What an executor's Python does with a task."""
+    """Run a task, as an executor's Python does."""
     task_log.configure(log)
     _freeze()
     context = TaskContext.get()
@@ -175,12 +175,14 @@ def run_task(log: TaskLog, failpoint_spec: str, task: RangeTask) -> RangeDone:
 
 @cache
 def _freeze() -> None:
-    """Once in a process: pyspark collects all garbage after each task, and would look at every imported module."""
+    """Freeze what is imported, once in a process: pyspark collects all garbage after each task, and would look at every
+    imported module.
+    """
     gc.freeze()
 
 
 def _reason(error: Exception) -> Exception:
-    """The error that tells what to do about a job that failed."""
+    """Return the error that tells what to do about a job that failed."""
     wrong = unfit(error)
     if wrong is not None:
         return wrong

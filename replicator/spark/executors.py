@@ -41,7 +41,7 @@ Looker = Callable[[int], tuple[str, int, str, tuple[str, ...]]]
 
 
 def looker(modules: Sequence[str], files: Sequence[str]) -> Looker:
-    """What a task is to run; it answers the fields of `ExecutorState`.
+    """Return what a task is to run; it answers the fields of `ExecutorState`.
 
     Pickled by its value: where it runs there may be another version of this module, or none, and that is to be told.
 
@@ -71,7 +71,7 @@ def looker(modules: Sequence[str], files: Sequence[str]) -> Looker:
 
 
 def version() -> str:
-    """Of this package and of Python, here."""
+    """Return the version of this package and of Python, here."""
     python = ".".join(map(str, sys.version_info[:2]))
     try:
         return f"{metadata.version(PACKAGE)} on Python {python}"
@@ -80,7 +80,7 @@ def version() -> str:
 
 
 def check(found: ExecutorState) -> None:
-    """Raises ConfigError when tasks can't run where this was found."""
+    """Raise ConfigError when tasks can't run where this was found."""
     ours = version()
     if found.version != ours:
         raise ConfigError(f"{PACKAGE} is {ours} here and {found.version} on executor {found.host}; {ADVICE}")
@@ -92,7 +92,7 @@ def check(found: ExecutorState) -> None:
 
 
 def files_of(flow: Flow) -> tuple[str, ...]:
-    """Paths that client properties of the flow's clusters name: their clients run in tasks, too."""
+    """Return the paths that client properties of the flow's clusters name: their clients run in tasks, too."""
     properties = [item for cluster in (flow.source, flow.target) for item in cluster.properties.items()]
     programs = {cluster.token_command[0] for cluster in (flow.source, flow.target) if cluster.token_command}
     paths = {path for name, path in properties if _FILE.fullmatch(name) and path != _NO_FILE}
@@ -107,7 +107,7 @@ class Absence:
         self._said_s: float | None = None
 
     def look(self, now_s: float, tasks: int, executors: int) -> float | None:
-        """For how long there was none, if that is to be said now; 0 when there is one again after it was said."""
+        """Say for how long there was none, if that is to be said now; 0 when there is one again after it was said."""
         if executors or not tasks:
             said, self._since_s, self._said_s = self._said_s, None, None
             return 0.0 if executors and said is not None else None
@@ -141,7 +141,7 @@ class ExecutorWatch:
 
     @contextmanager
     def waiting(self, tasks: int) -> Iterator[None]:
-        """So many tasks wait or run while the block does."""
+        """Note that so many tasks wait or run while the block does."""
         with self._lock:
             self._tasks += tasks
         try:
@@ -151,7 +151,7 @@ class ExecutorWatch:
                 self._tasks -= tasks
 
     def executors(self) -> int:
-        """How many there are now. Raises what `FAILURES` lists."""
+        """Count the executors that there are now. Raises what `FAILURES` lists."""
         return int(self._context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # it counts the driver, too
 
     def _watch(self) -> None:

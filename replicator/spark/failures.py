@@ -17,7 +17,7 @@ from replicator.spark.cause import BROKEN, out_of_memory, root, unfit
 
 @contextmanager
 def explained(flow: Flow, snapshot: Snapshot, *, connect_timeout_ms: int) -> Iterator[None]:
-    """Turns a failed Spark job into the error that explains it.
+    """Turn a failed Spark job into the error that explains it.
 
     Raises:
         ConfigError: an executor can't run this program, such as one that came after the others were looked at.

@@ -24,7 +24,7 @@ _ARTIFACTS = "artifacts"
 
 @contextmanager
 def jvm(conf: Mapping[str, str], directory: Path) -> Iterator[Any]:
-    """Spark's JVM; ends with the block, or with this process, whichever comes first.
+    """Start Spark's JVM, which ends with the block, or with this process, whichever comes first.
 
     Args:
         conf: all of Spark's properties; spark-defaults.conf isn't looked at any more.
@@ -65,7 +65,7 @@ def jvm(conf: Mapping[str, str], directory: Path) -> Iterator[Any]:
 
 @contextmanager
 def _arguments(conf: Mapping[str, str], directory: Path) -> Iterator[None]:
-    """Tells pyspark the arguments of spark-submit, in the only way that it takes them."""
+    """Tell pyspark the arguments of spark-submit, in the only way that it takes them."""
     path = directory / "spark.properties"
     path.write_text(properties_text(conf), encoding="utf-8")
     before = os.environ.get(_ARGUMENTS)
@@ -80,7 +80,7 @@ def _arguments(conf: Mapping[str, str], directory: Path) -> Iterator[None]:
 
 
 def properties_text(conf: Mapping[str, str]) -> str:
-    """A file that `java.util.Properties` reads. Spark itself cuts off blanks around values."""
+    """Write a file that `java.util.Properties` reads. Spark itself cuts off blanks around values."""
     return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items())
 
 

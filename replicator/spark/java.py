@@ -17,7 +17,7 @@ _QUOTED = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
 def check(env: Mapping[str, str]) -> int:
-    """The major version of the Java that Spark's launcher would start (`bin/spark-class`: JAVA_HOME, then PATH).
+    """Return the major version of the Java that Spark's launcher would start (`bin/spark-class`: JAVA_HOME, then PATH).
 
     Raises:
         ConfigError: there is none, it does not run, or it is older than Java 17, the oldest that Spark 4 takes.
@@ -40,7 +40,7 @@ def check(env: Mapping[str, str]) -> int:
 
 
 def major(said: str) -> int | None:
-    """The major version in the output of `java -version`; "1.8.0_392" is Java 8. None: there is none in it."""
+    """Find the major version in the output of `java -version`; "1.8.0_392" is Java 8. None: there is none in it."""
     found = _QUOTED.search(said)
     if found is None:
         return None
@@ -49,7 +49,7 @@ def major(said: str) -> int | None:
 
 
 def _located(env: Mapping[str, str]) -> tuple[str, str]:
-    """The executable, and in words how it was found."""
+    """Return the executable, and in words how it was found."""
     home = env.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")

@@ -36,7 +36,7 @@ WRITTEN_S, ROWS_MAX = 10.0, 10_000  # a file is written at the latest after so l
 
 
 def check(given: str) -> None:
-    """What can be known before Spark starts. Raises ConfigError: it exists already, or pyarrow is missing."""
+    """Check what can be known before Spark starts. Raises ConfigError: it exists already, or pyarrow is missing."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
@@ -60,7 +60,7 @@ class RangeLedger:
         """Rows that can be read by now."""
 
     def append(self, cut: Range, done: RangeDone) -> None:
-        """A range, and the answer to it. Raises Unreachable when it can't be written."""
+        """Append a range, and the answer to it. Raises Unreachable when it can't be written."""
         self._rows.append(_row(cut, done))
         if len(self._rows) >= ROWS_MAX or time.monotonic() >= self._written_s + WRITTEN_S:
             self.flush()

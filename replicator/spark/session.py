@@ -81,7 +81,7 @@ class SparkSettings:
 
 
 def settings(section: SparkSection, master: str | None = None, conf: Sequence[str] = ()) -> SparkSettings:
-    """The file's `spark:` section with the command line laid over it.
+    """Return the file's `spark:` section with the command line laid over it.
 
     Args:
         conf: `NAME=VALUE` each, as spark-submit takes them.
@@ -102,7 +102,7 @@ def settings(section: SparkSection, master: str | None = None, conf: Sequence[st
 
 
 def configured() -> dict[str, str]:
-    """What the installed Spark was configured with. Raises ConfigError."""
+    """Return what the installed Spark was configured with. Raises ConfigError."""
     try:
         return defaults.load(os.environ, connector.home())
     except OSError as error:
@@ -110,7 +110,7 @@ def configured() -> dict[str, str]:
 
 
 def properties(chosen: SparkSettings, directory: Path, *, kafka: bool = True) -> dict[str, str]:
-    """All of Spark's properties for `chosen`, with the connector for `kafka`. `directory` takes the log.
+    """Return all of Spark's properties for `chosen`, with the connector for `kafka`. `directory` takes the log.
 
     What the installed Spark was configured with (spark-defaults.conf) wins over the defaults here, and `chosen` over
     both. Raises ConfigError, see `connector`.
@@ -129,7 +129,7 @@ def properties(chosen: SparkSettings, directory: Path, *, kafka: bool = True) ->
 
 
 def _to_stderr(line: str) -> None:
-    """Where no log is configured: stdout is for results."""
+    """Write to stderr where no log is configured: stdout is for results."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -137,7 +137,7 @@ def _to_stderr(line: str) -> None:
 def session(
     chosen: SparkSettings, *, kafka: bool = True, say: Callable[[str], object] = _to_stderr
 ) -> Iterator[SparkSession]:
-    """Starts Spark and stops it, with its JVM, at the end. One at a time in a process.
+    """Start Spark and stop it, with its JVM, at the end. One at a time in a process.
 
     Args:
         kafka: with the Kafka connector, which Spark may have to download first.
@@ -191,7 +191,9 @@ def _started(conf: Mapping[str, str], started: Any, directory: Path) -> SparkSes
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    """py4j logs, with its traceback, each error that it raises; whoever catches it says what it means."""
+    """Leave out what py4j logs, with its traceback, of each error that it raises; whoever catches it says what it
+    means.
+    """
     return record.module not in ("java_gateway", "clientserver")
 
 
@@ -205,14 +207,14 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _killed(directory: Path) -> str:
-    """Why the master ended the application, or couldn't be reached: Spark then only says that it was stopped."""
+    """Say why the master ended the application, or couldn't be reached: Spark then only says that it was stopped."""
     log = directory / "spark.log"
     said = _KILLED.findall(log.read_text(errors="replace")) if log.exists() else []
     return str(said[-1]) if said else ""
 
 
 def _tail(directory: Path) -> str:
-    """The last lines of what the JVM said, for an error; without the frames of its stack traces."""
+    """Return the last lines of what the JVM said, for an error; without the frames of its stack traces."""
     said = [
         line
         for name in ("launch.log", "spark.log")

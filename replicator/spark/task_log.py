@@ -38,7 +38,7 @@ def configure(how: TaskLog) -> None:
 
 @contextmanager
 def forwarded(log_format: str, level: str, write: Callable[[str], object]) -> Iterator[TaskLog]:
-    """A log for tasks on this machine; `write` gets their lines, without the newline, in a thread of its own."""
+    """Make a log for tasks on this machine; `write` gets their lines, without the newline, in a thread of its own."""
     with tempfile.TemporaryDirectory(prefix="eos-tasks-", ignore_cleanup_errors=True) as directory:
         fifo = Path(directory, "log")
         os.mkfifo(fifo, 0o600)

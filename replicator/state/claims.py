@@ -63,7 +63,9 @@ class Claim:
         return f"{CLAIM}/{self.target.topic}/{self.target.partition}".encode()
 
     def without_position(self, target_topic_id: str | None) -> str:
-        """The incident where the partition has no position any more. `target_topic_id`: None without that topic."""
+        """Return the incident where the partition has no position any more. `target_topic_id`: None without that
+        topic.
+        """
         if target_topic_id is None:
             return "target_topic_deleted"
         return "position_expired" if target_topic_id == self.target_topic_id else TARGET_RECREATED
@@ -119,7 +121,7 @@ class Claim:
         return found if found[0] else ("", "")
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the claim record."""
+        """Return key and value of the claim record."""
         content = {
             "target": [*self.target],
             "source": [*self.source],
@@ -136,7 +138,7 @@ class Claim:
         return self.key, wrap(CLAIM, content)
 
     def renewed(self, source_cluster: str, origins: Origins, generation: int, owner: str, now_ms: int) -> Claim | None:
-        """The claim as it is to be written again, with more origins; None if it says all this already."""
+        """Return the claim as it is to be written again, with more origins; None if it says all this already."""
         if self.source_cluster == source_cluster and origins <= self.origins:
             return None
         return replace(
@@ -178,7 +180,7 @@ class Repair:
         return f"{REPAIR}/{at.topic}/{at.partition}/{self.generation}/{self.runs[0][0]}".encode()
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the repair's record."""
+        """Return key and value of the repair's record."""
         content = {
             "target": [*self.target],
             "source": [*self.source],
@@ -209,11 +211,13 @@ class Claims:
     kept: KeptPositions | None = None
 
     def of_topic(self, target_topic: str) -> tuple[Claim, ...]:
-        """The claims of one target topic."""
+        """Return the claims of one target topic."""
         return tuple(claim for at, claim in self.claims.items() if at.topic == target_topic)
 
     def open_occurrences(self) -> dict[Partition, list[Occurrence]]:
-        """The occurrences that are open, by target partition; of each the one that was found last comes first."""
+        """Return the occurrences that are open, by target partition; of each the one that was found last comes
+        first.
+        """
         found: dict[Partition, list[Occurrence]] = {}
         for it in sorted(self.occurrences, key=lambda it: it.found_ms, reverse=True):
             if it.is_open:
@@ -222,7 +226,7 @@ class Claims:
 
 
 def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
-    """All records of the claims topic. The newest of each key counts, and a tombstone withdraws it.
+    """Read all records of the claims topic. The newest of each key counts, and a tombstone withdraws it.
 
     Raises NotOurs and NewerFormat, see `envelope`.
     """

@@ -33,11 +33,11 @@ class ConfigFault:
         return KEY
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
+        """Return key and value of the record."""
         content = {"detail": self.detail[:DETAIL_LENGTH_MAX], "owner": self.owner, "at_ms": self.at_ms}
         return self.key, wrap(CONFIG_FAULT, content, must_understand=False)
 
 
 def decode(body: Mapping[str, Any]) -> ConfigFault:
-    """The record, given its content. Raises KeyError, ValueError, TypeError."""
+    """Decode the record, given its content. Raises KeyError, ValueError, TypeError."""
     return ConfigFault(detail=str(body["detail"]), owner=str(body["owner"]), at_ms=int(body["at_ms"]))

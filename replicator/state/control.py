@@ -54,7 +54,7 @@ class ControlRecord(Protocol):
     """What an operator has written there: a decision, or the settings."""
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value."""
+        """Return key and value."""
 
 
 class TopicRecord(NamedTuple):
@@ -93,7 +93,7 @@ class Changer:
         self._writer: TransactionalProducer | None = None
 
     def ensure(self, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> tuple[Generation, bool]:
-        """The open generation of the daemon; makes or finishes a change where needed.
+        """Return the open generation of the daemon; make or finish a change where needed.
 
         Args:
             propose: see there.
@@ -113,7 +113,7 @@ class Changer:
     def begin(
         self, kind: Kind, assignment: LaneAssignment, listing: Mapping[str, int], may_replace: MayReplace, before: int
     ) -> Generation:
-        """A new generation, whatever is open now; other arguments as of `ensure`.
+        """Open a new generation, whatever is open now; other arguments as of `ensure`.
 
         `before`: the last generation that this process knows. A later one of its own is what an earlier try has made.
         """
@@ -126,7 +126,9 @@ class Changer:
         return self._change(kind, propose, listing, may_replace)
 
     def freeze(self, may_replace: MayReplace) -> Generation:
-        """A generation under which nothing is copied; the one that is open, if it is such a one."""
+        """Open a generation under which nothing is copied, and return it; return the one that is open, if it is such a
+        one.
+        """
 
         def propose(control: Control) -> Proposal | None:
             found = control.open
@@ -135,8 +137,8 @@ class Changer:
         return self._change(Kind.FROZEN, propose, {}, may_replace)
 
     def fail_over(self, topics: Collection[str], count_lanes: CountLanes, may_replace: MayReplace) -> Generation:
-        """A generation of the daemon that leaves out these source topics, besides those that are left out already; the
-        one that is open, if it does. `count_lanes`: of a flow file, where the settings weren't stored."""
+        """Open a generation of the daemon that leaves out these source topics, besides those that are left out already;
+        return the one that is open, if it does. `count_lanes`: of a flow file, where the settings weren't stored."""
 
         def propose(control: Control) -> Proposal | None:
             found = control.failed_over
@@ -211,9 +213,9 @@ class Changer:
             self._writer.close()
 
     def _made(self, props: properties.Properties) -> TransactionalProducer:
-        """What writes the control topic. librdkafka waits for a topic that was deleted as for one whose leader moves,
-        so while a record is not acknowledged it is asked whether the topic is still there. Before the first start it
-        was made just now, and not every broker may know of it."""
+        """Make the producer that writes the control topic. librdkafka waits for a topic that was deleted as for one
+        whose leader moves, so while a record is not acknowledged it is asked whether the topic is still there. Before
+        the first start it was made just now, and not every broker may know of it."""
         made = TransactionalProducer(self._flow, props, self._on_error)
         if not self._first:
             made.stalled = self._check_there
@@ -277,7 +279,9 @@ class Changer:
 
 
 def keeping(lanes: CountLanes, own: OwnFile | None = None) -> Propose:
-    """The daemon goes on with a generation that has these lanes and settings, else it begins another; see `fits`."""
+    """Propose that the daemon goes on with a generation that has these lanes and settings, else begins another; see
+    `fits`.
+    """
 
     def propose(control: Control) -> Proposal | None:
         found, wanted = control.open, lanes(control)
@@ -287,8 +291,8 @@ def keeping(lanes: CountLanes, own: OwnFile | None = None) -> Propose:
 
 
 def handing_back(own_lanes: CountLanes) -> Propose:
-    """What a job opens for the daemon at its end: as many lanes as before it, if their settings were stored. Those may
-    be another file's than the job's, whose lanes are `own_lanes`."""
+    """Propose what a job opens for the daemon at its end: as many lanes as before it, if their settings were stored.
+    Those may be another file's than the job's, whose lanes are `own_lanes`."""
 
     def propose(control: Control) -> Proposal | None:
         found, lanes = control.open, daemon_lanes(control, own_lanes)
@@ -298,8 +302,8 @@ def handing_back(own_lanes: CountLanes) -> Propose:
 
 
 def giving_back(topics: Collection[str], own_lanes: CountLanes) -> Propose:
-    """What follows where topics that were failed over are to be copied again; the open generation, where none is left
-    out. Other arguments as of `handing_back`."""
+    """Propose what follows where topics that were failed over are to be copied again; nothing, where none is left out.
+    Other arguments as of `handing_back`."""
 
     def propose(control: Control) -> Proposal | None:
         left = {name: since for name, since in control.failed_over.items() if name not in topics}
@@ -311,8 +315,8 @@ def giving_back(topics: Collection[str], own_lanes: CountLanes) -> Propose:
 
 
 def daemon_lanes(control: Control, own_lanes: CountLanes) -> int:
-    """How many lanes the daemon's next generation has, if nobody wants others: as many as its last one, if that stored
-    its settings."""
+    """Return how many lanes the daemon's next generation has, if nobody wants others: as many as its last one, if that
+    stored its settings."""
     before = control.daemon
     return before.lanes if before is not None and before.settings else own_lanes(control)
 

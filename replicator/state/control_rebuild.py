@@ -63,7 +63,7 @@ class RebuiltControl:
 
 
 def lanes_of_ids(flow: str, ids: Iterable[str]) -> dict[int, int]:
-    """By generation: how many lanes it may have, by the highest number among its transactional ids."""
+    """Return, by generation, how many lanes it may have, by the highest number among its transactional ids."""
     pattern, found = re.compile(rf"eos\.{re.escape(flow)}\.(\d+)\.(\d+)"), dict[int, int]()
     for match in filter(None, map(pattern.fullmatch, ids)):
         generation, lane = int(match[1]), int(match[2])
@@ -171,7 +171,7 @@ def _check_topics(flow: str, topics: Collection[str], claims: Claims) -> None:
 
 
 def _generations(flow: str, standing: ControlEvidence) -> dict[int, int]:
-    """By number, each generation that anything names, with how many lanes it may have."""
+    """Return, by number, each generation that anything names, with how many lanes it may have."""
     claims, positions = standing.claims, standing.positions.values()
     named = {claim.generation for claim in claims.claims.values()}
     named |= {it.generation for it in claims.repairs} | {it.generation for it in claims.occurrences}
@@ -180,7 +180,7 @@ def _generations(flow: str, standing: ControlEvidence) -> dict[int, int]:
 
 
 def _claimed(claims: Claims) -> dict[str, int]:
-    """The source topics that were claimed, with as many partitions as were."""
+    """Return the source topics that were claimed, with as many partitions as were."""
     found: dict[str, int] = {}
     for claim in claims.claims.values():
         found[claim.source.topic] = max(found.get(claim.source.topic, 0), claim.source.partition + 1)
@@ -188,7 +188,9 @@ def _claimed(claims: Claims) -> dict[str, int]:
 
 
 def _start_records(control: Control) -> int:
-    """How many records say where partitions begin. None that are left can be a part of them only."""
+    """Return how many records say where partitions begin. Raise NotDecided where those that are left can't be read as a
+    whole.
+    """
     try:
         whole = control.starts() is not None or not control.start_records
     except Incident:

@@ -41,7 +41,7 @@ class Control:
     failover_record: bytes | None = None
 
     def apply(self, record: Generation) -> Control:
-        """The state after one more record. Compaction may have removed a generation's earlier phases."""
+        """Return the state after one more record. Compaction may have removed a generation's earlier phases."""
         before = self.generations.get(record.number)
         phase = before.phase if before else None
         compacted = before is None
@@ -103,7 +103,7 @@ class Control:
         return frozenset(generation.settings_hash for generation in self.generations.values() if generation.settings)
 
     def to_fence(self) -> list[tuple[int, int]]:
-        """(generation, lane) of every id of all generations that are not recorded as closed."""
+        """Return (generation, lane) of every id of all generations that are not recorded as closed."""
         return [
             (number, lane)
             for number, generation in sorted(self.generations.items())
@@ -112,8 +112,8 @@ class Control:
         ]
 
     def claims_partition(self, lane: int) -> int | None:
-        """The one partition of the claims topic that can hold anything about source partitions of a lane of the newest
-        generation; None where others can, too.
+        """Return the one partition of the claims topic that can hold anything about source partitions of a lane of the
+        newest generation; None where others can, too.
 
         A lane of the daemon writes to the partition of its own number. So it is one as long as all generations were
         the daemon's, with the same number of lanes: then each source partition always had the same lane.
@@ -124,7 +124,7 @@ class Control:
         return lane if complete and same else None
 
     def first_listing(self) -> Mapping[str, int]:
-        """Partition counts by source topic when the flow was first opened."""
+        """Return partition counts by source topic when the flow was first opened."""
         for _, generation in sorted(self.generations.items()):
             if generation.partitions:
                 return generation.partitions
@@ -136,7 +136,7 @@ class Control:
         return all(generation.phase is Phase.PREPARING for generation in self.generations.values())
 
     def starts(self) -> Starts | None:
-        """Where the first listing's partitions begin, see `starts.start_of`; None where the flow was opened by a
+        """Return where the first listing's partitions begin, see `starts.start_of`; None where the flow was opened by a
         version that didn't store it: then whoever admits a partition resolves it.
 
         Raises Incident `control_topic_unreadable`, `newer_format`.
@@ -169,9 +169,9 @@ class Control:
         failed_over: Mapping[str, int] | None = None,
         decided_by: str = "",
     ) -> Generation:
-        """The `preparing` record of the next generation; an earlier listing is carried along, and earlier settings,
-        unless these are those of `own`, and topics that were failed over, unless `failed_over` has others. The daemon's
-        partitions are dealt out to as many lanes as `assignment` has."""
+        """Make the `preparing` record of the next generation; an earlier listing is carried along, and earlier
+        settings, unless these are those of `own`, and topics that were failed over, unless `failed_over` has others.
+        The daemon's partitions are dealt out to as many lanes as `assignment` has."""
         known = self.first_listing() if self.generations else listing
         before = self.generations.get(self.newest)
         settings, revision = ("", None) if before is None else (before.settings, before.revision)
@@ -200,7 +200,7 @@ class Control:
         )
 
     def finish(self, now_ms: int, start_records: int | None = None) -> list[Generation]:
-        """The records that end the change under way: `closed` for all before, `open` for the prepared one.
+        """Make the records that end the change under way: `closed` for all before, `open` for the prepared one.
 
         `start_records`: how many are written with them, where this opens the flow for the first time.
         """
@@ -217,7 +217,7 @@ class Control:
 
 
 def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
-    """The state that a whole control topic gives. Raises BadControl, NewerFormat."""
+    """Return the state that a whole control topic gives. Raises BadControl, NewerFormat."""
     control, start_records, decided = Control(), dict[bytes, bytes](), dict[str, OperatorDecision]()
     settings, failover_record = NO_SETTINGS, None
     for key, value in records:
@@ -261,7 +261,7 @@ def _settings(value: bytes) -> RunSettings | None:
 
 
 def check_generation(control: Control, generation: int, assignment: LaneAssignment, *, running: bool = False) -> None:
-    """Whether lanes of this generation, cut by `assignment`, may run under `control`.
+    """Check that lanes of this generation, cut by `assignment`, may run under `control`.
 
     `running`: they do, and are not asked to start. Then another generation that is only being prepared doesn't matter
     yet: it fences them before it opens, and whoever prepares it may die before that.

@@ -77,13 +77,13 @@ class AdoptedSides:
     former_other_id: str = ""
 
     def are(self, source: LogEnds, target: LogEnds) -> bool:
-        """Whether both sides still are what somebody has looked at."""
+        """Return whether both sides still are what somebody has looked at."""
         found = (source.topic_id, target.topic_id, target.end)
         return found == (self.source_topic_id, self.target_topic_id, self.target_end)
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> AdoptedSides:
-        """As it was written. Raises ValueError, KeyError, TypeError."""
+        """Decode what was written. Raises ValueError, KeyError, TypeError."""
         return cls(
             source_topic_id=str(body["source_topic_id"]),
             target_topic_id=str(body["target_topic_id"]),
@@ -123,19 +123,21 @@ class OperatorDecision:
         return f"{DECISION}/{self.occurrence}".encode()
 
     def content(self) -> dict[str, Any]:
-        """What is written of it."""
+        """Return what is written of it."""
         found = {**asdict(self), "command": self.command.value}
         if self.adopted is None:
             del found["adopted"]
         return found
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value in the control topic. Versions that don't know it may ignore it: nothing is done then."""
+        """Return key and value in the control topic. Versions that don't know it may ignore it: nothing is done
+        then.
+        """
         return self.key, wrap(DECISION, self.content(), must_understand=False)
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> OperatorDecision:
-        """The decision that `content` has written. Raises ValueError, KeyError, TypeError."""
+        """Decode the decision that `content` has written. Raises ValueError, KeyError, TypeError."""
         return cls(
             occurrence=str(body["occurrence"]),
             command=Command(body["command"]),
@@ -170,7 +172,7 @@ class OperatorDecision:
         return self.command.moves and not self.goes_back
 
     def fits(self, occurrence: Occurrence) -> bool:
-        """Whether it can be acted on: the occurrence is open and has the facts that it rests on.
+        """Return whether it can be acted on: the occurrence is open and has the facts that it rests on.
 
         What can't be copied may have become more since: that is left to another decision.
         """
@@ -186,12 +188,14 @@ class OperatorDecision:
 
 
 def holds_decision(key: bytes) -> bool:
-    """Whether a record of the control topic with this key does."""
+    """Return whether a record of the control topic with this key holds a decision."""
     return key.startswith(f"{DECISION}/".encode())
 
 
 def decode(key: bytes, value: bytes) -> OperatorDecision | None:
-    """The decision of a record of the control topic; None for one that may be ignored. Raises NotOurs, NewerFormat."""
+    """Decode the decision of a record of the control topic; None for one that may be ignored. Raises NotOurs,
+    NewerFormat.
+    """
     body = unwrap(key, value, _KINDS)
     if body is None:
         return None

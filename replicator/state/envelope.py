@@ -25,13 +25,15 @@ class NewerFormat(ValueError):
 def wrap(
     kind: str, content: Mapping[str, Any], *, must_understand: bool = True, version: int = FORMAT_VERSION
 ) -> bytes:
-    """A record's value. `must_understand`: a program that doesn't know its kind or `version` must write nothing."""
+    """Make a record's value. `must_understand`: a program that doesn't know its kind or `version` must write
+    nothing.
+    """
     body = {"v": version, "kind": kind, "must_understand": must_understand, **content}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
 def unwrap(key: bytes, value: bytes, kinds: frozenset[str], version_max: int = FORMAT_VERSION) -> dict[str, Any] | None:
-    """The content of a record of one of `kinds`, envelope included; None for one that is to be ignored.
+    """Return the content of a record of one of `kinds`, envelope included; None for one that is to be ignored.
 
     `version_max`: the newest version of these kinds that is known.
 

@@ -27,7 +27,7 @@ class WantedPosition:
 
 
 def imported(document: object, flow: str, where: str) -> Sequence[WantedPosition]:
-    """The positions of an exported document. `where`: its name, for errors. Raises ConfigError."""
+    """Read the positions of an exported document. `where`: its name, for errors. Raises ConfigError."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ConfigError(f"{where} holds no exported positions (format {FORMAT})")
     if document.get("version") != FORMAT_VERSION:

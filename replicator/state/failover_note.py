@@ -46,7 +46,7 @@ class FailoverNote:
     topics: Sequence[str] = ()
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
+        """Return key and value of the record."""
         content: dict[str, Any] = {
             "generation": self.generation,
             "at_ms": self.at_ms,

@@ -37,7 +37,7 @@ class FlowEnd:
         return KEY
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
+        """Return key and value of the record."""
         content = {
             "error": self.kind,
             "detail": self.detail[:DETAIL_LENGTH_MAX],
@@ -50,7 +50,7 @@ class FlowEnd:
 
 
 def decode(body: Mapping[str, Any]) -> FlowEnd:
-    """The record, given its content. Raises KeyError, ValueError, TypeError."""
+    """Decode the record, given its content. Raises KeyError, ValueError, TypeError."""
     return FlowEnd(
         kind=str(body["error"]),
         detail=str(body["detail"]),

@@ -41,7 +41,7 @@ class FlowState:
         self._control, self._claims = names.control_topic(flow.name), names.claims_topic(flow.name)
 
     def control(self) -> Control:
-        """The control topic of a flow that has run, read_committed up to its read_uncommitted end.
+        """Read the control topic of a flow that has run, read_committed up to its read_uncommitted end.
 
         Raises Incident: `control_topic_lost` where there is no such topic, or neither an open nor a preparing
         generation in it; `control_topic_unreadable`; `newer_format`. Retriable, Unreachable, NotAllowed.
@@ -60,7 +60,7 @@ class FlowState:
                 raise self._lost(None)
 
     def control_unless_new(self) -> Control | None:
-        """As `control`, but None of a flow that has never run: there are no claims either.
+        """Read as `control` does, but return None of a flow that has never run: there are no claims either.
 
         Raises as `control`, and, where the control topic says nothing, as `claims_if_any`.
         """
@@ -79,7 +79,7 @@ class FlowState:
         return Incident(CONTROL_LOST, f"{self._control} {what}{more}", topic=self._control, partition=0)
 
     def control_confirmed(self) -> Control | None:
-        """As `control_if_any`, but None only if there is still no such topic a moment later."""
+        """Read as `control_if_any` does, but return None only if there is still no such topic a moment later."""
         found = self.control_if_any()
         if found is None:
             self._pause(CONFIRM_S)
@@ -87,8 +87,8 @@ class FlowState:
         return found
 
     def control_if_any(self) -> Control | None:
-        """The control topic as it stands, perhaps without a generation; None where one answer says that there is no
-        such topic. Else as `control`."""
+        """Read the control topic as it stands, perhaps without a generation; None where one answer says that there is
+        no such topic. Else as `control`."""
         records = self._whole(self._control, 1)
         return None if records is None else self._folded(records)
 
@@ -101,7 +101,7 @@ class FlowState:
             raise Incident("control_topic_unreadable", str(error), topic=self._control, partition=0) from error
 
     def claims(self, partition: int | None = None) -> Claims:
-        """The claims topic of a flow that has run, read like the control topic; all of it, or one `partition`.
+        """Read the claims topic of a flow that has run, read like the control topic; all of it, or one `partition`.
 
         Raises Incident: `claims_topic_lost`, `claims_topic_unreadable`, `newer_format`. Retriable, also while the topic
         shows fewer partitions than its lanes need; Unreachable, NotAllowed.
@@ -115,8 +115,8 @@ class FlowState:
         return found
 
     def claims_if_any(self, partition: int | None = None) -> Claims | None:
-        """The claims topic as it stands, or one `partition` of it; None where one answer says that there is no such
-        topic. Else as `claims`."""
+        """Read the claims topic as it stands, or one `partition` of it; None where one answer says that there is no
+        such topic. Else as `claims`."""
         records = self._whole(self._claims, self._claim_partitions, partition)
         return None if records is None else self._claimed(records)
 
@@ -129,13 +129,15 @@ class FlowState:
             raise Incident("claims_topic_unreadable", str(error), topic=self._claims) from error
 
     def both_if_any(self) -> tuple[Control | None, Callable[[], Claims | None]]:
-        """What `control_if_any` returns, and what returns or raises what `claims_if_any` does. Both are read at once,
-        but what the control topic says may forbid to go on, whatever is wrong with the claims."""
+        """Return what `control_if_any` returns, and what returns or raises what `claims_if_any` does. Both are read at
+        once, but what the control topic says may forbid to go on, whatever is wrong with the claims."""
         control, claims = self._whole_both(None)
         return control, lambda: None if (records := raised(claims)) is None else self._claimed(records)
 
     def control_and_claims(self, lane: int) -> tuple[Control, Callable[[], Claims]]:
-        """As `both_if_any`, but as `control` and `claims` return them, and those claims that can concern a lane."""
+        """Read as `both_if_any` does, but return both as `control` and `claims` return them, and those claims that can
+        concern a lane.
+        """
         found, read = self._whole_both(lane)
         control = found if found is not None and found.begun else self.control()
 
@@ -146,8 +148,8 @@ class FlowState:
         return control, claims
 
     def _whole_both(self, lane: int | None) -> tuple[Control | None, list[Record] | ReplicatorError | None]:
-        """The control topic, and all records of the claims topic, or of a lane's partition; None where one answer says
-        that there is no such topic."""
+        """Read the control topic, and all records of the claims topic, or of a lane's partition; None where one answer
+        says that there is no such topic."""
         counts = self._reader.partition_counts((self._control, self._claims))
         control, claims = raised(counts[self._control]), counts[self._claims]
         if isinstance(claims, int) and 0 < claims < self._claim_partitions:
@@ -174,5 +176,7 @@ class FlowState:
         return self._reader.whole(topic, range(count) if partition is None else (partition,))
 
     def _too_few(self, topic: str, count: int, partitions_min: int) -> Retriable:
-        """A claim that isn't seen would make a lost position look like a new partition."""
+        """Return the error of a topic that shows too few partitions: a claim that isn't seen would make a lost position
+        look like a new partition.
+        """
         return Retriable(f"{topic} has {count} partitions, not {partitions_min}")

@@ -88,7 +88,7 @@ class LaneAssignment:
 
     @classmethod
     def by_partition(cls, listing: Mapping[str, int]) -> LaneAssignment:
-        """A lane for each partition of a listing, one at least."""
+        """Assign a lane to each partition of a listing, one at least."""
         return cls(max(1, sum(listing.values())), dict(listing))
 
     @cached_property
@@ -102,7 +102,7 @@ class LaneAssignment:
         return BalancedLanes(self.lanes, self.dealt)
 
     def lane_of(self, topic: str, partition: int) -> int:
-        """The lane of a source partition: stable over processes and versions, it is part of the format."""
+        """Return the lane of a source partition: stable over processes and versions, it is part of the format."""
         if self.dealt:
             return self._balanced.lane_of(topic, partition)
         if 0 <= partition < self.listed.get(topic, 0):
@@ -110,7 +110,7 @@ class LaneAssignment:
         return zlib.crc32(f"{topic}/{partition}".encode()) % self.lanes
 
     def partitions(self) -> Iterator[tuple[str, int]]:
-        """Topic and partition of every lane of a listing, in the order of the lanes."""
+        """Yield topic and partition of every lane of a listing, in the order of the lanes."""
         return ((name, number) for name in sorted(self.listed) for number in range(self.listed[name]))
 
 
@@ -177,7 +177,7 @@ class Generation:
         return f"{GENERATION}/{self.number}".encode()
 
     def encode(self) -> bytes:
-        """Value in the control topic."""
+        """Return the value in the control topic."""
         content = {
             "number": self.number,
             "phase": self.phase.value,
@@ -212,7 +212,7 @@ def failed_over_said(topic: str, since: int, begun: Generation | None = None) ->
 
 
 def decode(key: bytes | None, value: bytes | None) -> Generation | None:
-    """One control record; None for one that this version may ignore.
+    """Decode one control record; None for one that this version may ignore.
 
     Raises BadControl when it is not ours, and NewerFormat (see `envelope`).
     """
@@ -249,7 +249,9 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
 
 
 def _listed(body: Mapping[str, Any]) -> Mapping[str, int]:
-    """The listing that cuts a generation into lanes; empty for the hash. Any other assignment is a newer program's."""
+    """Return the listing that cuts a generation into lanes; empty for the hash. Any other assignment is a newer
+    program's.
+    """
     listed = {str(name): int(count) for name, count in body["listed"].items()}
     known = {LISTED} if listed else {BALANCED, HASHED}
     if body["assignment"] not in known or (listed and sum(listed.values()) != body["lanes"]):

@@ -108,7 +108,9 @@ def _pieces(notes: Mapping[int, OwnershipNote], version: int = FORMAT_VERSION) -
 
 
 def _encoded(notes: Mapping[int, OwnershipNote], version: int = FORMAT_VERSION) -> bytes:
-    """A record as `json.dumps` has it, without the lists that it would be given: all notes may change in a round."""
+    """Encode a record as `json.dumps` has it, without the lists that it would be given: all notes may change in a
+    round.
+    """
     said = list[str]()
     for number, (last, unanswered) in notes.items():
         commits = ",".join([_said(value, f",{until_ms}") for value, until_ms in unanswered]) if unanswered else ""
@@ -125,7 +127,7 @@ def _said(value: GroupOffset, until: str = "") -> str:
 
 
 def _shortened(value: bytes, body: Mapping[str, Any]) -> bytes:
-    """A record of version 1 as this version has it: the same where no metadata is long."""
+    """Return a record of version 1 as this version has it: the same where no metadata is long."""
     notes = body["partitions"].values()
     values = [one for last, unanswered in notes for one in ((last, *unanswered) if last is not None else unanswered)]
     if all(len(one[1]) <= METADATA_MAX for one in values):
@@ -140,12 +142,12 @@ def _unanswered(commits: Iterable[tuple[int, str, int]]) -> tuple[UnansweredComm
 
 
 def _number(key: bytes) -> int:
-    """The number that a key has."""
+    """Return the number that a key has."""
     return int(json.loads(key)[2])
 
 
 def _whose(key: bytes, body: Mapping[str, Any]) -> GroupTopic:
-    """Of whom a record is, which can be decoded. Raises NotOurs."""
+    """Say of whom a record is, which can be decoded. Raises NotOurs."""
     try:
         group, topic, *numbers = json.loads(key)
         if not (type(group) is type(topic) is str and [type(it) for it in numbers] in ([int], [int, int])):

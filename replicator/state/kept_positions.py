@@ -35,7 +35,7 @@ class KeptPositions:
         return KEY
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
+        """Return key and value of the record."""
         content = {
             "owner": self.owner,
             "at_ms": self.at_ms,
@@ -46,7 +46,7 @@ class KeptPositions:
 
 
 def decode(body: Mapping[str, Any]) -> KeptPositions:
-    """The record, given its content. Raises KeyError, ValueError, TypeError."""
+    """Decode the record, given its content. Raises KeyError, ValueError, TypeError."""
     return KeptPositions(
         owner=str(body["owner"]),
         at_ms=int(body["at_ms"]),

@@ -111,11 +111,11 @@ class Occurrence:
         return Incident(self.name, detail, topic=at.topic, partition=at.partition, offset=self.offset, end=self.end)
 
     def is_of(self, incident: Incident) -> bool:
-        """Whether `incident`, of this partition, is this one, found again."""
+        """Return whether `incident`, of this partition, is this one, found again."""
         return self.is_open and (self.name, self.offset) == (incident.name, incident.offset)
 
     def found_again(self, incident: Incident, generation: int, now_ms: int) -> Occurrence | None:
-        """The occurrence as it is to be written again, with what is found now; None where that is the same."""
+        """Return the occurrence as it is to be written again, with what is found now; None where that is the same."""
         if not self.is_of(incident):
             raise ValueError(f"{self.id} is {self.name} at {self.offset}, not {incident}")
         if (self.detail, self.end) == (incident.detail, incident.end):
@@ -129,7 +129,7 @@ class Occurrence:
         )
 
     def closed(self, closing: Closing, generation: int) -> Occurrence:
-        """The occurrence as it is written when it ends. Raises ValueError for one that has ended before."""
+        """Return the occurrence as it is written when it ends. Raises ValueError for one that has ended before."""
         if self.closing is not None:
             raise ValueError(f"{self.id} was closed before: {self.closing.effect}")
         return replace(
@@ -140,7 +140,7 @@ class Occurrence:
         )
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of its record."""
+        """Return key and value of its record."""
         content: dict[str, Any] = {
             "id": self.id,
             "target": [*self.target],
@@ -189,7 +189,7 @@ def found(
 
 
 def decode(body: Mapping[str, Any]) -> Occurrence:
-    """The occurrence that a record of the claims topic holds. Raises ValueError, KeyError, TypeError."""
+    """Decode the occurrence that a record of the claims topic holds. Raises ValueError, KeyError, TypeError."""
     closed = body["closed"]
     return Occurrence(
         id=str(body["id"]),

@@ -44,7 +44,7 @@ flow writes nothing."""
 
 
 def claimed_origins(flow: str, claims: Claims) -> OriginsById:
-    """Where the topics come from that this flow has claimed.
+    """Say where the topics come from that this flow has claimed.
 
     A claim that was written by a version that didn't say where a partition comes from says nothing.
     """
@@ -58,7 +58,7 @@ def claimed_origins(flow: str, claims: Claims) -> OriginsById:
 
 
 def merged(origins: Iterable[OriginsById]) -> OriginsById:
-    """All of them together."""
+    """Merge them all."""
     found: dict[tuple[str, str], Origins] = {}
     for each in origins:
         for topic, hops in each.items():
@@ -67,12 +67,12 @@ def merged(origins: Iterable[OriginsById]) -> OriginsById:
 
 
 def of_topics(origins: OriginsById, topic_ids: Mapping[str, str]) -> dict[str, Origins]:
-    """Those of topics that have these ids now."""
+    """Return those of topics that have these ids now."""
     return {name: origins[name, topic_id] for name, topic_id in topic_ids.items() if (name, topic_id) in origins}
 
 
 def loop(flow: Flow, source_id: str, target_id: str, topic: str, origins: Origins) -> Incident | None:
-    """The incident of a source topic whose records would come back to where they were read; None if they don't.
+    """Return the incident of a source topic whose records would come back to where they were read; None if they don't.
 
     `source_id`, `target_id`: of the flow's clusters. What comes from the target's cluster never goes back there. Within
     one cluster a chain of copies is no loop, unless it comes back to a topic, or to this flow.
@@ -94,6 +94,6 @@ def loop(flow: Flow, source_id: str, target_id: str, topic: str, origins: Origin
 
 
 def loops(flow: Flow, source_id: str, target_id: str, origins: Mapping[str, Origins]) -> dict[str, Incident]:
-    """The incidents of those of the flow's source topics that `loop` finds."""
+    """Return the incidents of those of the flow's source topics that `loop` finds."""
     found = {topic: loop(flow, source_id, target_id, topic, hops) for topic, hops in origins.items()}
     return {topic: incident for topic, incident in found.items() if incident is not None}

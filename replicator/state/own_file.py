@@ -34,7 +34,7 @@ class UnknownSettings(ValueError):
 
 
 def own_file(flow: Flow, source_cluster: str = "") -> OwnFile:
-    """The flow as this process's file has it; `source_cluster`: the id of the cluster that it reads."""
+    """Return the flow as this process's file has it; `source_cluster`: the id of the cluster that it reads."""
     text = canonical(flow.model_dump(mode="json", exclude_defaults=True))
     return OwnFile(
         hash=settings_hash(text), revision=flow.revision or None, settings=text, source_cluster=source_cluster
@@ -42,8 +42,8 @@ def own_file(flow: Flow, source_cluster: str = "") -> OwnFile:
 
 
 def lanes_wanted(flow: Flow, listing: Mapping[str, int], control: Control) -> int:
-    """How many lanes the flow's own file wants. With `auto` as many as it has: they are fixed when the flow is first
-    opened, by its listing (partitions by source topic)."""
+    """Return how many lanes the flow's own file wants. With `auto` as many as it has: they are fixed when the flow is
+    first opened, by its listing (partitions by source topic)."""
     if flow.lanes != LANES_AUTO:
         return flow.lanes
     before = control.daemon
@@ -51,7 +51,7 @@ def lanes_wanted(flow: Flow, listing: Mapping[str, int], control: Control) -> in
 
 
 def open_settings(control: Control, flow: Flow) -> OpenSettings | None:
-    """What the open generation says to a worker, whose own flow is `flow`; None where none is open.
+    """Say what the open generation says to a worker, whose own flow is `flow`; None where none is open.
 
     A worker may replace a generation that is neither the daemon's nor a job's: the daemon on Spark had it, or a command
     that could not hand the flow over.
@@ -68,7 +68,8 @@ def open_settings(control: Control, flow: Flow) -> OpenSettings | None:
 
 
 def followed(flow: Flow, found: Generation) -> Flow:
-    """A flow with a generation's settings and this one's connections; with its lanes alone, if it has no settings.
+    """Return a flow with a generation's settings and this one's connections; with its lanes alone, if it has no
+    settings.
 
     Raises UnknownSettings.
     """

@@ -71,7 +71,7 @@ class RateLimit:
 
 
 def rate_of(flow: Flow) -> RateLimit:
-    """The rate that the flow file has."""
+    """Return the rate that the flow file has."""
     return RateLimit(records_per_s=flow.rate.records_per_s or None, bytes_per_s=flow.rate.bytes_per_s or None)
 
 
@@ -85,15 +85,17 @@ class RunSettings:
     token: str = ""
 
     def pause(self, topics: Collection[str], paused: Paused) -> RunSettings:
-        """With these topics paused, or the flow where there are none. What was paused before stays as it was said."""
+        """Return settings with these topics paused, or the flow where there are none. What was paused before stays as
+        it was said.
+        """
         return self._next(paused={**dict.fromkeys(topics or (FLOW,), paused), **self.paused})
 
     def resume(self, topics: Collection[str]) -> RunSettings:
-        """With these topics not paused any more; without any nothing of the flow is."""
+        """Return settings with these topics not paused any more; without any nothing of the flow is."""
         return self._next(paused={at: it for at, it in self.paused.items() if topics and at not in topics})
 
     def limit(self, topics: Collection[str], rate: RateLimit | None) -> RunSettings:
-        """With this rate for each of these topics, or for the flow; None: as the flow file says."""
+        """Return settings with this rate for each of these topics, or for the flow; None: as the flow file says."""
         places = topics or (FLOW,)
         rest = {at: it for at, it in self.rates.items() if at not in places}
         return self._next(rates=rest if rate is None else {**rest, **dict.fromkeys(places, rate)})
@@ -102,19 +104,21 @@ class RunSettings:
         return replace(self, number=self.number + 1, **changes)
 
     def paused_at(self, topic: str) -> Paused | None:
-        """Why a topic is paused: by itself, or with the flow."""
+        """Say why a topic is paused: by itself, or with the flow."""
         return self.paused.get(FLOW) or self.paused.get(topic)
 
     def effective(self, from_file: RateLimit) -> Mapping[str, RateLimit]:
-        """What limits there are, by topic, and of the flow: `from_file` is its own until an operator sets another."""
+        """Return what limits there are, by topic, and of the flow: `from_file` is its own until an operator sets
+        another.
+        """
         return {at: limit for at, limit in self.told(from_file).items() if limit.limits}
 
     def told(self, from_file: RateLimit) -> Mapping[str, RateLimit]:
-        """What limits people are told of: those that there are, and that an operator has set none."""
+        """Return what limits people are told of: those that there are, and that an operator has set none."""
         return {**({FLOW: from_file} if from_file.limits else {}), **self.rates}
 
     def same(self, other: RunSettings) -> bool:
-        """Whether the same is paused, and the same limited."""
+        """Return whether the same is paused, and the same limited."""
         return self.paused == other.paused and {at: _bare(it) for at, it in self.rates.items()} == {
             at: _bare(it) for at, it in other.rates.items()
         }
@@ -125,7 +129,7 @@ class RunSettings:
         return frozenset(self.paused.keys() | self.rates.keys()) - {FLOW}
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value in the control topic."""
+        """Return key and value in the control topic."""
         content = {
             "paused": {at: asdict(it) for at, it in self.paused.items()},
             "rates": {at: asdict(it) for at, it in self.rates.items()},
@@ -143,7 +147,7 @@ def _bare(rate: RateLimit) -> tuple[int | None, int | None]:
 
 
 def decode(value: bytes) -> RunSettings | None:
-    """The record's settings; None for one that may be ignored. Raises NotOurs, NewerFormat."""
+    """Decode the record's settings; None for one that may be ignored. Raises NotOurs, NewerFormat."""
     body = unwrap(KEY, value, _KINDS)
     if body is None:
         return None

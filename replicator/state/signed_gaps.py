@@ -43,7 +43,7 @@ class SignedGap:
     kept: str = ""
 
     def copied_to(self, target: Partition) -> bool:
-        """Whether the copy would stand in this partition."""
+        """Return whether the copy would stand in this partition."""
         return target == (self.target_topic, self.partition)
 
     @property
@@ -117,7 +117,7 @@ class Adoption:
     """What another replicator, whose copy was adopted, had copied more than once, for people."""
 
     def copied_to(self, target: Partition) -> bool:
-        """Whether that is this partition."""
+        """Return whether that is this partition."""
         return target == (self.target_topic, self.partition)
 
     @property

@@ -40,12 +40,12 @@ class SourceClaims:
         self._known: dict[Partition, _Known] = {}
 
     def origins(self, topic_ids: Mapping[str, str]) -> FoundOrigins:
-        """Where these topics of the source, with the ids that they have now, come from. Raises as `read`."""
+        """Say where these topics of the source, with the ids that they have now, come from. Raises as `read`."""
         found, unread = self.read()
         return FoundOrigins(of_topics(found, topic_ids), unread)
 
     def read(self) -> tuple[OriginsById, dict[str, ReplicatorError]]:
-        """Where all topics of the source come from; why a claims topic could not be read, by its name.
+        """Read where all topics of the source come from; why a claims topic could not be read, by its name.
 
         Raises Unreachable, Retriable, NotAllowed if not even the source's topics can be listed.
         """
@@ -100,7 +100,9 @@ class SourceClaims:
 
 
 def _parts(grown: Mapping[Partition, LogBounds]) -> Iterator[dict[Partition, LogBounds]]:
-    """Parts of these that are read at the same time: as many as have some ten thousand offsets between their bounds."""
+    """Yield parts of these that are read at the same time: as many as have some ten thousand offsets between their
+    bounds.
+    """
     part: dict[Partition, LogBounds] = {}
     for at, (low, high) in grown.items():
         if part and sum(end - start for start, end in part.values()) + high - low > READ_AT_ONCE:

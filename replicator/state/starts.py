@@ -40,7 +40,7 @@ Starts = Mapping[str, TopicStarts]
 
 
 def start_of(starts: Starts, at: Partition, topic_id: str) -> int | None:
-    """The resolved start of a partition whose topic has this id now; None: it begins at earliest."""
+    """Return the resolved start of a partition whose topic has this id now; None: it begins at earliest."""
     found = starts.get(at.topic)
     if found is None or found.topic_id != topic_id or at.partition >= len(found.offsets):
         return None
@@ -48,8 +48,8 @@ def start_of(starts: Starts, at: Partition, topic_id: str) -> int | None:
 
 
 def encode(starts: Starts, bytes_max: int = RECORD_BYTES_MAX) -> list[tuple[bytes, bytes]]:
-    """Keys and values of the records that hold `starts`, none of them larger than `bytes_max` where that is possible:
-    one holds at least one topic's name and an offset."""
+    """Return keys and values of the records that hold `starts`, none of them larger than `bytes_max` where that is
+    possible: one holds at least one topic's name and an offset."""
     parts: list[list[list[object]]] = [[]]
     size = _ENVELOPE_BYTES
     for part in _parts(starts, bytes_max - _ENVELOPE_BYTES):
@@ -73,12 +73,12 @@ def _parts(starts: Starts, bytes_max: int) -> Iterator[list[object]]:
 
 
 def holds_starts(key: bytes) -> bool:
-    """Whether a record of the control topic with this key does."""
+    """Return whether a record of the control topic with this key holds starts."""
     return key.startswith(f"{STARTS}/".encode())
 
 
 def decode(records: Iterable[tuple[bytes, bytes]]) -> dict[str, TopicStarts]:
-    """The starts that these records hold, in the order of their numbers. Raises NotOurs, NewerFormat."""
+    """Decode the starts that these records hold, in the order of their numbers. Raises NotOurs, NewerFormat."""
     found: dict[str, tuple[str, list[int | None]]] = {}
     for key, value in sorted(records, key=_number):
         body = unwrap(key, value, _KINDS)

@@ -57,7 +57,7 @@ class LastLook:
     ids: dict[str, str] = field(default_factory=dict)
 
     def look_json(self) -> dict[str, Any]:
-        """What is kept of each look."""
+        """Return what is kept of each look."""
         return {
             "looked_ms": self.looked_ms,
             "since_ms": self.since_ms,
@@ -73,7 +73,7 @@ class LastLook:
         self.problem, self.left_out = str(body["problem"]), int(body["left_out"])
 
     def head_json(self) -> dict[str, Any]:
-        """What is kept to go on from."""
+        """Return what is kept to go on from."""
         ends: dict[str, dict[int, int]] = {}
         for at, end in self.ends.items():
             ends.setdefault(at.topic, {})[at.partition] = end

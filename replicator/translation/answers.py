@@ -44,7 +44,7 @@ class OffsetAnswer(NamedTuple):
         return self.offset is not None and self.translated.again == 0 and not self.translated.notes
 
     def as_json(self) -> dict[str, Any]:
-        """For machines; without `problem` and `bounds` where there are none."""
+        """Return it as JSON, for machines; without `problem` and `bounds` where there are none."""
         bounds = self.translated.bounds
         return {
             "from": {"topic": self.asked.at.topic, "partition": self.asked.at.partition, "offset": self.asked.offset},
@@ -58,7 +58,9 @@ class OffsetAnswer(NamedTuple):
 
 
 def with_delivered(answer: OffsetAnswer, delivered: int) -> OffsetAnswer:
-    """The answer for a share group that has acknowledged so many records behind its offset: it gets them again."""
+    """Return the answer for a share group that has acknowledged so many records behind its offset: it gets them
+    again.
+    """
     found = answer.translated
     if not delivered or found.again is None:
         return answer

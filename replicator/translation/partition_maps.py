@@ -67,7 +67,7 @@ class MappedPartition:
     target_start: int
 
     def start_of(self, side: Side) -> int:
-        """Where the log begins on a side."""
+        """Say where the log begins on a side."""
         return self.source_start if side == "source" else self.target_start
 
 
@@ -98,7 +98,7 @@ class MappedFlow:
     place: MapPlace | None = None
 
     def pages(self, flow: Flow) -> MapIndexLog:
-        """Reads pages of the index."""
+        """Connect to read pages of the index."""
         assert self.place is not None
         assert self.place.index is not None
         return MapIndexLog(flow, *self.place.index)
@@ -152,7 +152,7 @@ def read_partitions(
 
 
 def _looked_up(flow: Flow, place: MapPlace, known: Mapping[Partition, _Known]) -> dict[Partition, PassedOver]:
-    """What is read of partitions by the index; nothing where there is none, and of partitions that were copied
+    """Return what is read of partitions by the index; nothing where there is none, and of partitions that were copied
     elsewhere, too: what a page has of both can't be told apart without reading it."""
     known = {at: it for at, it in known.items() if not it.generations.former}
     if place.index is None or not known:
@@ -191,7 +191,7 @@ def _directories(index: MapIndexLog, root: IndexRoot, by_key: Mapping[SectionKey
 def _known(
     flow: Flow, connect_timeout_ms: int | None, clusters: ControlPlane | None
 ) -> tuple[dict[Partition, _Known], dict[Partition, MappedPartition | Untold]]:
-    """Partitions that have a position, and those of which nothing can be said."""
+    """Return partitions that have a position, and those of which nothing can be said."""
     with connected(flow, connect_timeout_ms, clusters) as asked:
         here, _ = asked.connect()
         sources = asked.list_source(configs=False)
@@ -227,7 +227,7 @@ def _told(
     here: TopicInfo,
     there: TopicInfo | None,
 ) -> _Known | Untold:
-    """What is known of one partition."""
+    """Return what is known of one partition."""
     if position is None and claim is None:
         return Untold(at, to, NOT_COPIED, "the flow has not begun to copy this partition")
     if position is None or there is None:
@@ -249,7 +249,7 @@ def _route(flow: Flow, at: Partition) -> Partition:
 
 
 def _without_sections(known: _Known) -> PartitionMap:
-    """The map of a partition of which it says nothing: it begins, as far as is known, at the position."""
+    """Return the map of a partition of which it says nothing: it begins, as far as is known, at the position."""
     offset, nothing = known.position.offset, RunIndex(array("q"), array("q"), array("q"), ())
     place = max(known.position.evidence.next_target_offset, known.start.target_end)
     return PartitionMap(
@@ -265,5 +265,5 @@ def _without_sections(known: _Known) -> PartitionMap:
 
 
 def by_target(found: Mapping[Partition, MappedPartition | Untold]) -> dict[Partition, MappedPartition | Untold]:
-    """The same by target partition."""
+    """Return the same by target partition."""
     return {it.target: it for it in found.values()}

@@ -93,7 +93,7 @@ def write_checkpoint(found: StreamCheckpoint, out: Path, answers: Mapping[Offset
 
 
 def _left_out(directory: Path) -> Callable[[str, list[str]], list[str]]:
-    """What `copytree` doesn't copy: these names at the top."""
+    """Return a function that says what `copytree` doesn't copy: these names at the top."""
 
     def ignored(where: str, names: list[str]) -> list[str]:
         return [name for name in names if name in _REWRITTEN] if Path(where) == directory else []
@@ -106,7 +106,7 @@ def _numbers(directory: Path) -> set[int]:
 
 
 def _kafka(line: str) -> Iterator[OffsetToTranslate]:
-    """The offsets of a line, if it is that of a Kafka source: {"topic": {"partition": offset}}."""
+    """Yield the offsets of a line, if it is that of a Kafka source: {"topic": {"partition": offset}}."""
     if line == WITHOUT_OFFSET:
         return
     try:

@@ -76,11 +76,11 @@ class Translator:
         return [self._answer(it.asked) if it.asked.at in ends else it for it in found]
 
     def partitions(self) -> list[Partition]:
-        """The partitions of the side that is asked about, in their order."""
+        """Return the partitions of the side that is asked about, in their order."""
         return sorted(self._found)
 
     def mapped_partitions(self) -> list[MappedPartition]:
-        """The partitions of which the map tells."""
+        """Return the partitions of which the map tells."""
         return [it for it in self._found.values() if isinstance(it, MappedPartition)]
 
     def nothing_between(self, at: Partition, first: int, end: int) -> bool:
@@ -141,7 +141,7 @@ class Translator:
                 yield at, it
 
     def _end(self, it: MappedPartition) -> int:
-        """Where what is copied ends, on the side that is asked about."""
+        """Say where what is copied ends, on the side that is asked about."""
         return it.position if self._side == "source" else it.next_target
 
     def _answer(self, asked: OffsetToTranslate) -> OffsetAnswer:
@@ -204,7 +204,9 @@ def translate(flow: Flow, offsets: Iterable[OffsetToTranslate], *, reverse: bool
 
 
 def group_offsets(flow: Flow, side: Side, group: str) -> list[OffsetToTranslate]:
-    """The committed offsets of a consumer group in the flow's topics of a side; partitions without one are left out."""
+    """Read the committed offsets of a consumer group in the flow's topics of a side; partitions without one are left
+    out.
+    """
     with ControlPlane(flow) as clusters:
         clusters.connect()
         partitions = _partitions(clusters, side)
@@ -213,8 +215,8 @@ def group_offsets(flow: Flow, side: Side, group: str) -> list[OffsetToTranslate]
 
 
 def time_offsets(flow: Flow, side: Side, time_ms: int) -> list[OffsetToTranslate]:
-    """The first committed record at or after a time in each of the flow's partitions of a side; the stable end where
-    there is none."""
+    """Find the first committed record at or after a time in each of the flow's partitions of a side; the stable end
+    where there is none."""
     with ControlPlane(flow) as clusters:
         clusters.connect()
         partitions = _partitions(clusters, side)

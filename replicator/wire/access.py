@@ -44,7 +44,7 @@ class Access:
 
 
 def access(cluster: Cluster) -> Access:
-    """What `cluster`'s properties say.
+    """Return what `cluster`'s properties say of access to it.
 
     Raises:
         Unsupported: they ask for what can't be done here, such as GSSAPI.
@@ -113,8 +113,8 @@ def _tls(cluster: str, given: Mapping[str, str]) -> ssl.SSLContext:
 
 @contextmanager
 def _file(given: Mapping[str, str], name: str) -> Iterator[str | None]:
-    """The path of a certificate or key; text from a property stands in a file of ours meanwhile, which nobody else may
-    read: Python's ssl takes no other form."""
+    """Yield the path of a certificate or key; text from a property stands in a file of ours meanwhile, which nobody
+    else may read: Python's ssl takes no other form."""
     if f"{name}.pem" not in given:
         yield given.get(f"{name}.location")
         return

@@ -31,7 +31,7 @@ _THROTTLE_AT, _BODY_AT = 1, 5  # behind the tagged fields of the response's head
 
 
 def body_at(data: bytes, connection: Connection | None = None) -> int:
-    """Where a response goes on behind its header and its throttle time, which `connection` takes note of.
+    """Return where a response goes on behind its header and its throttle time, which `connection` takes note of.
 
     Raises BadResponse.
     """
@@ -62,7 +62,7 @@ class AnyBroker:
         """Why the last broker that was tried didn't answer; None once one has."""
 
     def learn(self, brokers: list[Address]) -> None:
-        """The brokers of the cluster, as one of them has told."""
+        """Take the brokers of the cluster, as one of them has told."""
         self._known = brokers
 
     def ask(self, request: Request) -> Question:
@@ -77,7 +77,7 @@ class AnyBroker:
         return asked
 
     def connection(self) -> Connection:
-        """The connection that there is, or a new one to the next broker.
+        """Return the connection that there is, or a new one to the next broker.
 
         Raises ConnectionLost: that one can't be reached. Unreachable: the login is refused. Unsupported.
         """
@@ -106,8 +106,8 @@ class AnyBroker:
         return time.monotonic() >= self._since_s + self._kept_s
 
     def _next(self) -> Address:
-        """Any of those that aren't avoided, then those for which that ends soonest; the last one only if there is no
-        other."""
+        """Choose any of those that aren't avoided, then those for which that ends soonest; the last one only if there
+        is no other."""
         all_ = list(dict.fromkeys([*self._known, *self._bootstrap]))
         if not all_:
             raise Unreachable(f"cluster {self._access.cluster!r}: bootstrap.servers names no address")
@@ -126,7 +126,7 @@ class AnyBroker:
         return self._tried >= {*self._known, *self._bootstrap}
 
     def pause_s(self) -> float:
-        """How long to wait before the next one is tried, after one has failed."""
+        """Return how long to wait before the next one is tried, after one has failed."""
         return self._backoff.next_s() if self.exhausted else 0.0
 
     @property
@@ -135,7 +135,7 @@ class AnyBroker:
         return self._attempt_s
 
     def lost(self, connection: Connection, error: ReplicatorError) -> None:
-        """`connection` is of no use any more, and its broker is avoided."""
+        """Close `connection`, which is of no use any more, and avoid its broker."""
         self.last = error
         if connection is self._connection:
             if self._address is not None:
@@ -144,7 +144,7 @@ class AnyBroker:
             self.close()
 
     def answered(self) -> None:
-        """A broker has answered."""
+        """Note that a broker has answered."""
         if self._tried or self.last is not None:
             self._tried.clear()
             self._attempt_s, self.last = ATTEMPT_S, None
@@ -187,7 +187,7 @@ class Question:
             self.failed = brokers.last = error
 
     def _lost(self, connection: Connection | None, error: ReplicatorError) -> None:
-        """`connection`: None if none was made."""
+        """Give up a connection, and wait before the next one. `connection`: None if none was made."""
         if connection is not None:
             self._brokers.lost(connection, error)
         self._sent, self._brokers.last = None, error

@@ -58,7 +58,7 @@ class BackwardPlan:
         self._window = self.next_offset = max(self._start, self.read_from - self._offsets)
 
     def took(self, next_offset: int, size_bytes: int) -> None:
-        """So many bytes were fetched; the next ones begin there."""
+        """Note that so many bytes were fetched; the next ones begin there."""
         self._bytes += size_bytes
         if self.next_offset is None or next_offset <= self.next_offset or next_offset >= self.read_from:
             self.read_from = self._window  # behind the last batch nothing is left in this window
@@ -110,7 +110,7 @@ class BackwardReading:
             yield from self._fetch(asked)
 
     def missing(self) -> NotRead:
-        """What could not be read."""
+        """Return what could not be read."""
         return NotRead(
             self._failed,
             {at: it.read_from for at, it in self._plans.items() if not it.whole and at not in self._failed},
@@ -203,7 +203,7 @@ def _describing(at: Partition) -> str:
 
 
 def offset_fields(ats: Sequence[Partition], timestamp: int, exchange: Exchange) -> dict[str, Any]:
-    """Which offset has one of the special timestamps, in each of these?"""
+    """Make the request for the offset of one of the special timestamps in each of these."""
     types = exchange.types
     by_topic: dict[str, list[Any]] = {}
     for at in ats:

@@ -90,7 +90,7 @@ class BrokerConfigs:
         return self._leaders.ask(address, [(write, 0.0)])
 
     def _take(self, future: Future[list[bytes]]) -> None:
-        """An answer; an error counts when no broker gives anything better."""
+        """Take an answer; an error counts when no broker gives anything better."""
         try:
             found = reason(future) or self._read(future.result()[0])
         except BadResponse as bad:

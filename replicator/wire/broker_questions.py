@@ -34,12 +34,12 @@ class AskedOnce:
         self._exchange: Exchange | None = None
 
     def write(self, connection: Connection) -> bytes:
-        """The request for this connection. Raises Unsupported."""
+        """Write the request for this connection. Raises Unsupported."""
         made = self._exchange = protocol.exchange(self._api, connection.version(self._api))
         return made.write(0, self._client_id, self._fields(made))
 
     def read(self, data: bytes) -> Any:
-        """Raises Unreachable: it isn't the answer."""
+        """Read the answer. Raises Unreachable: it isn't one."""
         assert self._exchange is not None
         try:
             return self._exchange.read(bytes(4) + data)[1]
@@ -62,7 +62,7 @@ class BrokerQuestions:
         self._leaders.close()
 
     def asked(self, api: str, fields: Fields) -> AskedOnce:
-        """A request, for `ask_each`."""
+        """Make a request, for `ask_each`."""
         return AskedOnce(self._client_id, api, fields)
 
     def ask_each(
@@ -85,7 +85,7 @@ class BrokerQuestions:
             raise failures.classify_code(code, self._cluster, doing, right)
 
     def _addresses(self, timeout_s: float) -> dict[int, Address]:
-        """All brokers, by id."""
+        """Return the addresses of all brokers, by id."""
         fields = {"include_cluster_authorized_operations": False}
         answer = self._ask_any(AskedOnce(self._client_id, "describe_cluster", lambda _: fields), timeout_s)
         self.check(int(answer.error_code), "list its brokers", "Describe on the cluster")
@@ -99,7 +99,7 @@ class BrokerQuestions:
         return asked.read(question.answer)
 
     def _question(self, request: Request, timeout_s: float) -> Question:
-        """A question that some broker has answered. Raises why none has."""
+        """Return a question that some broker has answered. Raises why none has."""
         question = self._brokers.ask(request)
         question.poll(timeout_s)
         if question.answer is None:
@@ -108,7 +108,7 @@ class BrokerQuestions:
 
 
 def answered(future: Future[list[bytes]]) -> list[bytes]:
-    """The answers of one broker. Raises why there are none."""
+    """Return the answers of one broker. Raises why there are none."""
     error = reason(future)
     if error is not None:
         raise error

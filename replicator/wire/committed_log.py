@@ -30,7 +30,7 @@ class CommittedSource(Protocol):
     """One partition's log, as its leader shows it: `PartitionLog`."""
 
     def start(self) -> int:
-        """The log start offset, now."""
+        """Return the log start offset, now."""
 
     def fetch_committed(self, offset: int, bytes_max: int) -> CommittedFetch:
         """See `PartitionLog`."""
@@ -68,7 +68,7 @@ class CommittedLog:
                 passed(min(offset, end))
 
     def _fetch(self, offset: int, end: int) -> tuple[list[FetchedBatch], int]:
-        """The committed batches from an offset on, and at which offset the next ones may be."""
+        """Fetch the committed batches from an offset on, and at which offset the next ones may be."""
         backoff, until_s = Backoff(_AGAIN_FIRST_S, _AGAIN_MAX_S), time.monotonic() + self._patience_s
         while True:
             try:
@@ -99,7 +99,7 @@ class CommittedLog:
 
 
 def corrupt(at: Partition, offset: int, error: CorruptBatch) -> Incident:
-    """The incident of a batch that isn't sound, at its offset, or behind `offset` where that isn't known."""
+    """Make the incident of a batch that isn't sound, at its offset, or behind `offset` where that isn't known."""
     where = error.offset if error.offset >= 0 else offset
     detail = f"a batch isn't sound: {error}"
     return Incident("batch_corrupt", detail, topic=at.topic, partition=at.partition, offset=where)

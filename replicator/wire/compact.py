@@ -13,7 +13,7 @@ _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the cli
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -23,19 +23,19 @@ def uvarint(value: int) -> bytes:
 
 
 def written(text: str) -> bytes:
-    """A string."""
+    """Encode a string."""
     data = text.encode()
     return uvarint(len(data) + 1) + data
 
 
 def header(key: int, version: int, client_id: str) -> bytes:
-    """The header of a request; `Connection.send` puts in its correlation id."""
+    """Make the header of a request; `Connection.send` puts in its correlation id."""
     client = client_id.encode()
     return _HEADER.pack(key, version, 0, len(client)) + client + b"\0"
 
 
 def read_uvarint(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """A number, and where it ends. Raises BadResponse, IndexError."""
+    """Read an unsigned varint, and where it ends. Raises BadResponse, IndexError."""
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]
@@ -47,7 +47,7 @@ def read_uvarint(data: bytes | bytearray, at: int) -> tuple[int, int]:
 
 
 def count(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """How many items an array has; each takes a byte at least. Raises BadResponse, IndexError."""
+    """Read how many items an array has; each takes a byte at least. Raises BadResponse, IndexError."""
     length, at = read_uvarint(data, at)
     if length - 1 > len(data) - at:
         raise BadResponse(f"{length - 1} items are claimed where {len(data) - at} bytes are left")
@@ -55,7 +55,9 @@ def count(data: bytes | bytearray, at: int) -> tuple[int, int]:
 
 
 def string(data: bytes | bytearray, at: int) -> tuple[str, int]:
-    """A string, empty where there is none, and where it ends. Raises BadResponse, IndexError, UnicodeDecodeError."""
+    """Read a string, empty where there is none; return it and where it ends. Raises BadResponse, IndexError,
+    UnicodeDecodeError.
+    """
     length, at = read_uvarint(data, at)
     end = at + max(0, length - 1)
     if end > len(data):
@@ -64,7 +66,7 @@ def string(data: bytes | bytearray, at: int) -> tuple[str, int]:
 
 
 def skip_tagged(data: bytes | bytearray, at: int) -> int:
-    """Where tagged fields end; a client ignores those that it doesn't know. Raises BadResponse, IndexError."""
+    """Return where tagged fields end; a client ignores those that it doesn't know. Raises BadResponse, IndexError."""
     tags, at = read_uvarint(data, at)
     for _ in range(tags):
         _, at = read_uvarint(data, at)

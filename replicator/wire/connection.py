@@ -149,12 +149,12 @@ class Connection:
         self._socket.close()
 
     def interrupt(self) -> None:
-        """From any thread: whoever waits for an answer is told that the connection is lost."""
+        """Shut the connection down, from any thread: whoever waits for an answer is told that it is lost."""
         with suppress(OSError):  # it has gone already
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def version(self, api: str, highest: int | None = None) -> int:
-        """The version of `api` that both sides speak, `highest` at most. Raises Unsupported."""
+        """Return the version of `api` that both sides speak, `highest` at most. Raises Unsupported."""
         return protocol.common_version(api, self._offered, self.where, highest)
 
     def ask(self, api: str, fields: Fields, deadline_s: float, *, highest: int | None = None) -> Any:
@@ -206,7 +206,8 @@ class Connection:
         return self._requests
 
     def receive(self, number: int, deadline_s: float) -> bytes | None:
-        """The response to a request that `send` numbered so, behind its correlation id; None while it hasn't come.
+        """Return the response to a request that `send` numbered so, behind its correlation id; None while it hasn't
+        come.
 
         Responses come in the order of the requests. Of those that are passed over, because their requests are waited
         for later or not at all, the last few are kept. Raises as `ask`.
@@ -224,7 +225,7 @@ class Connection:
         return self._passed_over.pop(number)
 
     def _frame(self, deadline_s: float) -> bytes | None:
-        """The next response; what has come of it is kept where it isn't complete by then."""
+        """Return the next response; what has come of it is kept where it isn't complete by then."""
         while True:
             if len(self._partial) >= 4:
                 end = 4 + self._frame_size(bytes(self._partial[:4]), "this question")
@@ -320,7 +321,7 @@ class Connection:
         return size
 
     def _receive(self, size: int, deadline_s: float) -> bytes:
-        """So many bytes. Memory is taken as they come, not as they are announced."""
+        """Receive so many bytes. Memory is taken as they come, not as they are announced."""
         parts = list[bytes]()
         while size:
             self._socket.settimeout(_left_s(deadline_s))
@@ -333,13 +334,13 @@ class Connection:
 
 
 def address_of(text: str) -> Address:
-    """Host and port of an item of bootstrap.servers."""
+    """Return host and port of an item of bootstrap.servers."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def _tcp(address: Address, deadline_s: float) -> socket.socket:
-    """Connects to the first address of a host that answers; each is given its share of the time."""
+    """Connect to the first address of a host that answers; each is given its share of the time."""
     try:
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
     except ValueError as error:  # what no host is called: an empty label, one that is too long
@@ -366,7 +367,9 @@ def _left_s(deadline_s: float) -> float:
 
 
 def _unreachable(error: Exception, what: str) -> Unreachable:
-    """What a socket's error means. TLS that isn't agreed upon, a certificate above all, will not be later either."""
+    """Say what a socket's error means. TLS that isn't agreed upon, a certificate above all, will not be later
+    either.
+    """
     refused = isinstance(error, ssl.SSLError | ValueError) and not isinstance(error, ssl.SSLEOFError)
     if isinstance(error, socket.gaierror):
         what += ": Failed to resolve its name"

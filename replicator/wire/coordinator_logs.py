@@ -26,8 +26,8 @@ _TRANSACTION_KEY, _OFFSET_KEYS, _FLEXIBLE = 0, (0, 1), 1
 
 
 def transaction_of(key: bytes | None, value: bytes | None) -> SeenTransaction | None:
-    """The transaction that a record of `__transaction_state` tells of; None: it tells of something else, or that an id
-    is forgotten. Raises BadResponse."""
+    """Return the transaction that a record of `__transaction_state` tells of; None: it tells of something else, or that
+    an id is forgotten. Raises BadResponse."""
     found = logged_of(key, value)
     if found is None:
         return None
@@ -35,7 +35,7 @@ def transaction_of(key: bytes | None, value: bytes | None) -> SeenTransaction | 
 
 
 def logged_of(key: bytes | None, value: bytes | None) -> LoggedTransaction | None:
-    """All that a record says of a transaction; as `transaction_of`."""
+    """Return all that a record says of a transaction; as `transaction_of`."""
     if key is None or value is None:
         return None
     try:
@@ -56,8 +56,9 @@ def logged_of(key: bytes | None, value: bytes | None) -> LoggedTransaction | Non
 
 
 def offset_of(key: bytes | None) -> tuple[str, str] | None:
-    """Group and topic of a committed offset in `__consumer_offsets`; None: the record tells of something else. Raises
-    BadResponse."""
+    """Return group and topic of a committed offset in `__consumer_offsets`; None: the record tells of something else.
+    Raises BadResponse.
+    """
     if key is None:
         return None
     try:
@@ -79,7 +80,7 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _partitions(data: bytes, at: int) -> tuple[dict[str, tuple[int, ...]], int]:
-    """As `partitions_by_topic`, without tagged fields."""
+    """Read as `partitions_by_topic` does, without tagged fields."""
     (topics,) = _INT32.unpack_from(data, at)
     at += _INT32.size
     found: dict[str, tuple[int, ...]] = {}

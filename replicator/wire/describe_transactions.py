@@ -34,7 +34,7 @@ class DescribedTransaction(NamedTuple):
 
 
 def read(data: bytes, at: int) -> tuple[int, ProducerState]:
-    """The error of the only id, and what is known of it; `at`: behind the throttle time. Raises BadResponse."""
+    """Read the error of the only id, and what is known of it; `at`: behind the throttle time. Raises BadResponse."""
     found = read_all(data, at)
     if len(found) != 1:
         raise BadResponse(f"a DescribeTransactionsResponse of {len(found)} ids")
@@ -42,7 +42,7 @@ def read(data: bytes, at: int) -> tuple[int, ProducerState]:
 
 
 def read_all(data: bytes, at: int) -> list[DescribedTransaction]:
-    """What is known of each id. As `read`."""
+    """Read what is known of each id. Raises as `read`."""
     try:
         described, at = count(data, at)
         found = list[DescribedTransaction]()
@@ -65,7 +65,9 @@ def _read(data: bytes, at: int) -> tuple[DescribedTransaction, int]:
 
 
 def partitions_by_topic(data: bytes, at: int) -> tuple[dict[str, tuple[int, ...]], int]:
-    """An array of topics, each with its partitions, and where it ends. Raises BadResponse, IndexError, struct.error."""
+    """Read an array of topics, each with its partitions; return it and where it ends. Raises BadResponse, IndexError,
+    struct.error.
+    """
     topics, at = count(data, at)
     found: dict[str, tuple[int, ...]] = {}
     for _ in range(topics):

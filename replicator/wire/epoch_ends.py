@@ -19,7 +19,7 @@ _CONSUMER = -1
 
 
 def request(client_id: str, version: int, asked: Mapping[Partition, EpochQuestion]) -> bytes:
-    """A request without its size, as `Connection.send` takes it."""
+    """Make a request without its size, as `Connection.send` takes it."""
     exchange = protocol.exchange(API, version)
     topics: dict[str, list[Any]] = {}
     for at, question in asked.items():
@@ -35,7 +35,7 @@ def request(client_id: str, version: int, asked: Mapping[Partition, EpochQuestio
 
 
 def read(data: bytes, version: int) -> dict[Partition, EpochEnd]:
-    """Reads a response, behind its correlation id. Raises BadResponse."""
+    """Read a response, behind its correlation id. Raises BadResponse."""
     _, answer = protocol.exchange(API, version).read(bytes(4) + data)
     return {
         Partition(topic.topic, each.partition): EpochEnd(int(each.error_code), each.leader_epoch, each.end_offset)

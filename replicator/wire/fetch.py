@@ -49,7 +49,7 @@ class FetchLimits(NamedTuple):
 
 
 def request(client_id: str, version: int, ask: FetchAsk, limits: FetchLimits) -> bytes:
-    """A request without its size, as `Connection.send` takes it, for a read_committed consumer."""
+    """Make a request without its size, as `Connection.send` takes it, for a read_committed consumer."""
     client, rack = client_id.encode(), limits.rack.encode()
     parts = [_HEADER.pack(_KEY, version, 0, len(client)), client, b"\0"]
     if version <= _REPLICA_UNTIL:
@@ -65,7 +65,7 @@ def request(client_id: str, version: int, ask: FetchAsk, limits: FetchLimits) ->
 
 
 def _by_topic(rows: Iterable[tuple[FetchKey, bytes]]) -> list[bytes]:
-    """An array of topics, each with its partitions."""
+    """Write an array of topics, each with its partitions."""
     topics: dict[bytes, list[bytes]] = {}
     for (topic_id, _), row in rows:
         topics.setdefault(topic_id, []).append(row)
@@ -76,7 +76,7 @@ def _by_topic(rows: Iterable[tuple[FetchKey, bytes]]) -> list[bytes]:
 
 
 def read(data: bytes | bytearray, at: int, throttled_s: float = 0.0) -> FetchAnswer:
-    """Reads a response from its error on, which stands at `at`. Records stay where they are. Raises BadResponse."""
+    """Read a response from its error on, which stands at `at`. Records stay where they are. Raises BadResponse."""
     try:
         return _read(data, at, throttled_s)
     except (IndexError, StructError) as error:
@@ -120,7 +120,7 @@ def _part(data: bytes | bytearray, view: memoryview, topic_id: bytes, at: int) -
 
 
 def _leader(data: bytes | bytearray, at: int) -> tuple[int, int, int]:
-    """What the tagged fields of a partition say of its leader, its epoch, and where they end."""
+    """Read what the tagged fields of a partition say of its leader, its epoch, and where they end."""
     leader = epoch = _NONE
     tags, at = read_uvarint(data, at)
     for _ in range(tags):

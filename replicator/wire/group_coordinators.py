@@ -38,7 +38,7 @@ class ToCoordinator(Protocol):
         """Their names."""
 
     def write(self, connection: Connection) -> bytes:
-        """The request, without its size. Raises Unsupported."""
+        """Write the request, without its size. Raises Unsupported."""
 
 
 class AskedOfGroup(AskedOnce):
@@ -52,7 +52,7 @@ class AskedOfGroup(AskedOnce):
         self.api, self.groups, self.partitions = api, groups, partitions or {}
 
     def for_all(self, code: int) -> dict[str, PartitionCodes]:
-        """What a code of the whole answer says of each partition."""
+        """Say what a code of the whole answer says of each partition."""
         (name,) = self.groups
         return {name: {topic: dict.fromkeys(numbers, code) for topic, numbers in self.partitions.items()}}
 
@@ -62,7 +62,7 @@ R = TypeVar("R", bound=ToCoordinator)
 
 
 def only(_: str, answers: list[T]) -> T:
-    """The one of a group about which there is one question."""
+    """Return the one of a group about which there is one question."""
     return answers[-1]
 
 
@@ -77,7 +77,7 @@ class GroupCoordinators(BrokerQuestions):
     def asked_of(
         self, api: str, fields: Fields, groups: tuple[str, ...], partitions: Partitions | None = None
     ) -> AskedOfGroup:
-        """A request, for `of_coordinators`."""
+        """Make a request, for `of_coordinators`."""
         return AskedOfGroup(self._client_id, api, fields, groups, partitions)
 
     def moved(self, group: str, code: int) -> None:
@@ -124,7 +124,7 @@ class GroupCoordinators(BrokerQuestions):
         read: Callable[[R, bytes], Mapping[str, T | ReplicatorError]],
         join: Callable[[str, list[T]], T],
     ) -> dict[str, T | ReplicatorError]:
-        """Of one coordinator."""
+        """Return the answers of one coordinator, by group."""
         found: dict[str, T | ReplicatorError] = {}
         try:
             answers = answered(future)

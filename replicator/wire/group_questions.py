@@ -89,7 +89,7 @@ def _read(api: str) -> Iterator[None]:
 
 
 def _all_codes(_: str, answers: list[PartitionCodes]) -> PartitionCodes:
-    """Those of several commits for one group."""
+    """Merge the codes of several commits for one group."""
     found: PartitionCodes = {}
     for codes in answers:
         for topic, of_topic in codes.items():
@@ -193,7 +193,7 @@ class GroupQuestions(GroupCoordinators):
         stable: bool,
         names: Sequence[str],
     ) -> Iterator[_OfGroups]:
-        """What a coordinator is asked about these groups."""
+        """Yield what a coordinator is asked about these groups."""
         api, version = offset_fetch_groups.API, offset_fetch_groups.VERSION
 
         def one(part: Mapping[str, Wanted], piece: tuple[int, int] = (0, 1)) -> _OfGroups:
@@ -214,7 +214,7 @@ class GroupQuestions(GroupCoordinators):
                 yield one({name: wanted})
 
     def _all_of(self, group: str, values: list[GroupValues]) -> GroupValues:
-        """What several answers say of a group: the same object as long as they are."""
+        """Return what several answers say of a group: the same object as long as they are."""
         last = self._joined.get(group)
         if last is not None and len(last[0]) == len(values) and all(map(is_, last[0], values)):
             return last[1]
@@ -263,7 +263,7 @@ class GroupQuestions(GroupCoordinators):
         return codes
 
     def _committed(self, one: _OfGroups, data: bytes) -> dict[str, PartitionCodes | ReplicatorError]:
-        """The codes of one request; those of one that was too large, if it can be divided, are said to be."""
+        """Return the codes of one request; those of one that was too large, if it can be divided, are said to be."""
         with _read(one.api):
             found = offset_commit.read(data, body_at(data))
         codes = {code for of_topic in found.values() for code in of_topic.values()}

@@ -55,13 +55,14 @@ class Log(Protocol):
     """One partition's log, as its leader shows it."""
 
     def start(self) -> int:
-        """The log start offset, now."""
+        """Return the log start offset, now."""
 
     def end(self) -> int:
-        """The high watermark, now."""
+        """Return the high watermark, now."""
 
     def fetch(self, offset: int, bytes_max: int) -> bytes | None:
-        """Batches from the one on that holds `offset`, or the next one; at least one whole, else `bytes_max` at most.
+        """Fetch batches from the one on that holds `offset`, or the next one; at least one whole, else `bytes_max` at
+        most.
 
         Empty: there is none from `offset` to the end that the log had when it was asked last. None: nothing was
         returned, and there may be some. Raises OffsetOutOfRange.
@@ -75,7 +76,7 @@ def find_holes(
     told: Progress | None = None,
     decoded_bytes_max: int | None = None,
 ) -> list[IntervalHoles]:
-    """The holes in each of `intervals`.
+    """Find the holes in each of `intervals`.
 
     Args:
         at: the partition, for messages.
@@ -140,7 +141,7 @@ class _Search:
         return max(offset, deleted_to)
 
     def _step(self, offset: int, end: int) -> int:
-        """Looks at the batch that holds `offset`, or at the next one; returns what is to be looked at next."""
+        """Look at the batch that holds `offset`, or at the next one; return what is to be looked at next."""
         batch = self._batch(offset)
         if not isinstance(batch, FetchedBatch | OldMessage):
             if batch is None:
@@ -161,7 +162,7 @@ class _Search:
         return after
 
     def _batch(self, offset: int) -> FetchedBatch | OldMessage | Literal[b""] | None:
-        """The first batch that ends at or above `offset`; what the log returned when that was nothing."""
+        """Return the first batch that ends at or above `offset`; what the log returned when that was nothing."""
         if not self._fetched_from <= offset < self._fetched_to:
             self._told(offset)
             read_on = offset == self._fetched_to
@@ -195,7 +196,7 @@ class _Search:
 
 
 def _from_start(found: IntervalHoles, start: int) -> IntervalHoles:
-    """Without the holes below `start`: what stood there when it was read may have been records."""
+    """Leave out the holes below `start`: what stood there when it was read may have been records."""
     below = [(first, min(end, start)) for first, end in found.holes if first < start]
     if not below:
         return found

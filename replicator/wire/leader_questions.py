@@ -53,7 +53,7 @@ class LeaderQuestions:
             self._brokers.close()
 
     def _again(self, question: Callable[[], T]) -> T:
-        """The answer. It is asked for again, with leader or coordinator looked up anew, while that can help."""
+        """Return the answer. It is asked for again, with leader or coordinator looked up anew, while that can help."""
         deadline_s = time.monotonic() + self._request_s
         backoff = Backoff(_AGAIN_FIRST_S, _AGAIN_MAX_S)
         while True:

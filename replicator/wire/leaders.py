@@ -111,7 +111,7 @@ class Leaders:
         return found
 
     def _receive(self, connection: Connection, sent: tuple[int, int, float]) -> bytes:
-        """A response. A broker that sends some of it, however slowly, is waited for."""
+        """Receive a response. A broker that sends some of it, however slowly, is waited for."""
         number, _, allowance_s = sent
         began_s = since_s = time.monotonic()
         seen = connection.received_bytes
@@ -129,7 +129,7 @@ class Leaders:
                 raise ConnectionLost(f"{connection.where}: no answer in time")
 
     def unanswered(self) -> None:
-        """None of the brokers has answered in time: the next ones are given longer."""
+        """Note that none of the brokers has answered in time: the next ones are given longer."""
         self.attempt_s = min(ATTEMPT_S_MAX, 2 * self.attempt_s)
 
     def close(self) -> None:
@@ -145,7 +145,7 @@ class Leaders:
 
 
 def reason(future: Future[list[bytes]]) -> ReplicatorError | None:
-    """Why there is no answer; any error that isn't the replicator's own is raised."""
+    """Return why there is no answer; any error that isn't the replicator's own is raised."""
     error = future.exception()
     if error is None or isinstance(error, ReplicatorError):
         return error

@@ -35,7 +35,7 @@ Answer = tuple[str, int, int, int, int]
 
 
 def request(client_id: str, version: int, asked: Asked, timestamp: int, *, stable: bool) -> bytes:
-    """A request without its size, as `Connection.send` takes it."""
+    """Make a request without its size, as `Connection.send` takes it."""
     parts = [header(_KEY, version, client_id), _HEAD.pack(_CONSUMER, int(stable)), uvarint(len(asked) + 1)]
     for topic, partitions in asked.items():
         rows = [_ASKED.pack(index, epoch, timestamp) for index, epoch in partitions]
@@ -47,7 +47,7 @@ def request(client_id: str, version: int, asked: Asked, timestamp: int, *, stabl
 
 
 def read(data: bytes, at: int) -> list[Answer]:
-    """Reads a response from its topics on, which stand at `at`. Raises BadResponse."""
+    """Read a response from its topics on, which stand at `at`. Raises BadResponse."""
     try:
         return _read(data, at)
     except (IndexError, StructError, UnicodeDecodeError) as error:

@@ -23,7 +23,7 @@ def holes(
     topic_id: str = "",
     told: Progress | None = None,
 ) -> list[IntervalHoles]:
-    """The offsets in each interval that no record and no marker occupies, read from the partition's leader.
+    """Find the offsets in each interval that no record and no marker occupies, read from the partition's leader.
 
     One fetch of 4 MiB at most, or of one larger batch, is kept in memory at a time.
 

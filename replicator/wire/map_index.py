@@ -129,7 +129,7 @@ class MapIndexLog:
             raise self._unreadable(partition, error, offset) from error
 
     def _fetched(self, partition: int, offset: int) -> Iterator[tuple[int, bytes]]:
-        """What one fetch has from an offset on, which was stable when the root was read."""
+        """Yield what one fetch has from an offset on, which was stable when the root was read."""
         at = Partition(self._topic, partition)
         try:
             found = self._log(partition).fetch_committed(offset, PAGE_FETCH_BYTES)
@@ -145,7 +145,9 @@ class MapIndexLog:
                 yield from self._values(at, batch)
 
     def _committed(self, partition: int, first: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Committed values in [first, end), which are stable, or will be soon: those who write them wait for that."""
+        """Yield committed values in [first, end), which are stable, or will be soon: those who write them wait for
+        that.
+        """
         log, at = self._log(partition), Partition(self._topic, partition)
         source = CommittedLog(at, log, patience_s=self._patience_s, fetch_bytes=FETCH_BYTES)
         for batch in source.batches(first, end):
@@ -169,7 +171,9 @@ class MapIndexLog:
 
 @contextmanager
 def index_of(flow: Flow) -> Iterator[tuple[MapIndexLog, IndexRoot | None]]:
-    """The flow's index, whatever topic has its name now, and its newest root; None where there is none, or no topic."""
+    """Yield the flow's index, whatever topic has its name now, and its newest root; None where there is none, or no
+    topic.
+    """
     with MapIndexLog(flow, names.offsets_index_topic(flow.name), "") as index:
         try:
             root = index.root()

@@ -71,7 +71,7 @@ class WireMapLog:
                 offset = batches[-1].last_offset + 1
 
     def _log(self, at: Partition, topic_id: str) -> PartitionLog:
-        """The one that is connected, where it is this partition's."""
+        """Return the log that is connected, where it is this partition's; else make one."""
         ready = self._ready
         if ready is None or ready[:2] != (at, topic_id):
             return PartitionLog(self._flow, self._flow.target, at, topic_id)

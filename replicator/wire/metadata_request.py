@@ -16,7 +16,7 @@ KEPT_TOPICS_MAX = 100
 def metadata_request(
     connection: Speaks, client_id: str, topics: Sequence[str] | None, *, rights: bool = False
 ) -> bytes:
-    """A question for brokers and these topics, or all (None); `rights`: also for what the user may do with them.
+    """Make a request for brokers and these topics, or all (None); `rights`: also for what the user may do with them.
 
     Raises Unsupported.
     """

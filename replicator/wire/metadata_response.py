@@ -50,7 +50,7 @@ class Metadata:
 
 
 def read(data: bytes, at: int, version: int, *, leaders: bool = False) -> Metadata:
-    """Reads a response from its brokers on, which stand at `at`. `leaders`: of all partitions. Raises BadResponse."""
+    """Read a response from its brokers on, which stand at `at`. `leaders`: of all partitions. Raises BadResponse."""
     try:
         return _read(data, at, version, leaders)
     except (IndexError, StructError, UnicodeDecodeError) as error:

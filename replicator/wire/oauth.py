@@ -139,7 +139,7 @@ def _extensions(cluster: str, given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _unsecured_settings(cluster: str, given: Mapping[str, str], extensions: tuple[str, ...]) -> TokenSettings:
-    """`sasl.oauthbearer.config`, as librdkafka has it."""
+    """Read `sasl.oauthbearer.config`, as librdkafka has it."""
     if given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() not in _TRUE:
         raise _unsupported(cluster, "OAUTHBEARER, unless sasl.oauthbearer.method is oidc or there is a token_command")
     said = dict(item.partition("=")[::2] for item in given.get("sasl.oauthbearer.config", "").split())
@@ -184,7 +184,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _asked(settings: TokenSettings) -> tuple[str, float]:
-    """A token of the endpoint, and for how long it is valid; 0: it doesn't say."""
+    """Ask the endpoint for a token; return it, and for how long it is valid; 0: it doesn't say."""
     where = f"cluster {settings.cluster!r}: token endpoint {settings.url}"
     fields = {"grant_type": "client_credentials"} | ({"scope": settings.scope} if settings.scope else {})
     basic = base64.b64encode(f"{settings.client_id}:{settings.client_secret}".encode()).decode()
@@ -220,5 +220,5 @@ def _asked(settings: TokenSettings) -> tuple[str, float]:
 
 
 def _told(error: Exception) -> str:
-    """What is wrong, which may repeat what the endpoint has said, at any length."""
+    """Say what is wrong, which may repeat what the endpoint has said, at any length."""
     return printable(str(error))[:_TOLD_MAX]

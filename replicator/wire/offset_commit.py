@@ -31,7 +31,7 @@ _TAGS_AT = 6
 
 
 def request(client_id: str, group: str, offsets: Mapping[str, Mapping[int, OffsetToCommit]]) -> bytes:
-    """A request without its size, as `Connection.send` takes it. `offsets`: by topic and partition."""
+    """Make a request without its size, as `Connection.send` takes it. `offsets`: by topic and partition."""
     parts = [header(_KEY, VERSION, client_id), written(group), _NOBODY, uvarint(len(offsets) + 1)]
     for topic, values in offsets.items():
         parts += (written(topic), uvarint(len(values) + 1))

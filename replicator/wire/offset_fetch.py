@@ -23,7 +23,7 @@ class FetchedOffsets(NamedTuple):
 
 
 def request(client_id: str, group: str, partitions: Iterable[Partition], *, stable: bool = True) -> bytes:
-    """A request without its size, as `Connection.send` takes it. `stable`: an offset that an open transaction may
+    """Make a request without its size, as `Connection.send` takes it. `stable`: an offset that an open transaction may
     replace isn't told, but an error."""
     exchange = protocol.exchange(API, VERSION)
     topics: dict[str, list[int]] = {}
@@ -37,7 +37,7 @@ def request(client_id: str, group: str, partitions: Iterable[Partition], *, stab
 
 
 def read(data: bytes) -> FetchedOffsets:
-    """Reads a response, behind its correlation id. Raises BadResponse."""
+    """Read a response, behind its correlation id. Raises BadResponse."""
     _, answer = protocol.exchange(API, VERSION).read(bytes(4) + data)
     found = {
         Partition(topic.name, each.partition_index): (

@@ -70,7 +70,7 @@ class GroupValues:
 
 
 def request(client_id: str, groups: Mapping[str, Wanted], *, stable: bool) -> bytes:
-    """A request without its size, as `Connection.send` takes it.
+    """Make a request without its size, as `Connection.send` takes it.
 
     Args:
         groups: which partitions of each.
@@ -121,14 +121,14 @@ def _read(data: bytes, at: int) -> dict[str, GroupValues]:
 
 
 def _all_short(data: bytes, at: int, partitions: int) -> bool:
-    """Whether all of these partitions have neither metadata nor tagged fields: then they are equally long."""
+    """Return whether all of these partitions have neither metadata nor tagged fields: then they are equally long."""
     end = at + partitions * _SHORT.size
     lengths, tags = data[at + _LENGTH_AT : end : _SHORT.size], data[at + _TAGS_AT : end : _SHORT.size]
     return end <= len(data) and not lengths.strip(b"\0\1") and not tags.strip(b"\0")
 
 
 def _end_of_partitions(data: bytes, at: int) -> int:
-    """Where a topic ends."""
+    """Return where a topic ends."""
     partitions, at = count(data, at)
     if _all_short(data, at, partitions):
         return skip_tagged(data, at + partitions * _SHORT.size)

@@ -48,11 +48,11 @@ class OffsetSearch:
         return not self._open
 
     def topics(self) -> set[str]:
-        """Topics of which metadata is needed: some of their partitions are open, and are not being asked for."""
+        """Return topics of which metadata is needed: some of their partitions are open, and are not being asked for."""
         return {at.topic for at in self._open if at not in self._asked}
 
     def assign(self, metadata: Metadata, *, just_told: bool = False) -> dict[Address, Led]:
-        """Whom to ask for what, as a broker describes the topics; from now on these partitions are being asked for.
+        """Say whom to ask for what, as a broker describes the topics; from now on these partitions are being asked for.
 
         `just_told`: to another question, so that it says nothing of those that have no leader.
         """
@@ -79,7 +79,7 @@ class OffsetSearch:
         return self._not_led(at, topic)
 
     def _not_led(self, at: Partition, topic: TopicMetadata | None) -> ReplicatorError:
-        """Why nobody is asked. Apart from what is said of all others: the words take longer than the look."""
+        """Say why nobody is asked. Apart from what is said of all others: the words take longer than the look."""
         what, right = doing(at)
         if topic is None:
             return Retriable(f"cluster {self._cluster!r}: cannot {what}: its answer leaves out topic {at.topic!r}")
@@ -93,7 +93,7 @@ class OffsetSearch:
         return no_leader(self._cluster, at)
 
     def answered(self, asked: Collection[Partition], answers: Sequence[Sequence[Answer]]) -> None:
-        """A broker has answered for `asked`; `answers` has one item for each `Wanted`."""
+        """Take what a broker has answered for `asked`; `answers` has one item for each `Wanted`."""
         self._asked.difference_update(asked)
         listed: list[dict[tuple[str, int], _ListedValue]] = [
             {(topic, index): (code, offset, time) for topic, index, code, time, offset in one} for one in answers
@@ -115,13 +115,15 @@ class OffsetSearch:
         return failures.classify_code(code, self._cluster, what, right)
 
     def unanswered(self, asked: Collection[Partition], error: ReplicatorError) -> None:
-        """The broker that was asked doesn't answer."""
+        """Note that the broker that was asked doesn't answer."""
         self._asked.difference_update(asked)
         for at in asked:
             self._failed(at, Unreachable(f"cluster {self._cluster!r}: cannot {doing(at)[0]}: {error}"))
 
     def _failed(self, at: Partition, error: ReplicatorError, *, known: bool = False) -> None:
-        """`known`: the cluster says so, and not one broker of its own partition, which may be late."""
+        """Note that a partition has no answer. `known`: the cluster says so, and not one broker of its own partition,
+        which may be late.
+        """
         if isinstance(error, Retriable | Unreachable) and (self._patient or not known):
             self._open[at] = error
         else:
@@ -130,7 +132,9 @@ class OffsetSearch:
                 found[at] = error
 
     def results(self, why: ReplicatorError | None) -> Sequence[ListedOffsets]:
-        """What is known by now. `why` no broker describes the topics; None where one does, or nothing is known."""
+        """Return what is known by now. `why` no broker describes the topics; None where one does, or nothing is
+        known.
+        """
         left: dict[Partition, ListedOffset | ReplicatorError] = {}
         for at, error in self._open.items():
             said = "no answer in time" if why is None else str(why)

@@ -71,12 +71,12 @@ class OffsetListing:
             self._wait(left_s)
 
     def _enough(self, moving_s: float) -> bool:
-        """Whether all who were asked have answered or won't, and nothing is asked for again any more."""
+        """Return whether all who were asked have answered or won't, and nothing is asked for again any more."""
         since_s = self._described_s
         return since_s is not None and not self._asked and time.monotonic() >= since_s + moving_s
 
     def _wait(self, left_s: float) -> None:
-        """Until there is something to do, or a moment is over."""
+        """Wait until there is something to do, or a moment is over."""
         if self._question is not None:
             self._question.poll(min(left_s, _BOTH_S) if self._asked else left_s)
             return
@@ -94,7 +94,7 @@ class OffsetListing:
             )
 
     def _take(self) -> None:
-        """What has come meanwhile."""
+        """Take what has come meanwhile."""
         for future in [future for future in self._asked if future.done()]:
             self._answered(future, self._asked.pop(future))
         question = self._question
@@ -170,7 +170,7 @@ class OffsetListing:
         self._refused = error or self._refused
 
     def values(self) -> Sequence[ListedOffsets]:
-        """What is known by now."""
+        """Return what is known by now."""
         undescribed = self._brokers.last if self._described_s is None else None
         return self._search.results(self._refused or undescribed)
 
@@ -209,6 +209,6 @@ def listing(
     *,
     patient: bool,
 ) -> OffsetAnswers:
-    """A question to the leaders of `partitions`."""
+    """Ask a question of the leaders of `partitions`."""
     search = OffsetSearch(cluster, partitions, wanted, patient=patient)
     return LeaderAnswers(OffsetListing(asked, search, wanted), otherwise, patient=patient)

@@ -160,7 +160,7 @@ class WireOpenTransactions(LeaderQuestions):
 
 
 def _fencing(transactional_id: str) -> tuple[str, str]:
-    """What is done, and the right that it takes."""
+    """Say what is done, and the right that it takes."""
     return f"fence {transactional_id!r}", f"Write on transactional id {transactional_id!r}"
 
 

@@ -110,7 +110,7 @@ class PartitionLog:
         return self._end
 
     def stable_end(self) -> int:
-        """The last stable offset: nothing of an open transaction is below it."""
+        """Return the last stable offset: nothing of an open transaction is below it."""
         return self._ask(lambda leader, deadline_s: self._offset(leader, LATEST, deadline_s, _COMMITTED))
 
     def fetch(self, offset: int, bytes_max: int) -> bytes | None:
@@ -118,7 +118,8 @@ class PartitionLog:
         return self._ask(lambda leader, deadline_s: self._fetch(leader, offset, bytes_max, deadline_s))
 
     def fetch_committed(self, offset: int, bytes_max: int) -> CommittedFetch:
-        """As `fetch`, up to the last stable offset, with markers, and with what `kafka_records.committed` leaves out.
+        """Fetch as `fetch` does, up to the last stable offset, with markers, and with what `kafka_records.committed`
+        leaves out.
 
         Where that offset is reached, or a new leader doesn't know it yet, nothing is returned. Raises OffsetOutOfRange.
         """
@@ -131,7 +132,9 @@ class PartitionLog:
         return self._ask(fetched)
 
     def _ask(self, question: Callable[[_Leader, float], T]) -> T:
-        """The leader's answer. Tried again, with the leader looked up anew, while it is only a matter of time."""
+        """Return the leader's answer. It is asked again, with the leader looked up anew, while it is only a matter of
+        time.
+        """
         deadline_s = time.monotonic() + self._request_s
         backoff = Backoff(_AGAIN_FIRST_S, _AGAIN_MAX_S)
         while True:
@@ -170,8 +173,8 @@ class PartitionLog:
         return self._current
 
     def _any_broker(self) -> tuple[Connection, Address]:
-        """The first that answers of the bootstrap servers and the brokers known since; each is given its share of the
-        time for connecting."""
+        """Connect to the first that answers of the bootstrap servers and the brokers known since; each is given its
+        share of the time for connecting."""
         deadline_s = time.monotonic() + self._connect_s
         addresses = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
         for number, address in enumerate(addresses):
@@ -195,7 +198,7 @@ class PartitionLog:
         )
 
     def _look_up(self, connection: Connection) -> tuple[Address, int]:
-        """(address, epoch) of the partition's leader."""
+        """Return (address, epoch) of the partition's leader."""
 
         doing, right = f"find the leader of {self._at}", f"Describe on topic {self._at.topic!r}"
         answer = connection.ask(
@@ -218,7 +221,7 @@ class PartitionLog:
         return addresses[found.leader_id], getattr(found, "leader_epoch", -1)
 
     def _check_id(self, found: UUID | None) -> None:
-        """Invariant: all that is read is of one topic, and not of another one created under its name."""
+        """Check the invariant that all that is read is of one topic, and not of another one created under its name."""
         if found is None or found.int == 0:
             return
         topic_id = base64.urlsafe_b64encode(found.bytes).decode().rstrip("=")
@@ -228,7 +231,7 @@ class PartitionLog:
         self._topic_id = topic_id
 
     def _offset(self, leader: _Leader, timestamp: int, deadline_s: float, isolation: int = _UNCOMMITTED) -> int:
-        """What ListOffsets says of one of the special timestamps."""
+        """Return what ListOffsets says of one of the special timestamps."""
 
         fields = partial(offset_fields, self._at, leader.epoch, timestamp, isolation)
         answer = leader.connection.ask("list_offsets", fields, deadline_s)
@@ -247,7 +250,7 @@ class PartitionLog:
         return b"" if self._is_local(leader, offset, deadline_s) else None
 
     def _fetched(self, leader: _Leader, offset: int, bytes_max: int, deadline_s: float, isolation: int) -> Any:
-        """What the leader says of the partition. Raises OffsetOutOfRange."""
+        """Return what the leader says of the partition. Raises OffsetOutOfRange."""
 
         fields = partial(fetch_fields, (self._at, _uuid(self._topic_id)), leader.epoch, offset, bytes_max, isolation)
         highest = None if self._topic_id else _BY_NAME_MAX
@@ -267,8 +270,8 @@ class PartitionLog:
         return found
 
     def _is_local(self, leader: _Leader, offset: int, deadline_s: float) -> bool:
-        """Whether the broker has its log from `offset` on on its own disks: of what is tiered, Kafka may return nothing
-        when reading it takes too long (DelayedRemoteFetch)."""
+        """Return whether the broker has its log from `offset` on on its own disks: of what is tiered, Kafka may return
+        nothing when reading it takes too long (DelayedRemoteFetch)."""
         if leader.connection.version("list_offsets") < _LOCAL_SINCE:
             return True
         return 0 <= self._offset(leader, EARLIEST_LOCAL, deadline_s) <= offset
@@ -281,7 +284,7 @@ class PartitionLog:
 
 
 def _only(topics: Any, leader: _Leader, doing: str) -> Any:
-    """What a response says of the one partition that was asked for."""
+    """Return what a response says of the one partition that was asked for."""
     found = [partition for topic in topics for partition in topic.partitions]
     if len(found) != 1:
         raise Retriable(f"{leader.connection.where}: cannot {doing}: it answers for {len(found)} partitions")

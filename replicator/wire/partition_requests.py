@@ -14,7 +14,7 @@ _CONSUMER = -1
 
 
 def metadata_fields(topic: str, exchange: Exchange) -> dict[str, Any]:
-    """Who leads the partitions of a topic?"""
+    """Make the request that asks who leads the partitions of a topic."""
     asked = made(exchange.types.MetadataRequestTopic, name=topic, topic_id=None)
     return {
         "topics": (asked,),
@@ -25,7 +25,9 @@ def metadata_fields(topic: str, exchange: Exchange) -> dict[str, Any]:
 
 
 def offset_fields(at: Partition, epoch: int, timestamp: int, isolation: int, exchange: Exchange) -> dict[str, Any]:
-    """Which offset has one of the special timestamps? `isolation`: 1: read_committed, 0: read_uncommitted."""
+    """Make the request for the offset of one of the special timestamps. `isolation`: 1: read_committed, 0:
+    read_uncommitted.
+    """
     partition = made(
         exchange.types.ListOffsetsPartition,
         partition_index=at.partition,
@@ -39,7 +41,7 @@ def offset_fields(at: Partition, epoch: int, timestamp: int, isolation: int, exc
 def fetch_fields(
     asked: tuple[Partition, UUID | None], epoch: int, offset: int, bytes_max: int, isolation: int, exchange: Exchange
 ) -> dict[str, Any]:
-    """What stands from an offset on? `asked`: the partition, and its topic's id if it is known."""
+    """Make the request for what stands from an offset on. `asked`: the partition, and its topic's id if it is known."""
     at, topic_id = asked
     partition = made(
         exchange.types.FetchPartition,

@@ -52,8 +52,8 @@ def request(
     number: int, client_id: str, version: int, transactional_id: str, timeout_ms: int,
     batches: Iterable[tuple[Partition, tuple[bytes, memoryview]]],
 ) -> list[bytes | memoryview]:  # fmt: skip
-    """A request, its size first, as pieces to send one behind the other: the records of each batch are a piece of their
-    own, not copied.
+    """Make a request, its size first, as pieces to send one behind the other: the records of each batch are a piece of
+    their own, not copied.
 
     Args:
         number: its correlation id.
@@ -82,7 +82,7 @@ def request(
 
 
 def read(data: bytes) -> Produced:
-    """Reads a response, behind its correlation id. Raises BadResponse."""
+    """Read a response, behind its correlation id. Raises BadResponse."""
     try:
         return _read(data)
     except (IndexError, StructError, UnicodeDecodeError) as error:

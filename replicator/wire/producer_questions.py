@@ -58,7 +58,7 @@ class ProducerQuestions(BrokerQuestions):
     """Of one cluster. Used by one thread."""
 
     def topics(self, names: Collection[str] | None) -> dict[str, LedTopic | ReplicatorError]:
-        """Who leads topics; None: all that the user may describe. Raises Unreachable, Unsupported."""
+        """Ask who leads topics; None: all that the user may describe. Raises Unreachable, Unsupported."""
         wanted = None if names is None else sorted(names)
         question = self._question(lambda connection: metadata_request(connection, self._client_id, wanted), ASK_S)
         assert question.answer is not None
@@ -82,8 +82,8 @@ class ProducerQuestions(BrokerQuestions):
         return found
 
     def producers(self, topics: Mapping[str, LedTopic]) -> ActiveProducers:
-        """Who writes to the partitions of these topics, or did until the cluster forgot it (`producer.id.expiration.ms`
-        after the last record)."""
+        """Ask who writes to the partitions of these topics, or did until the cluster forgot it
+        (`producer.id.expiration.ms` after the last record)."""
         found = ActiveProducers({}, {})
         parts: dict[Address, list[list[Partition]]] = {}
         asked: dict[Address, list[AskedOnce]] = {}
@@ -118,8 +118,8 @@ class ProducerQuestions(BrokerQuestions):
                 found.found[at] = [_active(producer) for producer in each.active_producers]
 
     def may_describe(self, transactional_id: str) -> bool:
-        """Whether the user may describe a transactional id, in use or not. Any broker says so: it checks that before it
-        looks for the id, and makes no topic of transactions for it. Raises Unreachable, Unsupported."""
+        """Return whether the user may describe a transactional id, in use or not. Any broker says so: it checks that
+        before it looks for the id, and makes no topic of transactions for it. Raises Unreachable, Unsupported."""
 
         def request(connection: Connection) -> bytes:
             exchange = protocol.exchange("describe_transactions", connection.version("describe_transactions"))
@@ -160,7 +160,7 @@ class ProducerQuestions(BrokerQuestions):
     def _describe(
         self, ids: Mapping[Address, Sequence[str]], found: list[SeenTransaction]
     ) -> Iterator[ReplicatorError]:
-        """The transactions of ids, each of the broker that coordinates it; why some aren't known."""
+        """Describe the transactions of ids, each of the broker that coordinates it; yield why some aren't known."""
         asked = {
             address: [
                 self.asked("describe_transactions", _ids(of_broker[at : at + DESCRIBED_AT_ONCE]))
@@ -189,7 +189,7 @@ class ProducerQuestions(BrokerQuestions):
     def by_leader(
         self, topics: Mapping[str, LedTopic], failed: dict[Partition, ReplicatorError]
     ) -> Mapping[Address, list[Partition]]:
-        """The partitions of topics by their leaders; those that have none are `failed`."""
+        """Group the partitions of topics by their leaders; those that have none are `failed`."""
         by_leader: defaultdict[Address, list[Partition]] = defaultdict(list)
         for name, topic in topics.items():
             for number, address in topic.leaders.items():
@@ -226,7 +226,7 @@ def _ids(transactional_ids: Sequence[str]) -> Fields:
 
 
 def _active(one: Any) -> ActiveProducer:
-    """A producer that has no transactional id never has a marker or an open transaction."""
+    """Make an active producer: one that has no transactional id never has a marker or an open transaction."""
     return ActiveProducer(
         one.producer_id, one.last_timestamp, one.coordinator_epoch >= 0 or one.current_txn_start_offset >= 0
     )

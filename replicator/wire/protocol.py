@@ -61,7 +61,7 @@ class Speaks(Protocol):
     """The broker, for messages."""
 
     def version(self, api: str, highest: int | None = None) -> int:
-        """The version of `api` that both sides speak, `highest` at most. Raises Unsupported."""
+        """Return the version of `api` that both sides speak, `highest` at most. Raises Unsupported."""
 
 
 _UNREADABLE = (SerialError, struct.error, ArithmeticError, LookupError, TypeError, ValueError)
@@ -83,7 +83,7 @@ class Exchange:
 
 @cache
 def exchange(api: str, version: int) -> Exchange:
-    """The codecs of `api` (a name of `SPOKEN`) in `version`."""
+    """Make the codecs of `api` (a name of `SPOKEN`) in `version`."""
     title = "".join(part.capitalize() for part in api.split("_"))
     types = importlib.import_module(f"kio.schema.{api}.v{version}.request")
     response = getattr(importlib.import_module(f"kio.schema.{api}.v{version}.response"), f"{title}Response")
@@ -112,7 +112,7 @@ def exchange(api: str, version: int) -> Exchange:
 
 
 def made(kind: type, **fields: Any) -> Any:
-    """An entity of kio with those of `fields` that it has."""
+    """Make an entity of kio with those of `fields` that it has."""
     return kind(**{name: fields[name] for name in _fields(kind) if name in fields})
 
 
@@ -122,7 +122,7 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 
 def common_version(api: str, offered: Mapping[int, tuple[int, int]], where: str, highest: int | None = None) -> int:
-    """The highest version of `api` that both sides speak, and no higher than `highest`.
+    """Return the highest version of `api` that both sides speak, and no higher than `highest`.
 
     Args:
         offered: lowest and highest version by API key, as ApiVersions tells them.

@@ -59,7 +59,7 @@ _Skip = Callable[[_Scan], None]
 
 
 def checked(header: type, body: type, data: bytes) -> bytes:
-    """A response without the tagged fields that kio's `header` and `body` don't have.
+    """Return a response without the tagged fields that kio's `header` and `body` don't have.
 
     Raises BadResponse: it claims more than it holds, or holds more than it should.
     """
@@ -110,7 +110,7 @@ def _field(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> _Skip:
 
 
 def _one(kind: str | None, hint: Any, flexible: bool, optional: bool) -> _Skip:
-    """How to skip one value."""
+    """Return a function that skips one value."""
     if kind is None:
         if optional:
             raise NotImplementedError(f"{hint}: no response that is read here has a part that may be missing")
@@ -144,7 +144,7 @@ def _array(one: _Skip, flexible: bool, optional: bool) -> _Skip:
 
 
 def _tagged(known: dict[int, _Skip]) -> _Skip:
-    """Tagged fields. Those known must be as long as they say: kio relies on it."""
+    """Return a function that skips tagged fields. Those known must be as long as they say: kio relies on it."""
 
     def skip(scan: _Scan) -> None:
         begin = scan.at

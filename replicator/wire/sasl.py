@@ -25,7 +25,7 @@ class BadLogin(ValueError):
 
 
 def login(mechanism: str, username: str, password: str) -> Tokens:
-    """What is said with one of `MECHANISMS`. Raises BadLogin on the way."""
+    """Yield what is said with one of `MECHANISMS`. Raises BadLogin on the way."""
     if mechanism == "PLAIN":
         yield b"\0".join((b"", username.encode(), password.encode()))
         return

@@ -57,8 +57,8 @@ class ShareValues(GroupValues):
         return self._values
 
     def acknowledged(self, topic: str, partition: int, end: int) -> int:
-        """How many records behind its start offset it has acknowledged, if the partition ended at `end` then: all of
-        them if its cluster doesn't say."""
+        """Return how many records behind its start offset it has acknowledged, if the partition ended at `end` then:
+        all of them if its cluster doesn't say."""
         value, left = self._values[topic][partition], self.lags[topic][partition]
         return max(0, end - value.offset - (left or 0)) if isinstance(value, GroupOffset) else 0
 
@@ -99,11 +99,11 @@ class ShareGroups:
         self._told = frozenset(groups)
 
     def has(self, group: str) -> bool:
-        """Whether it is a share group, as far as that is known."""
+        """Return whether it is a share group, as far as that is known."""
         return group in self._listed or group in self._told
 
     def apart(self, groups: Mapping[str, K]) -> tuple[Mapping[str, K], Mapping[str, K]]:
-        """Those of `groups` that are share groups, and the others."""
+        """Return those of `groups` that are share groups, and the others."""
         shares = {name: it for name, it in groups.items() if self.has(name)}
         return shares, {name: it for name, it in groups.items() if name not in shares} if shares else groups
 
@@ -215,13 +215,13 @@ def _alter_fields(group: str, offsets: Mapping[str, Mapping[int, OffsetToCommit]
 
 
 def delete_share_fields(group: str, offsets: Partitions, exchange: Exchange) -> Mapping[str, Any]:
-    """Those of a request that deletes a group's offsets of whole topics."""
+    """Make the fields of a request that deletes a group's offsets of whole topics."""
     topic_of = exchange.types.DeleteShareGroupOffsetsRequestTopic
     return {"group_id": group, "topics": tuple(topic_of(topic_name=topic) for topic in offsets)}
 
 
 def _stands(answer: Any) -> ShareValues:
-    """Where a group stands. A partition without a start offset is one from which nobody has fetched yet."""
+    """Say where a group stands. A partition without a start offset is one from which nobody has fetched yet."""
     values, lags = dict[str, dict[int, PartitionValue]](), dict[str, dict[int, int | None]]()
     for topic in answer.topics:
         of_topic, left = values.setdefault(topic.topic_name, {}), lags.setdefault(topic.topic_name, {})

@@ -56,7 +56,7 @@ CONFIGS_MAX = 1_000
 
 
 def topic_questions(cluster: Cluster, client_id: str, timeout_s: float, *, kept_s: float = math.inf) -> TopicQuestions:
-    """Of any living broker where the cluster's login is spoken here, else with librdkafka's admin client.
+    """Ask questions of any living broker where the cluster's login is spoken here, else with librdkafka's admin client.
 
     A broker that is cut off from the others answers with what it knew last: who asks another one every `kept_s` isn't
     told so for long.
@@ -179,11 +179,11 @@ class AnyBrokerTopics:
         return _Answers(self, key, asked, self._brokers.ask(asked.write) if asked.topics else None)
 
     def why_not(self) -> ReplicatorError | None:
-        """Why no broker has answered, as far as it is known."""
+        """Say why no broker has answered, as far as it is known."""
         return self._brokers.last
 
     def read(self, key: tuple[str, ...], asked: _Asked[T], data: bytes, connection: Connection) -> Values[T]:
-        """What a response says. Raises BadResponse."""
+        """Read what a response says. Raises BadResponse."""
         begin = body_at(data, connection)
         body = data[begin:]
         last = self._last.get(key)
@@ -197,7 +197,7 @@ class AnyBrokerTopics:
         return found
 
     def unsupported(self) -> None:
-        """Its brokers don't speak what is needed."""
+        """Note that its brokers don't speak what is needed."""
         self._supported = False
 
     def _describing(self, names: tuple[str, ...], *, rights: bool) -> _Asked[TopicInfo]:

@@ -192,7 +192,7 @@ def _check_whole(at: Partition, batch: FetchedBatch, offset: int) -> None:
 def _left(
     leaders: Mapping[Address, Sequence[Partition]], read: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[Address, list[Partition]]:
-    """The partitions that aren't read to their ends, by leader."""
+    """Return the partitions that aren't read to their ends, by leader."""
     left = {
         address: [at for at in ats if read.get(at.partition, 0) < ends[at.partition]]
         for address, ats in leaders.items()

@@ -93,7 +93,7 @@ def end_transaction(client_id: str, version: int, of: TransactionOf, *, commit: 
 
 
 def read(api: str, version: int, data: bytes) -> Coordinated:
-    """Reads a response of one of these APIs, behind its correlation id. Raises BadResponse."""
+    """Read a response of one of these APIs, behind its correlation id. Raises BadResponse."""
     _, answer = protocol.exchange(api, version).read(bytes(4) + data)
     by_partition: dict[Partition, int] = {}
     for topic in getattr(answer, "topics", ()):

@@ -114,7 +114,7 @@ class Membership:
         return [*self._worker(WorkerEvent.STOP, now_s), *self._ended(now_s)]
 
     def open_early(self, now_s: float) -> list[Action]:
-        """The group was found empty, see `early`."""
+        """Note that the group was found empty, see `early`."""
         return self._all(LaneEvent.EARLY, now_s) if self.stage is WorkerStage.SUBSCRIBED else []
 
     def assigned(self, lanes: Collection[int], now_s: float) -> list[Action]:
@@ -134,16 +134,16 @@ class Membership:
         return done
 
     def revoked(self, lanes: Iterable[int], now_s: float) -> list[Action]:
-        """The group takes lanes away, to give them to another worker."""
+        """Note that the group takes lanes away, to give them to another worker."""
         return [action for lane in lanes for action in self._lane(lane, LaneEvent.REVOKED, now_s)]
 
     def lost(self, now_s: float) -> list[Action]:
-        """This worker is no member any more, and nobody knows who runs its lanes."""
+        """Note that this worker is no member any more, and nobody knows who runs its lanes."""
         self.has_assignment = False
         return self._all(LaneEvent.LOST, now_s)
 
     def member_changed(self, now_s: float) -> list[Action]:
-        """The consumer has another member id."""
+        """Note that the consumer has another member id."""
         return self._all(LaneEvent.DOUBTED, now_s)
 
     def proof_answered(self, answer: ProofAnswer, now_s: float) -> list[Action]:
@@ -160,15 +160,17 @@ class Membership:
         return [*self._lane(lane, event, now_s), *self._ended(now_s)]
 
     def went_well(self, lane: int) -> None:
-        """A lane has committed: its next failure begins a new series. So does the worker's, if all its lanes run."""
+        """Note that a lane has committed: its next failure begins a new series. So does the worker's, if all its lanes
+        run.
+        """
         self._lanes[lane].backoff.reset()
         if self.all_held:
             self._backoff.reset()
 
     def changed(self, now_s: float) -> list[Action]:
-        """The flow has another generation, or other settings, with as many lanes: each ends, and starts anew if it is
-        assigned. With another number of lanes the workers have another topic to share: this worker stands by, and goes
-        on with a membership of its own for that."""
+        """Note that the flow has another generation, or other settings, with as many lanes: each ends, and starts anew
+        if it is assigned. With another number of lanes the workers have another topic to share: this worker stands by,
+        and goes on with a membership of its own for that."""
         return self._all(LaneEvent.CHANGED, now_s)
 
     def tick(self, now_s: float) -> list[Action]:

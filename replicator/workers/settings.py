@@ -119,8 +119,8 @@ def decide(open_: OpenSettings | None, proposed: Collection[str], own: OwnFile, 
 
 
 def _newer(open_: OpenSettings, proposed: Collection[str], own: OwnFile) -> bool:
-    """Whether a file is newer than what is open: by its revision where both have one, else if it was never proposed.
-    Any file is newer than a generation without settings."""
+    """Return whether a file is newer than what is open: by its revision where both have one, else if it was never
+    proposed. Any file is newer than a generation without settings."""
     if not open_.hash:
         return True
     if own.hash == open_.hash:

@@ -18,7 +18,8 @@ class Backlog:
         self._begin = 0
 
     def count(self, up_to: int) -> int:
-        """Bytes of the batches from the offset to below `up_to`; PAST_SEGMENT if they don't end in its segment.
+        """Count the bytes of the batches from the offset to below `up_to`; PAST_SEGMENT if they don't end in its
+        segment.
 
         Costs two lookups, however many bytes there are. Raises CorruptLog.
         """

@@ -28,14 +28,14 @@ class Checkpoint:
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """One line: the CRC-32C of the JSON that follows it."""
+    """Encode a checkpoint as one line: the CRC-32C of the JSON that follows it."""
     body = {"version": VERSION, "offset": checkpoint.offset, "state": checkpoint.state}
     text = json.dumps(body, separators=(",", ":"), default=plain).encode()
     return b"%08x %b\n" % (crc32c(text), text)
 
 
 def decode(data: bytes) -> Checkpoint | None:
-    """The checkpoint in such a file; None when it isn't sound, or of a version that this code doesn't know."""
+    """Decode the checkpoint in such a file; None when it isn't sound, or of a version that this code doesn't know."""
     text = data[9:-1]
     if data != b"%08x %b\n" % (crc32c(text), text):
         return None

@@ -78,14 +78,14 @@ class CleanedTransactions:
 
 
 def digest(key: bytes) -> bytes:
-    """The digest that represents a key in memory."""
+    """Return the digest that represents a key in memory."""
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 def latest_offsets(
     segments: Iterable[Segment], aborted: Iterable[Aborted], keys_max: int
 ) -> tuple[dict[bytes, int], int]:
-    """(digest of each key → offset of its last committed record, how many segments were read).
+    """Return (digest of each key → offset of its last committed record, how many segments were read).
 
     Stops before the segment that comes when there are `keys_max` keys; reads one at least. Raises CorruptLog,
     CorruptBatch, OSError.
@@ -107,7 +107,9 @@ def latest_offsets(
 
 
 def _decoded(segment: Segment, header: BatchHeader, view: memoryview) -> list[Record] | None:
-    """None if the records can't be read although the CRC is right: they came like that, and stay like that."""
+    """Decode a batch; None if the records can't be read although the CRC is right: they came like that, and stay like
+    that.
+    """
     try:
         return decode(view)
     except CorruptBatch as error:
@@ -128,7 +130,7 @@ class Cleaner:
     """Offsets of the abort markers that were left out."""
 
     def kept(self, segment: Segment) -> Iterator[bytes | memoryview]:
-        """What stays of a segment, batch by batch. Raises CorruptLog, CorruptBatch, OSError."""
+        """Yield what stays of a segment, batch by batch. Raises CorruptLog, CorruptBatch, OSError."""
         for header, view in segment.batches():
             batch = self._marker(header, view) if header.is_control else self._data(segment, header, view)
             if batch is not None:

@@ -23,30 +23,30 @@ CLEANED_SUFFIX = ".cleaned"
 
 
 def segment_name(base_offset: int) -> str:
-    """Name of the segment that begins at `base_offset`."""
+    """Return the name of the segment that begins at `base_offset`."""
     return f"{base_offset:020d}{SEGMENT_SUFFIX}"
 
 
 def index_name(base_offset: int) -> str:
-    """Name of the index file of the segment that begins at `base_offset`."""
+    """Return the name of the index file of the segment that begins at `base_offset`."""
     return f"{base_offset:020d}{INDEX_SUFFIX}"
 
 
 def base_offset_of(name: str) -> int | None:
-    """Base offset in a segment's name; None for other files."""
+    """Return the base offset in a segment's name; None for other files."""
     stem, suffix = name[: -len(SEGMENT_SUFFIX)], name[-len(SEGMENT_SUFFIX) :]
     is_segment = suffix == SEGMENT_SUFFIX and len(stem) == 20 and stem.isascii() and stem.isdecimal()
     return int(stem) if is_segment else None
 
 
 def encode_offset(offset: int) -> bytes:
-    """A file that holds one offset: 20 digits, their CRC-32C, always 30 bytes."""
+    """Encode a file that holds one offset: 20 digits, their CRC-32C, always 30 bytes."""
     digits = f"{offset:020d}"
     return f"{digits} {crc32c(digits.encode()):08x}\n".encode()
 
 
 def decode_offset(data: bytes) -> int | None:
-    """The offset in such a file; None when it isn't sound."""
+    """Decode the offset in such a file; None when it isn't sound."""
     digits = data[:20]
     if not digits.isdigit() or data != encode_offset(int(digits)):
         return None

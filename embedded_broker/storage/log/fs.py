@@ -43,10 +43,10 @@ class File(Protocol):
         """Write all of `data` at the end. Raises OSError, and then the file reads as it did before."""
 
     def read(self, at: int, size: int) -> bytes:
-        """Up to `size` bytes from `at`; shorter only at the end. Raises OSError."""
+        """Read up to `size` bytes from `at`; shorter only at the end. Raises OSError."""
 
     def size(self) -> int:
-        """Bytes in the file: those of all appends that did not raise."""
+        """Return the bytes in the file: those of all appends that did not raise."""
 
     def write_again(self, at: int) -> None:
         """Write what stands from byte `at` on once more, in its place, so that the next `sync` secures it.
@@ -56,16 +56,16 @@ class File(Protocol):
         """
 
     def modified_ms(self) -> int:
-        """When it was written to last, in milliseconds since 1970; that stays over restarts. Raises OSError."""
+        """Return when it was written to last, in milliseconds since 1970; that stays over restarts. Raises OSError."""
 
     def set_modified_ms(self, time_ms: int) -> None:
         """Let `modified_ms` be this until the next write: for a file that takes another's place. Raises OSError."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file. Raises OSError."""
+        """Truncate the file. Raises OSError."""
 
     def sync(self) -> None:
-        """Must not return until all appended bytes are durably stored. Raises SyncFailed; then nothing is known."""
+        """Return only once all appended bytes are durably stored. Raises SyncFailed; then nothing is known."""
 
     def close(self) -> None:
         """Close without syncing."""
@@ -88,10 +88,10 @@ class FileSystem(Protocol):
         """Open for append and read; created if missing, durably once its directory is synced."""
 
     def names(self, directory: Path) -> list[str]:
-        """Sorted names in a directory, which is created if missing, durably once its parent is synced."""
+        """List the sorted names in a directory, which is created if missing, durably once its parent is synced."""
 
     def read_small(self, path: Path) -> bytes | None:
-        """A small file's bytes; None when it doesn't exist."""
+        """Read a small file's bytes; None when it doesn't exist."""
 
     def write_atomically(self, path: Path, data: bytes) -> None:
         """Replace a small file, durably. After a crash it holds the old bytes or the new ones, never a mixture."""
@@ -112,10 +112,10 @@ class FileSystem(Protocol):
         """Remove an empty directory; missing is fine."""
 
     def sync_directory(self, path: Path) -> None:
-        """Must not return until names created, replaced or removed in it are durable. Raises SyncFailed."""
+        """Return only once names created, replaced or removed in it are durable. Raises SyncFailed."""
 
     def mutex(self) -> AbstractContextManager[object]:
-        """A lock between threads, under which files may be synced: where syncs are simulated, it is, too."""
+        """Return a lock between threads, under which files may be synced: where syncs are simulated, it is, too."""
 
 
 class RealFile:

@@ -36,7 +36,7 @@ class SparseIndex:
     times: array[int] = field(default_factory=_column)
 
     def add(self, offset: int, position: int, max_timestamp_before: int) -> None:
-        """A new entry, behind all others."""
+        """Add a new entry, behind all others."""
         self.offsets.append(offset)
         self.positions.append(position)
         self.times.append(max_timestamp_before)
@@ -58,7 +58,7 @@ class Summary:
 
 
 def encode(summary: Summary, index: SparseIndex) -> bytes:
-    """The file's bytes."""
+    """Encode the file's bytes."""
     columns = b"".join(map(_big_endian, (index.offsets, index.positions, index.times)))
     numbers = summary.base_offset, summary.end_offset, summary.size_bytes, summary.max_timestamp
     data = bytearray(HEAD.pack(MAGIC, 0, *numbers, len(index.offsets)) + columns)
@@ -67,7 +67,7 @@ def encode(summary: Summary, index: SparseIndex) -> bytes:
 
 
 def decode(data: Buffer) -> tuple[Summary, SparseIndex] | None:
-    """What such a file says; None when it isn't sound."""
+    """Decode what such a file says; None when it isn't sound."""
     try:
         magic, crc, base, end, size, latest, entries = HEAD.unpack_from(data)
     except error:

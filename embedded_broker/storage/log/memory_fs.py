@@ -41,7 +41,7 @@ class _Inode:
         _apply(self.data, at, new)
 
     def sync(self, changes: int) -> None:
-        """The first `changes` are on the disk: those before the sync began."""
+        """Note that the first `changes` are on the disk: those before the sync began."""
         for at, new in self.sync_failed(changes):
             _apply(self.synced, at, new)
 
@@ -128,14 +128,14 @@ class MemoryFileSystem:
             raise fault.error
 
     def while_syncing(self) -> None:
-        """Between the beginning of a sync and its end. What is changed meanwhile is not secured by it."""
+        """Do nothing between the beginning of a sync and its end. What is changed meanwhile is not secured by it."""
 
     def mutex(self) -> AbstractContextManager[object]:
         """See FileSystem."""
         return threading.Lock()
 
     def before_read(self, kind: str) -> None:
-        """About to read; raises what was asked for."""
+        """Raise what was asked for, before a read."""
         fault = self._struck((kind,))
         if fault is not None:
             raise fault.error
@@ -187,7 +187,7 @@ class MemoryFileSystem:
         self.process_gone()
 
     def process_gone(self) -> None:
-        """The process died and the machine did not: what was written is still there, and no lock is."""
+        """Note that the process died and the machine did not: what was written is still there, and no lock is."""
         self._faults = []
         self._locks.clear()
 

@@ -27,14 +27,14 @@ def raise_limit() -> None:
 
 
 def for_logs() -> int:
-    """Half of the files that this process may open, but for the reserve; the other half is for connections."""
+    """Return half of the files that this process may open, but for the reserve; the other half is for connections."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     half = (SOFT_LIMIT if soft == resource.RLIM_INFINITY else soft) // 2
     return max(half - RESERVE, half // 2)
 
 
 def is_out_of_files(error: OSError) -> bool:
-    """Whether an error says that no more files can be opened, and nothing else is wrong."""
+    """Return whether an error says that no more files can be opened, and nothing else is wrong."""
     return error.errno in OUT_OF_FILES_ERRNOS
 
 
@@ -48,18 +48,18 @@ class OpenFiles:
         self.count = 0
 
     def take(self) -> None:
-        """Before a file is opened. Raises OSError (EMFILE)."""
+        """Count a file before it is opened. Raises OSError (EMFILE)."""
         if self.count >= self._files_max and not self._for_itself:
             raise OSError(errno.EMFILE, f"logs hold {self.count} open files, and may hold {self._files_max}")
         self.count += 1
 
     def give_back(self) -> None:
-        """After it is closed, or could not be opened."""
+        """Count it no more, after it is closed, or could not be opened."""
         self.count -= 1
 
     @contextlib.contextmanager
     def for_itself(self) -> Iterator[None]:
-        """In the block files are opened that the broker can't be without: there is a reserve for them."""
+        """Open files in the block that the broker can't be without: there is a reserve for them."""
         self._for_itself += 1
         try:
             yield

@@ -146,7 +146,9 @@ class PartitionLog:
         self.scan_cost_bytes += size_bytes + BATCH_SCAN_BYTES
 
     def _is_complete(self, segment: Segment, header: BatchHeader, size_bytes: int) -> bool:
-        """Whether a batch of that size begins a new segment. Each is an open file, so many small ones aren't made."""
+        """Return whether a batch of that size begins a new segment. Each is an open file, so many small ones aren't
+        made.
+        """
         if len(self.segments) >= self.thresholds.segments_max:
             return segment.size_bytes + size_bytes > max(self.segment_bytes, self.thresholds.crowded_segment_bytes)
         too_late = header.max_timestamp - (segment.first_timestamp() or 0) > self.segment_ms
@@ -199,7 +201,7 @@ class PartitionLog:
                 raise
 
     def capture(self, state: State) -> Capture:
-        """What `write_checkpoint` will write; `state` is what all batches up to now have led to."""
+        """Return what `write_checkpoint` will write; `state` is what all batches up to now have led to."""
         stale = [segment for segment in self.segments if segment.indexed_end != segment.end_offset]
         indexes = [(segment, segment.end_offset, segment.index_bytes()) for segment in stale]
         return Capture(Checkpoint(self.log_end, state), indexes, self.scan_cost_bytes)
@@ -210,7 +212,7 @@ class PartitionLog:
         self.checkpoint_stored(captured, self.store_checkpoint(captured))
 
     def store_checkpoint(self, captured: Capture) -> int:
-        """`write_checkpoint` but for what the log notes of it in `checkpoint_stored`; from any thread.
+        """Do what `write_checkpoint` does but for what the log notes of it in `checkpoint_stored`; from any thread.
 
         Returns: bytes of the checkpoint and the index files that came with it.
         """
@@ -235,7 +237,7 @@ class PartitionLog:
             raise OSError(self._failure.errno, f"{self.directory}: an earlier fsync failed: {self._failure}")
 
     def read(self, offset: int, bytes_max: int, up_to: int) -> bytes:
-        """Whole batches from the one with `offset`, below `up_to`, within one segment; at least one.
+        """Read whole batches from the one with `offset`, below `up_to`, within one segment; at least one.
 
         Empty when there is none. The first batch may begin below `offset`. Raises OSError.
         """
@@ -243,15 +245,15 @@ class PartitionLog:
         return segment.read(max(offset, segment.base_offset), bytes_max, up_to)
 
     def segment_of(self, offset: int) -> Segment:
-        """The segment that is read for `offset`."""
+        """Return the segment that is read for `offset`."""
         place = max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
         while place + 1 < len(self.segments) and offset >= self.segments[place].end_offset:
             place += 1  # compaction has removed what was between the two
         return self.segments[place]
 
     def batch_at_time(self, timestamp_ms: int, offset_min: int) -> tuple[BatchHeader, bytes] | None:
-        """The first batch from `offset_min` on whose header says that it has a record at or after a time; the header
-        may be wrong. None when there is none.
+        """Find the first batch from `offset_min` on whose header says that it has a record at or after a time; the
+        header may be wrong. None when there is none.
 
         Markers count, as in org.apache.kafka.common.record.FileRecords.searchForTimestamp.
         """
@@ -262,7 +264,7 @@ class PartitionLog:
         return None
 
     def latest_batch(self) -> BatchHeader | None:
-        """The header of the first batch with the highest timestamp; None when there is none.
+        """Find the header of the first batch with the highest timestamp; None when there is none.
 
         Markers count, as in Kafka's UnifiedLog.fetchOffsetByTimestamp.
         """
@@ -290,7 +292,7 @@ class PartitionLog:
                 self._drop_first()
 
     def removes_segments(self, offset: int) -> bool:
-        """Whether `delete_before(offset)` would remove batches that the checkpoint does not cover."""
+        """Return whether `delete_before(offset)` would remove batches that the checkpoint does not cover."""
         kept = [segment.base_offset for segment in self.segments[1:] if segment.base_offset <= offset]
         if offset == self.log_end and self.segments[-1].size_bytes:
             kept.append(offset)

@@ -105,7 +105,7 @@ def recover(
 
 
 def read_log_start(fs: FileSystem, directory: Path) -> int:
-    """The first offset that is not deleted. Raises CorruptLog, OSError."""
+    """Read the first offset that is not deleted. Raises CorruptLog, OSError."""
     return _read_offset(fs, directory / LOG_START)
 
 
@@ -120,7 +120,9 @@ def _read_small_files(fs: FileSystem, directory: Path) -> _Known:
 
 
 def _read_offset(fs: FileSystem, path: Path) -> int:
-    """The offset in a file that is replaced atomically; 0 when there is none. Raises CorruptLog when it is unsound."""
+    """Read the offset in a file that is replaced atomically; 0 when there is none. Raises CorruptLog when it is
+    unsound.
+    """
     data = fs.read_small(path)
     if data is None:
         return 0
@@ -183,7 +185,7 @@ def remove_segment(fs: FileSystem, directory: Path, base_offset: int) -> None:
 
 
 def _refuse_below(durable_end: int, end: int, path: Path, position: int, wrong: str) -> None:
-    """Raises CorruptLog unless all that was durable is below `end`, where the log would end now."""
+    """Raise CorruptLog unless all that was durable is below `end`, where the log would end now."""
     if end < durable_end:
         raise CorruptLog(f"{path} at byte {position}: {wrong}; offsets {end} to {durable_end - 1} were durable")
 

@@ -101,23 +101,24 @@ class Segment:
             self._index = entries
 
     def largest_timestamp(self) -> int:
-        """Its records' highest timestamp; if none has one (-1), when its file was written to last. Milliseconds since
-        1970. Source: org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp. Raises CorruptLog."""
+        """Return its records' highest timestamp; if none has one (-1), when its file was written to last. Milliseconds
+        since 1970. Source: org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp. Raises CorruptLog."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms()
 
     def modified_ms(self) -> int:
-        """When the file was written to last. Raises CorruptLog."""
+        """Return when the file was written to last. Raises CorruptLog."""
         try:
             return self._file.modified_ms()
         except OSError as cause:
             raise self._corrupt(0, f"its time can't be read: {cause}") from cause
 
     def set_modified_ms(self, time_ms: int) -> None:
-        """It takes the place of what was written to last at this time. Raises OSError."""
+        """Note that it takes the place of what was written to last at this time. Raises OSError."""
         self._file.set_modified_ms(time_ms)
 
     def first_timestamp(self) -> int | None:
-        """Highest timestamp of the first batch, from which on the time counts after which the segment is closed.
+        """Return the highest timestamp of the first batch, from which on the time counts after which the segment is
+        closed.
 
         Raises CorruptLog.
         """
@@ -126,7 +127,7 @@ class Segment:
         return self._first_timestamp
 
     def index_bytes(self) -> bytes:
-        """The index file's bytes for all that has been appended."""
+        """Return the index file's bytes for all that has been appended."""
         summary = Summary(self.base_offset, self.end_offset, self._file.size(), self.max_timestamp)
         return index.encode(summary, self._index)
 
@@ -149,7 +150,7 @@ class Segment:
         return None
 
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """All batches in order, checked. Raises CorruptLog at one that isn't sound."""
+        """Yield all batches in order, checked. Raises CorruptLog at one that isn't sound."""
         at = 0
         for header, view, wrong in walk(_Checked(self, self._file), 0, self._thresholds.scan_bytes):
             if header is None:
@@ -158,14 +159,14 @@ class Segment:
             at += header.size_bytes
 
     def _follows(self, base_offset: int, expected: int) -> bool:
-        """Whether a batch may begin at `base_offset` where `expected` is next."""
+        """Return whether a batch may begin at `base_offset` where `expected` is next."""
         return base_offset == expected or expected < base_offset <= self.gaps_below
 
     def _corrupt(self, at: int, wrong: str) -> CorruptLog:
         return CorruptLog(f"{self.path} at byte {at}: {wrong}")
 
     def read_bytes(self, at: int, size: int) -> bytes:
-        """As they are, see fs.File. Raises CorruptLog."""
+        """Read bytes as they are, see fs.File. Raises CorruptLog."""
         try:
             return self._file.read(at, size)
         except OSError as cause:
@@ -178,7 +179,7 @@ class Segment:
             raise self._corrupt(at, str(cause)) from cause
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut what `scan` didn't find sound. Raises OSError."""
+        """Truncate what `scan` didn't find sound. Raises OSError."""
         self._file.truncate(size_bytes)
 
     def _note(self, header: BatchHeader, position: int) -> None:
@@ -198,7 +199,7 @@ class Segment:
         self._note(header, position)  # last: a flush by another thread counts what is below end_offset as written
 
     def read(self, offset: int, bytes_max: int, up_to: int) -> bytes:
-        """Whole batches from the one that holds `offset` to below `up_to`; at least one if there is any.
+        """Read whole batches from the one that holds `offset` to below `up_to`; at least one if there is any.
 
         Raises CorruptLog when what is there now is not what was written.
         """
@@ -213,7 +214,7 @@ class Segment:
         return data
 
     def _check(self, data: bytes, begin: int, expected: int) -> None:
-        """Raises CorruptLog unless `data`, read at `begin`, is whole batches with right CRCs, from `expected` on."""
+        """Raise CorruptLog unless `data`, read at `begin`, is whole batches with right CRCs, from `expected` on."""
         view, at, size = memoryview(data), 0, len(data)
         while at < size:
             base, end, last_delta = self._place(data, at, begin, expected)
@@ -224,7 +225,7 @@ class Segment:
             at, expected = end, base + last_delta + 1
 
     def _place(self, block: bytes, at: int, start: int, expected: int | None = None) -> tuple[int, int, int]:
-        """(base offset, where the batch ends in `block`, last offset delta) of the batch at `at`.
+        """Return (base offset, where the batch ends in `block`, last offset delta) of the batch at `at`.
 
         Raises CorruptLog when none can be there, or it doesn't begin at offset `expected`.
         """
@@ -239,14 +240,15 @@ class Segment:
         return base, at + LENGTH_OVERHEAD + length, last_delta
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at or after `offset`; the end of the file if there is none.
+        """Return where the first batch begins that ends at or after `offset`; the end of the file if there is none.
 
         Reads `index_bytes` at most. Raises CorruptLog.
         """
         return self._position_of(offset)[0] if offset < self.end_offset else self._file.size()
 
     def _position_of(self, offset: int) -> tuple[int, int]:
-        """Where the first batch begins that ends at or after `offset`, which is below `end_offset`; the offset there.
+        """Return where the first batch begins that ends at or after `offset`, which is below `end_offset`; the offset
+        there.
 
         That offset is as the batches before it say, so `_check` can tell if the batch itself says another.
         """
@@ -264,7 +266,9 @@ class Segment:
         return start + at, expected
 
     def _end_of_read(self, begin: int, bytes_max: int, up_to: int) -> int:
-        """Where a read from `begin` ends: before the first batch that exceeds `bytes_max` or begins at `up_to`."""
+        """Return where a read from `begin` ends: before the first batch that exceeds `bytes_max` or begins at
+        `up_to`.
+        """
         limit, size = begin + bytes_max, self._file.size()
         if up_to >= self.end_offset and size <= limit:
             return size
@@ -286,13 +290,13 @@ class Segment:
         return start + at
 
     def _entry_end(self, entry: int) -> int:
-        """Where the batches of an index entry end."""
+        """Return where the batches of an index entry end."""
         positions = self._index.positions
         return positions[entry + 1] if entry + 1 < len(positions) else self._file.size()
 
     def batch_at_time(self, timestamp_ms: int, offset_min: int) -> tuple[BatchHeader, bytes] | None:
-        """The first batch whose header says that it has a record at or after a time, and that ends at `offset_min` or
-        above. None when there is none. Raises CorruptLog."""
+        """Find the first batch whose header says that it has a record at or after a time, and that ends at `offset_min`
+        or above. None when there is none. Raises CorruptLog."""
         for header, at in self._headers_from(timestamp_ms, offset_min):
             if header.max_timestamp >= timestamp_ms and header.last_offset >= offset_min:
                 data = self.read_bytes(at, header.size_bytes)
@@ -301,14 +305,14 @@ class Segment:
         return None
 
     def latest_batch(self) -> BatchHeader | None:
-        """The header of the first batch with the segment's highest timestamp. Raises CorruptLog."""
+        """Find the header of the first batch with the segment's highest timestamp. Raises CorruptLog."""
         if self.max_timestamp < 0:
             return None
         found = (header for header, _ in self._headers_from(self.max_timestamp, self.base_offset))
         return next((header for header in found if header.max_timestamp == self.max_timestamp), None)
 
     def _headers_from(self, timestamp_ms: int, offset_min: int) -> Iterator[tuple[BatchHeader, int]]:
-        """Headers and positions, from a batch before which no record at or after both bounds stands."""
+        """Yield headers and positions, from a batch before which no record at or after both bounds stands."""
         if offset_min >= self.end_offset or timestamp_ms > self.max_timestamp:
             return
         entry = max(bisect_left(self._index.times, timestamp_ms) - 1, 0)
@@ -332,7 +336,7 @@ class Segment:
         self._holds += 1
 
     def release(self) -> None:
-        """The end of a `hold`."""
+        """End a `hold`."""
         self._holds -= 1
         if self._is_closed and not self._holds:
             self._file.close()

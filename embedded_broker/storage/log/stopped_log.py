@@ -24,16 +24,16 @@ class StoppedLog(PartitionLog):
         return 0
 
     def append(self, batch: CheckedBatch) -> None:
-        """Raises: the partition is stopped."""
+        """Raise OSError: the partition is stopped."""
         raise OSError(errno.EIO, self._why)
 
     def delete_before(self, offset: int) -> None:
-        """Raises: the partition is stopped."""
+        """Raise OSError: the partition is stopped."""
         raise OSError(errno.EIO, self._why)
 
     def flush(self) -> int:
-        """Nothing to do."""
+        """Do nothing: there is nothing to write."""
         return 0
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing: nothing is open."""

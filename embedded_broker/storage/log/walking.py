@@ -22,7 +22,7 @@ class Readable(Protocol):
 def walk(
     file: Readable, at: int = 0, chunk_bytes: int = DEFAULTS.scan_bytes
 ) -> Iterator[tuple[BatchHeader | None, memoryview, str]]:
-    """Sound batches from byte `at`; last, if there is one, the first that isn't, as (None, nothing, why).
+    """Yield sound batches from byte `at`; last, if there is one, the first that isn't, as (None, nothing, why).
 
     Sound is a batch by itself; whether its offsets follow those before it is for the caller to see. Raises OSError.
     """

@@ -160,7 +160,7 @@ class Mm2Adoption:
     def _pairs(
         self, clients: JobClients, infos: Mapping[str, TopicInfo], offsets: ConnectOffsets
     ) -> dict[Partition, Partition]:
-        """All partitions that both sides have, by source partition."""
+        """Return all partitions that both sides have, by source partition."""
         targets = existing_targets(self._flow, infos, clients.plane.list_target(infos))
         missing = sorted(at for at in offsets.last if at.topic in infos and targets.get(at) is None)
         if missing:
@@ -172,7 +172,7 @@ class Mm2Adoption:
         return {at: to for at, to in targets.items() if to is not None}
 
     def _begun(self, reader: OffsetReader, claims: Claims, pairs: Mapping[Partition, Partition]) -> list[Partition]:
-        """Those with a position or a claim. Raises the target's error."""
+        """Return those with a position or a claim. Raises the target's error."""
         stored = reader.positions(list(pairs.values()))
         return [at for at, to in sorted(pairs.items()) if raised(stored[to]) is not None or to in claims.claims]
 
@@ -181,7 +181,7 @@ class Mm2Adoption:
             raise NotDecided(Objection.HAS_POSITION, f"flow {self._flow.name} has begun to copy {_named(begun)}")
 
     def _sides(self, clients: JobClients, pairs: Mapping[Partition, Partition]) -> list[ComparedSides]:
-        """Both sides as they are now. Raises a cluster's error."""
+        """Read both sides as they are now. Raises a cluster's error."""
         here, there = clients.source.log_ends(pairs), clients.plane.target_logs.log_ends(list(pairs.values()))
         return [ComparedSides(at, to, raised(here[at]), raised(there[to])) for at, to in sorted(pairs.items())]
 
@@ -249,7 +249,9 @@ class Mm2Adoption:
     def _closed(
         self, plan: LanePlan, it: ComparedSides, shown: AdoptedPartition, adopted: AdoptedSides, at_ms: int
     ) -> Occurrence:
-        """The record of it, in the form of an incident that was decided about: `status` and reconcile read it there."""
+        """Make the record of it, in the form of an incident that was decided about: `status` and reconcile read it
+        there.
+        """
         end = shown.end
         decision = OperatorDecision(
             occurrence=self._ids[it.source],

@@ -65,7 +65,7 @@ def read_offsets(
 
 
 def _key(key: bytes | None) -> tuple[str, str, Partition | None]:
-    """Connector, source and partition; without a partition where the key isn't one of MirrorMaker 2's."""
+    """Return connector, source and partition; without a partition where the key isn't one of MirrorMaker 2's."""
     name = ""
     try:
         name, where = json.loads(key or b"")

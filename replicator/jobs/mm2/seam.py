@@ -147,7 +147,7 @@ def _refuse_foreign(target: Sequence[RecordDigest], foreign: RecordDigest, place
 
 
 def _doubled(runs: Sequence[CopiedRange]) -> tuple[Span, ...]:
-    """The source offsets that a later run begins before the furthest end of those before it."""
+    """Return the source offsets that a later run begins before the furthest end of those before it."""
     found: list[Span] = []
     reached = -1
     for run in runs:

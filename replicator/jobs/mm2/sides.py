@@ -131,7 +131,7 @@ class SidesReader:
     def _seam(
         self, sides: ComparedSides, copies: Sequence[RecordDigest], last: int | None
     ) -> tuple[Seam, list[RecordDigest]]:
-        """Where the copy ends, and the source's records that told it: those from about the time of the first of
+        """Find where the copy ends, and the source's records that told it: those from about the time of the first of
         `copies` on, and where that isn't enough from about the time of one that was copied again. Raises NoSeam.
         """
         first = self._from_time(sides, copies[0].offset)
@@ -148,8 +148,8 @@ class SidesReader:
                 first = earlier
 
     def _copy_before(self, sides: ComparedSides, end: int, following: Sequence[RecordDigest]) -> int | None:
-        """The target offset, before `end`, of a copy of a source record that we would copy (`following`): then all that
-        was compared was copied again, from before that record on. None: there is no such copy.
+        """Find the target offset, before `end`, of a copy of a source record that we would copy (`following`): then all
+        that was compared was copied again, from before that record on. None: there is no such copy.
 
         Copies have the time of what they are copied from.
         """
@@ -165,7 +165,7 @@ class SidesReader:
         return next((copy.offset for copy in copies if copy.digest in wanted), None)
 
     def _tail_from(self, sides: ComparedSides, earlier: int) -> list[RecordDigest]:
-        """The target's records from some before `earlier` on."""
+        """Read the target's records from some before `earlier` on."""
         log = sides.target_log
         first = max(log.start, earlier - self._compare)
         if log.stable - first > RECORDS_MAX:
@@ -183,7 +183,7 @@ class SidesReader:
         return AdoptedPartition(sides=sides, end=last + 1, last=last, seam=None)
 
     def _tail(self, at: Partition, log: LogEnds) -> list[RecordDigest]:
-        """The last committed records."""
+        """Read the last committed records."""
         offsets = 2 * self._compare
         while True:
             first = max(log.start, log.stable - offsets)
@@ -193,7 +193,7 @@ class SidesReader:
             offsets *= 8
 
     def _window(self, sides: ComparedSides, copies: Sequence[RecordDigest], first: int) -> list[RecordDigest]:
-        """The source's records from some before `first` on, to well behind the last one that is among `copies`."""
+        """Read the source's records from some before `first` on, to well behind the last one that is among `copies`."""
         at, log = sides.source, sides.source_log
         reached = max(log.start, first - 2 * self._compare)
         wanted, found = {copy.digest for copy in copies}, list[RecordDigest]()
@@ -209,7 +209,7 @@ class SidesReader:
         return found
 
     def _from_time(self, sides: ComparedSides, copy: int) -> int:
-        """The first source offset at or after the time of a copy; the source's end where there is none."""
+        """Find the first source offset at or after the time of a copy; the source's end where there is none."""
         record = self._target.record(sides.target, copy)
         if record is None or record.timestamp_ms < 0:
             return sides.source_log.start

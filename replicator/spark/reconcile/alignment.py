@@ -22,7 +22,7 @@ OPENED_MAX = 250_000
 
 
 def mean_size(records: int) -> int:
-    """How many records a chunk has on the average, when there are so many of one side: a power of two."""
+    """Decide how many records a chunk has on the average, when there are so many of one side: a power of two."""
     mean = MEAN_MIN
     while mean * CHUNKS_MAX < records:
         mean *= 2
@@ -30,7 +30,7 @@ def mean_size(records: int) -> int:
 
 
 def chunks(pieces: Iterable[Piece]) -> list[Piece]:
-    """Whole chunks from what the tasks that read one side of a partition gave, in any order.
+    """Make whole chunks from what the tasks that read one side of a partition gave, in any order.
 
     Runs of one and the same record are one chunk however long they are: so they are compared by their number.
     """
@@ -60,12 +60,12 @@ class Side(NamedTuple):
         return self.ranks[-1]
 
     def holding(self, rank: int) -> int:
-        """The number of the chunk with the record of this rank; behind the last, how many there are."""
+        """Return the number of the chunk with the record of this rank; behind the last, how many there are."""
         return min(bisect_right(self.ranks, rank) - 1, len(self.chunks))
 
     def size(self, first: int, end: int) -> int:
-        """About how many bytes its keys and values have at offsets [first, end): of a chunk that lies there in part,
-        the same share."""
+        """Say about how many bytes its keys and values have at offsets [first, end): of a chunk that lies there in
+        part, the same share."""
         found = 0
         begin = max(0, bisect_right(self.chunks, first, key=lambda chunk: chunk.first_offset) - 1)
         for number in range(begin, len(self.chunks)):
@@ -78,7 +78,7 @@ class Side(NamedTuple):
 
 
 def side(pieces: Iterable[Piece]) -> Side:
-    """Both, from the pieces of one side."""
+    """Make the chunks and the ranks from the pieces of one side."""
     whole = chunks(pieces)
     return Side(whole, [0, *accumulate(chunk.records for chunk in whole)])
 
@@ -122,7 +122,7 @@ class Aligned:
 
 
 def align(source: Side, target: Side, mean: int) -> Aligned:
-    """Matches the chunks of both sides, then, in what is left, chunks that begin with the same record.
+    """Match the chunks of both sides, then, in what is left, chunks that begin with the same record.
 
     Args:
         mean: how many records a chunk has on the average, as they were cut.
@@ -139,7 +139,8 @@ def align(source: Side, target: Side, mean: int) -> Aligned:
 
 
 def _parts(gap: Gap, source: Side, target: Side, mean: int) -> list[Gap]:
-    """A gap in parts: where one record begins a chunk of either side they correspond, whatever follows in them.
+    """Divide a gap into parts: where one record begins a chunk of either side they correspond, whatever follows in
+    them.
 
     Only a record that cuts by itself, and once: a chunk that was cut for its length begins anywhere.
     """
@@ -162,7 +163,7 @@ def _parts(gap: Gap, source: Side, target: Side, mean: int) -> list[Gap]:
 
 
 def divided(gap: Gap, source: Side, target: Side) -> list[Gap]:
-    """A gap in parts of at most about OPENED_MAX records of both sides, each with the same share of either."""
+    """Divide a gap into parts of at most about OPENED_MAX records of both sides, each with the same share of either."""
     (first, end), (target_first, target_end) = gap.source, gap.target
     here, there = source.ranks[end] - source.ranks[first], target.ranks[target_end] - target.ranks[target_first]
     parts = -(-(here + there) // OPENED_MAX)
@@ -178,7 +179,7 @@ def divided(gap: Gap, source: Side, target: Side) -> list[Gap]:
 
 
 def _shared(of: Side, chunks: tuple[int, int], parts: int) -> list[int]:
-    """Chunk numbers at which a range is divided into so many parts of about as many records."""
+    """Return the chunk numbers at which a range is divided into so many parts of about as many records."""
     first, end = chunks
     begun, records = of.ranks[first], of.ranks[end] - of.ranks[first]
     inner = [bisect_left(of.ranks, begun + records * part // parts, first, end) for part in range(1, parts)]
@@ -186,7 +187,7 @@ def _shared(of: Side, chunks: tuple[int, int], parts: int) -> list[int]:
 
 
 def _identity(chunk: Piece) -> int:
-    """Equal for equal chunks, and otherwise as good as never."""
+    """Return a number that is equal for equal chunks, and otherwise as good as never."""
     found = chunk.records
     for part in chunk.hashes:
         found = found << 32 | part

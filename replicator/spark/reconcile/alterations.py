@@ -45,7 +45,7 @@ _PASSES = (*_TWO, *(one._replace(anywhere=True, bit=0) for one in _TWO), _Pass(_
 
 
 def altered(findings: Iterable[Finding]) -> list[Finding]:
-    """Missing and extra records of one partition, with those that are one record as one finding."""
+    """Return missing and extra records of one partition, with those that are one record as one finding."""
     sides = _Sides(findings)
     made = [sides.pair(one) for one in _PASSES]
     for one, pairs in zip(_PASSES, made, strict=True):
@@ -73,7 +73,7 @@ class _Sides:
     def _buckets(
         self, of: int, sign: Callable[[Finding], Sign], *, anywhere: bool
     ) -> dict[tuple[Hashable, ...], list[int]]:
-        """Numbers of what is left of one side, in order, by what a record may have in common with others."""
+        """Return the numbers of what is left of one side, in order, by what a record may have in common with others."""
         found: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
         for number in sorted(self._left[of]):
             record = self._records[of][number]
@@ -83,7 +83,7 @@ class _Sides:
         return found
 
     def pair(self, one: _Pass) -> Pairs:
-        """Pairs of this pass."""
+        """Make the pairs of this pass."""
         here, there = (self._buckets(of, one.sign, anywhere=one.anywhere) for of in (0, 1))
         found = {
             common: list(zip(numbers, there[common], strict=False))
@@ -97,8 +97,8 @@ class _Sides:
         return found
 
     def mark_guesses(self, one: _Pass, made: Pairs) -> None:
-        """After all passes: mark pairs with which other records have the same in common, wherever these stand, and what
-        is left on both sides at one place and time."""
+        """Mark, after all passes, pairs with which other records have the same in common, wherever these stand, and
+        what is left on both sides at one place and time."""
         left = [self._buckets(of, one.sign, anywhere=True) for of in (0, 1)]
         for where, pairs in made.items():
             common = where if one.anywhere else where[1:]
@@ -114,7 +114,7 @@ class _Sides:
         return not one.bit or bool((self._records[0][was].repeats | self._records[1][now].repeats) & one.bit)
 
     def found(self) -> list[Finding]:
-        """What became of all of them."""
+        """Return what became of all of them."""
         lacking, added = self._records
         pairs = [
             altered_into(lacking[was], added[now])._replace(guessed=was in self._guessed[0])
@@ -129,7 +129,7 @@ class _Sides:
 
 
 def altered_into(was: Finding, now: Finding) -> Finding:
-    """A record of the source, and what the target has of it."""
+    """Return a record of the source, and what the target has of it."""
     differ = (
         was.key_hash != now.key_hash,
         was.value_hash != now.value_hash,

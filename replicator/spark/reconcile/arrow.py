@@ -27,7 +27,7 @@ _TYPES = {
 
 
 def types(columns: str) -> pa.Schema:
-    """Arrow's schema of columns that are written as Spark takes them: `topic string, partition int`."""
+    """Return Arrow's schema of columns that are written as Spark takes them: `topic string, partition int`."""
     return pa.schema([(name, _TYPES[kind]) for name, kind in (column.split() for column in columns.split(", "))])
 
 
@@ -35,39 +35,39 @@ _COLUMN_OF = {str: "string", int: "long", bool: "boolean", bytes: "binary"}
 
 
 def columns(of: type[tuple[object, ...]], *only: str) -> str:
-    """The fields of a named tuple, or of another class with annotations, as columns that `types` takes; all, or these
-    of them."""
+    """Return the fields of a named tuple, or of another class with annotations, as columns that `types` takes; all, or
+    these of them."""
     kinds = typing.get_type_hints(of)
     return ", ".join(f"{name} {_COLUMN_OF[_without_none(kinds[name])]}" for name in only or kinds)
 
 
 def _without_none(kind: Any) -> type:
-    """The type of what may be None besides."""
+    """Return the type of what may be None besides."""
     (found,) = [one for one in typing.get_args(kind) or (kind,) if one is not NoneType]
     assert isinstance(found, type)
     return found
 
 
 def record_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows; there may be none."""
+    """Make a batch of the rows; there may be none."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def table(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Table:
-    """As `record_batch`, for what takes a table."""
+    """Make a table as `record_batch` makes a batch, for what takes one."""
     return pa.Table.from_batches([record_batch(rows, schema)], schema)
 
 
 def signed(word: int) -> int:
-    """An unsigned word as the long that Spark has for it."""
+    """Return an unsigned word as the long that Spark has for it."""
     return word - (1 << 64) if word >= 1 << 63 else word
 
 
 def by_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Batches that have records, each with whose these are. Raises ValueError when one has those of two partitions: no
-    order would be known."""
+    """Yield batches that have records, each with whose these are. Raises ValueError when one has those of two
+    partitions: no order would be known."""
     for batch in batches:
         if batch.num_rows:
             topics, numbers = batch.column("topic"), batch.column("partition")
@@ -78,7 +78,7 @@ def by_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Partition,
 
 
 def of_one_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """The same, of a task that reads one partition. Raises ValueError when it reads others."""
+    """Yield the same, of a task that reads one partition. Raises ValueError when it reads others."""
     before: Partition | None = None
     for at, batch in by_partition(batches):
         if before not in (None, at):
@@ -88,8 +88,8 @@ def of_one_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Partit
 
 
 def frame(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:
-    """A few rows as a DataFrame whose rows are part of the plan: to send them to executors takes no job. Spark makes an
-    RDD of a list of rows, and each join with it a job (`ArrowConverters.toDataFrame`,
+    """Return a few rows as a DataFrame whose rows are part of the plan: to send them to executors takes no job. Spark
+    makes an RDD of a list of rows, and each join with it a job (`ArrowConverters.toDataFrame`,
     `spark.sql.execution.arrow.localRelationThreshold`).
 
     Args:
@@ -99,8 +99,8 @@ def frame(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -
 
 
 def on_driver(found: DataFrame) -> DataFrame:
-    """The rows of a frame, computed now and kept by the driver. They are one partition, which is what every window,
-    group and join asks of its input: whatever is computed from them alone takes one stage, and no shuffle.
+    """Return the rows of a frame, computed now and kept by the driver. They are one partition, which is what every
+    window, group and join asks of its input: whatever is computed from them alone takes one stage, and no shuffle.
 
     Args:
         found: so few rows that a task may be sent all of them.

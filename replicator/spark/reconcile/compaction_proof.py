@@ -58,7 +58,7 @@ class Place(NamedTuple):
 def settled(
     findings: DataFrame, flow: Flow, pairs: Sequence[Pair], reordered: Collection[Partition], *, few: bool = False
 ) -> DataFrame:
-    """The findings with compaction proven, refuted or left unproven. One task reads the log of one partition.
+    """Return the findings with compaction proven, refuted or left unproven. One task reads the log of one partition.
 
     Args:
         findings: those that compaction may explain among them; their `reason` says what they are if it doesn't.
@@ -119,7 +119,7 @@ def _range(pair: Pair, verdict: str) -> Span:
 
 
 def proven_places(read: Read, places: Sequence[Place], whole: Span, *, in_order: bool = True) -> list[IntervalVerdict]:
-    """What the log says of each place. Pure but for `read`; an error of the cluster leaves them unproven.
+    """Say what the log says of each place. Pure but for `read`; an error of the cluster leaves them unproven.
 
     Args:
         whole: offsets [first, end) that were compared.
@@ -165,7 +165,7 @@ def _touch(one: Span, other: Span) -> bool:
 
 
 def _all_holes(read: Read, spans: Sequence[Span]) -> tuple[list[Span], list[tuple[Span, str]]]:
-    """Empty offsets in any of these spans, in order, and spans of which some can't be told."""
+    """Find empty offsets in any of these spans, in order, and spans of which some can't be told."""
     asked = merged((first, end) for first, end in spans if first < end)
     holes: list[Span] = []
     unknown: list[tuple[Span, str]] = []
@@ -187,7 +187,7 @@ class _Counted:
         self._before = [0, *accumulate(end - first for first, end in holes)]
 
     def below(self, offset: int) -> int:
-        """Offsets of all spans below this one."""
+        """Count the offsets of all spans below this one."""
         number = bisect_left(self._firsts, offset)
         if not number:
             return 0

@@ -53,7 +53,7 @@ class Piece(NamedTuple):
 
 
 def joined(left: Piece, right: Piece) -> Piece:
-    """Two ranges of one chunk as one; `right` begins directly behind `left`."""
+    """Join two ranges of one chunk as one; `right` begins directly behind `left`."""
     moved = [pow(base, left.records, PRIME) for base in BASES]
     hashes = (
         (before + moved[index % len(moved)] * behind) % PRIME
@@ -74,7 +74,7 @@ def joined(left: Piece, right: Piece) -> Piece:
 
 
 def begins_chunk(digest: int, mean: int) -> bool:
-    """Whether a record with this digest begins a chunk, unless the chunk before would be too short."""
+    """Return whether a record with this digest begins a chunk, unless the chunk before would be too short."""
     return not int(_mixed(np.array([digest & _WORD], dtype=np.uint64))[0]) & (mean - 1)
 
 
@@ -97,7 +97,7 @@ class Cutter:
         self._last_offset = -1
 
     def feed(self, offsets: Offsets, times_ms: Offsets, sizes: Offsets, *columns: Words) -> Iterator[Piece]:
-        """The pieces that are complete with these records.
+        """Yield the pieces that are complete with these records.
 
         Args:
             sizes: how many bytes their keys and values have.
@@ -116,13 +116,15 @@ class Cutter:
         self._last_digest, self._last_offset = int(digests[-1]), int(offsets[-1])
 
     def finish(self) -> Iterator[Piece]:
-        """What is left when the task's records are at their end."""
+        """Yield what is left when the task's records are at their end."""
         if self._open is not None:
             yield self._open
             self._open = None
 
     def _starts(self, wanted: NDArray[np.intp], count: int) -> list[int]:
-        """Where pieces of these records begin; the first of them continues the open one, unless 0 is in the list."""
+        """Say where pieces of these records begin; the first of them continues the open one, unless 0 is in the
+        list.
+        """
         starts: list[int] = []
         begun = -(self._open.records if self._open is not None else 0)
         for at in [*wanted.tolist(), count]:
@@ -176,7 +178,7 @@ class Cutter:
                 self._open = piece
 
     def _sums(self, digests: Words, bounds: NDArray[np.intp]) -> list[Words]:
-        """Each piece's polynomial over its own records, the first of them having the power 0."""
+        """Compute each piece's polynomial over its own records, the first of them having the power 0."""
         edges, lengths = bounds[:-1], np.diff(bounds)
         places = np.arange(len(digests)) - np.repeat(edges, lengths)
         halves = digests & np.uint64(0xFFFFFFFF), digests >> np.uint64(32)
@@ -189,7 +191,7 @@ class Cutter:
 
 
 def _mixed(digests: Words) -> Words:
-    """All bits of a digest depend on all others: low ones alone decide where a chunk begins."""
+    """Make all bits of a digest depend on all others: low ones alone decide where a chunk begins."""
     mixed = digests ^ (digests >> np.uint64(33))
     mixed = mixed * np.uint64(0xFF51AFD7ED558CCD)
     found: Words = mixed ^ (mixed >> np.uint64(29))
@@ -197,7 +199,7 @@ def _mixed(digests: Words) -> Words:
 
 
 def _powers(base: int, first: int) -> Words:
-    """base^0, base^1, ... modulo PRIME, as many as `_LOW_BITS` bits count."""
+    """Compute base^0, base^1, ... modulo PRIME, as many as `_LOW_BITS` bits count."""
     powers = np.empty(_LOW + 1, dtype=np.uint64)
     powers[0] = first
     known = 1

@@ -50,8 +50,8 @@ def explain(
     firsts: Firsts,
     now: Mapping[Partition, Pair],
 ) -> tuple[list[ToOpen], DataFrame, dict[Pair, RetainedPrefix]]:
-    """What was opened, as `left_out` completes it, the findings with missing and extra records looked for beyond their
-    gap, and what retention explains. `now`: the pairs with the beginnings of their logs after the last read."""
+    """Return what was opened, as `left_out` completes it, the findings with missing and extra records looked for beyond
+    their gap, and what retention explains. `now`: the pairs with the beginnings of their logs after the last read."""
     differing = opened.where(F.col(FINDING.verdict) != verdicts.SAME)
     found_of = Counter[str]()
     for of_partition in firsts.values():
@@ -93,7 +93,7 @@ def _compacted(
     *,
     few: bool,
 ) -> DataFrame:
-    """The findings with what compaction explains, proven by the logs of compacted topics."""
+    """Return the findings with what compaction explains, proven by the logs of compacted topics."""
     compacted = [
         pair
         for pair in pairs
@@ -113,15 +113,15 @@ def _compacted(
 
 
 def _shown(findings: DataFrame) -> DataFrame:
-    """Without what nobody asks any more once altered records are known."""
+    """Return the findings without what nobody asks any more once altered records are known."""
     return findings.drop(*ONLY_ALTERATIONS)
 
 
 def _alterations(
     passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: Firsts, keep: Keep, *, few: bool
 ) -> DataFrame:
-    """The findings with extra records that the source has named as doubled, and missing and extra records that are one
-    altered record as one finding: only where neither has an equal on the other side."""
+    """Return the findings with extra records that the source has named as doubled, and missing and extra records that
+    are one altered record as one finding: only where neither has an equal on the other side."""
     grown = [item.pair for item in differ if verdicts.EXTRA in firsts.get(item.pair.source, {})]
     source = passes.named(grown, of_source=True)
     if source is not None:
@@ -146,7 +146,7 @@ def _alterations(
 
 
 def _first_common(item: ToOpen, firsts: Firsts) -> tuple[int, int] | None:
-    """Ranks of the first record that both sides have, in an equal chunk or in an opened one."""
+    """Return the ranks of the first record that both sides have, in an equal chunk or in an opened one."""
     aligned = item.aligned
     known = []
     here, there = aligned.prefix_end
@@ -165,8 +165,8 @@ def _one_sided(
     found: DataFrame,
     firsts: Firsts,
 ) -> dict[Partition, OneSided]:
-    """What only one side has of partitions whose logs were cut at their beginning. A record that stands elsewhere on
-    the other side is none of it, wherever the two stand. `found`: all findings after `resolve.moved`."""
+    """Return what only one side has of partitions whose logs were cut at their beginning. A record that stands
+    elsewhere on the other side is none of it, wherever the two stand. `found`: all findings after `resolve.moved`."""
     cut = [item for item in differ if item.pair.source_cut or item.pair.target_cut]
     numbers = {item.pair.source: OneSided(*item.left_out) for item in cut}
     asked: list[tuple[object, ...]] = [
@@ -200,7 +200,7 @@ def _one_sided(
 def _place(
     pair: Pair, item: ToOpen, common: Mapping[Pair, tuple[int, int] | None], removed: Mapping[Pair, RetainedPrefix]
 ) -> tuple[object, ...]:
-    """A row of `resolve.PLACES`. Of the records that retention explains, those that were left out are the first.
+    """Make a row of `resolve.PLACES`. Of the records that retention explains, those that were left out are the first.
 
     Args:
         pair: with the beginnings of its logs after the last read.

@@ -39,7 +39,8 @@ _DECISIVE = ("ssl.", "sasl.", "security.", "enable.ssl.", "enable.sasl.")
 
 
 def properties(cluster: Cluster) -> dict[str, str]:
-    """Settings of a Java client (`org.apache.kafka.clients.CommonClientConfigs`) for `cluster`, secrets included.
+    """Return the settings of a Java client (`org.apache.kafka.clients.CommonClientConfigs`) for `cluster`, secrets
+    included.
 
     Raises:
         ConfigError: a security property has no counterpart; the message names the cluster and the property.

@@ -34,7 +34,7 @@ UNDERSTOOD = frozenset(
 
 
 def properties(cluster: str, given: Given) -> dict[str, str]:
-    """The Java client's `sasl.*` properties for librdkafka's, secrets included.
+    """Return the Java client's `sasl.*` properties for librdkafka's, secrets included.
 
     Args:
         cluster: its name in the flow file, for messages.
@@ -58,7 +58,7 @@ def _password(module: str) -> Callable[[str, Given], dict[str, str]]:
 
 
 def _kerberos(cluster: str, given: Given) -> dict[str, str]:
-    """With the keytab, or with the tickets that whoever runs this has (`kinit`)."""
+    """Return the properties of a login with the keytab, or with the tickets that whoever runs this has (`kinit`)."""
     keytab = given.get("sasl.kerberos.keytab", "")
     principal = {"principal": given["sasl.kerberos.principal"]} if "sasl.kerberos.principal" in given else {}
     if keytab and not principal:
@@ -74,7 +74,7 @@ def _oauth(cluster: str, given: Given) -> dict[str, str]:
 
 
 def _oidc(cluster: str, given: Given) -> dict[str, str]:
-    """Client credentials at a token endpoint."""
+    """Return the properties of a login with client credentials at a token endpoint."""
     grant = given.get("sasl.oauthbearer.grant.type", "client_credentials").lower()
     if grant != "client_credentials":
         raise _refused(cluster, f"sasl.oauthbearer.grant.type {grant} with Spark; known is client_credentials")
@@ -93,7 +93,9 @@ def _oidc(cluster: str, given: Given) -> dict[str, str]:
 
 
 def _unsecured(cluster: str, given: Given) -> dict[str, str]:
-    """Tokens that nobody signs, for tests: `sasl.oauthbearer.config` as librdkafka has it."""
+    """Return the properties of a login with tokens that nobody signs, for tests: `sasl.oauthbearer.config` as
+    librdkafka has it.
+    """
     if given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() not in ("true", "1"):
         raise _refused(cluster, "OAUTHBEARER with Spark needs sasl.oauthbearer.method oidc")
     said = dict(item.partition("=")[::2] for item in given.get("sasl.oauthbearer.config", "").split())
@@ -120,7 +122,7 @@ def _refused(cluster: str, why: str) -> ConfigError:
 
 
 def _jaas(module: str, options: Mapping[str, str]) -> str:
-    """A line in JAAS syntax."""
+    """Write a line in JAAS syntax."""
     parts = (f"{name}={_quoted(value)}" for name, value in options.items())
     return f"{' '.join([module, 'required', *parts])};"
 

@@ -34,7 +34,7 @@ EXECUTOR_SLOTS = 8
 def read(
     spark: SparkSession, flow: Flow, cluster: Cluster, ranges: Mapping[Partition, Offsets], *, tasks: int = 0
 ) -> DataFrame | None:
-    """Records of these ranges, with the columns of the Kafka source and headers; None when all are empty.
+    """Read the records of these ranges, with the columns of the Kafka source and headers; None when all are empty.
 
     Args:
         tasks: how many tasks read them at least; long ranges are divided among several. 0: one task for each range.
@@ -61,8 +61,8 @@ def _conf(spark: SparkSession) -> dict[str, str]:
 
 
 def fetch_bytes(conf: Mapping[str, str]) -> int:
-    """How much a consumer fetches ahead, so that all that one JVM may have open take an eighth of its heap at most. A
-    batch that is larger is fetched all the same, alone.
+    """Decide how much a consumer fetches ahead, so that all that one JVM may have open take an eighth of its heap at
+    most. A batch that is larger is fetched all the same, alone.
 
     Args:
         conf: Spark's properties; those that are not set have Spark's defaults.
@@ -75,7 +75,7 @@ def fetch_bytes(conf: Mapping[str, str]) -> int:
 
 
 def _bytes(size: str) -> int:
-    """A size of memory as Spark takes it: 512m, 2g; a plain number counts MiB."""
+    """Read a size of memory as Spark takes it: 512m, 2g; a plain number counts MiB."""
     number, unit = size.lower().rstrip("ib"), 2
     if number[-1:] in "kmgt":
         number, unit = number[:-1], "kmgt".index(number[-1]) + 1
@@ -100,7 +100,7 @@ def _consumer(flow: Flow, cluster: Cluster, fetched: int) -> dict[str, str]:
 
 
 def _offsets_json(offsets: Mapping[Partition, int]) -> str:
-    """Spark's JSON of offsets: topic → partition → offset."""
+    """Write Spark's JSON of offsets: topic → partition → offset."""
     found: dict[str, dict[str, int]] = {}
     for at, offset in sorted(offsets.items()):
         found.setdefault(at.topic, {})[str(at.partition)] = offset
@@ -108,7 +108,7 @@ def _offsets_json(offsets: Mapping[Partition, int]) -> str:
 
 
 def _partitions_json(partitions: Iterable[Partition]) -> str:
-    """Spark's JSON of partitions: topic → [partition]."""
+    """Write Spark's JSON of partitions: topic → [partition]."""
     found: dict[str, list[int]] = {}
     for at in sorted(partitions):
         found.setdefault(at.topic, []).append(at.partition)
@@ -116,8 +116,8 @@ def _partitions_json(partitions: Iterable[Partition]) -> str:
 
 
 def put_together(wanted: Iterable[Offsets], ranges_max: int, size: Callable[[int, int], int]) -> list[Offsets]:
-    """At most `ranges_max` ranges of offsets that hold all of the wanted ones: those with the fewest bytes between them
-    are read together. They are in order, and may be empty.
+    """Return at most `ranges_max` ranges of offsets that hold all of the wanted ones: those with the fewest bytes
+    between them are read together. They are in order, and may be empty.
 
     Args:
         size: about how many bytes the records at offsets from the first number to before the second have.
@@ -135,5 +135,5 @@ def put_together(wanted: Iterable[Offsets], ranges_max: int, size: Callable[[int
 
 
 def union(frames: list[DataFrame]) -> DataFrame | None:
-    """All rows of frames with the same columns; None of none."""
+    """Put together all rows of frames with the same columns; None of none."""
     return reduce(DataFrame.unionByName, frames) if frames else None

@@ -33,8 +33,8 @@ _RANKED = f"topic string, partition int, {arrow.columns(ReadRecord, RECORD.rank,
 def looked_up(
     passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: Firsts
 ) -> tuple[list[ToOpen], DataFrame]:
-    """What is to be opened, with the number of records that were found elsewhere, and the findings with one more for
-    each of these: missing or extra, until `resolve.moved` makes one finding of both.
+    """Return what is to be opened, with the number of records that were found elsewhere, and the findings with one more
+    for each of these: missing or extra, until `resolve.moved` makes one finding of both.
 
     Of each digest as many are added as the other side has more of, the last ones: what retention takes are the first.
     """
@@ -69,8 +69,8 @@ def looked_up(
 
 
 def _read(passes: Passes, items: Sequence[ToOpen], of_source: bool) -> DataFrame | None:
-    """Records that were left out of one side, with their ranks, under the source's topic; one task for each partition,
-    or no rank would be known."""
+    """Read the records that were left out of one side, with their ranks, under the source's topic; one task for each
+    partition, or no rank would be known."""
     ranges: dict[Partition, Offsets] = {}
     limits: dict[Partition, tuple[str, int]] = {}
     for item in items:
@@ -90,7 +90,7 @@ def _read(passes: Passes, items: Sequence[ToOpen], of_source: bool) -> DataFrame
 
 
 def _end(side: Side, rank: int) -> int:
-    """An offset below which all records with a smaller rank stand."""
+    """Return an offset below which all records with a smaller rank stand."""
     number = side.holding(rank)
     return side.chunks[number - 1 if side.ranks[number] == rank else number].last_offset + 1
 
@@ -115,7 +115,7 @@ def _ranked(limits: Mapping[Partition, tuple[str, int]]) -> arrow.Task:
 
 
 def _wanted(left_out: DataFrame, differing: DataFrame, of_source: bool) -> DataFrame:
-    """Findings of those records that the other side has more of than was found on this one."""
+    """Return the findings of those records that the other side has more of than was found on this one."""
     missing = F.count_if(F.col(FINDING.verdict) == verdicts.MISSING)
     more = F.count_if(F.col(FINDING.verdict).isin(*_MORE))
     surplus = (more - missing) if of_source else (missing - more)

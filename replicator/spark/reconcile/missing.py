@@ -25,8 +25,8 @@ REFUSED = "which records are missing was partly guessed here (see the notes): co
 
 
 def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
-    """Missing records by source partition, of those that were compared by content. Those that follow one another on the
-    source are one span.
+    """Return missing records by source partition, of those that were compared by content. Those that follow one another
+    on the source are one span.
 
     Raises Incident when there are too many spans for one repair.
     """
@@ -57,7 +57,7 @@ def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
 def damage(
     outcome: Outcome, snapshot: Snapshot, found: Mapping[Partition, tuple[Missing, ...]]
 ) -> dict[Partition, Damage]:
-    """What a repair can copy again, by source partition: not where alignment was guessed, see `unsure`."""
+    """Return what a repair can copy again, by source partition: not where alignment was guessed, see `unsure`."""
     pairs = {pair.source: pair for pair in snapshot.pairs}
     guessed = unsure(outcome)
     return {
@@ -68,7 +68,9 @@ def damage(
 
 
 def unsure(outcome: Outcome) -> set[Partition]:
-    """Source partitions whose records may be called missing although they are not: copying them could double."""
+    """Return the source partitions whose records may be called missing although they are not: copying them could
+    double.
+    """
     return {one.source for one in outcome.partitions if {GUESSED, PAIRED_BY_GUESS} & {*one.notes}}
 
 
@@ -78,7 +80,7 @@ def repair_facts(
     summary: RepairSummary | None,
     planned: Mapping[Partition, PlannedPartition],
 ) -> RepairFacts:
-    """The plan, with what became of it when it was applied.
+    """Return the plan, with what became of it when it was applied.
 
     Args:
         planned: what a plan was told by both sides; empty when it was applied.

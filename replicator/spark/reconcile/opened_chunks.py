@@ -54,7 +54,7 @@ Gaps = Mapping[Partition, list[GapSides]]
 
 
 def within(records: DataFrame, places: Mapping[Partition, tuple[str, list[GapRange]]], *, of_source: bool) -> DataFrame:
-    """Those of `records` that lie in the ranges of their partition, under the name of the source's topic.
+    """Return those of `records` that lie in the ranges of their partition, under the name of the source's topic.
 
     Args:
         records: with `topic`, `partition` and `FIELDS`.
@@ -98,7 +98,7 @@ def _located(places: Mapping[Partition, tuple[str, list[GapRange]]], of_source: 
 
 
 def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
-    """Verdicts on all opened records: those of one gap meet in one task, and nothing else is shuffled.
+    """Give verdicts on all opened records: those of one gap meet in one task, and nothing else is shuffled.
 
     Args:
         sides: of both sides, as `within` gives them.
@@ -127,7 +127,7 @@ def _records(table: pa.Table, of_source: bool, rank: int, skipped: int) -> list[
 
 
 def altered(findings: DataFrame) -> DataFrame:
-    """Missing and extra records with those that are one record as one finding, see `alterations`.
+    """Return missing and extra records with those that are one record as one finding, see `alterations`.
 
     Args:
         findings: with a column `together`: records of a partition with the same number are looked at together.
@@ -159,7 +159,7 @@ Firsts = Mapping[Partition, Mapping[str, First]]
 
 
 def firsts(opened: DataFrame) -> Firsts:
-    """Collects which verdicts there are on opened records, and where each begins."""
+    """Collect which verdicts there are on opened records, and where each begins."""
     ranks = FINDING.source_rank, FINDING.target_rank
     rows = opened.groupBy(*PARTITION, FINDING.verdict).agg(
         F.sum(FINDING.records).alias(FINDING.records), *(F.min(rank).alias(rank) for rank in ranks)

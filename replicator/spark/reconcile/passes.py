@@ -45,7 +45,7 @@ class Compared:
     aligned: Aligned
 
     def side(self, of_source: bool) -> Side:
-        """What was read of it."""
+        """Return what was read of it."""
         return self.aligned.source if of_source else self.aligned.target
 
 
@@ -90,8 +90,8 @@ class Passes:
         self._mean = alignment.mean_size(max(sum(end - first for first, end in side) for side in sides))
 
     def records(self, of_source: bool, ranges: Mapping[Partition, Offsets], *, tasks: int = 0) -> DataFrame | None:
-        """Records of these ranges with `digest` and `timestamp_ms`, but for those of the source that operators have
-        decided to leave out; `tasks`: at least so many, 0: one for each."""
+        """Read the records of these ranges with `digest` and `timestamp_ms`, but for those of the source that operators
+        have decided to leave out; `tasks`: at least so many, 0: one for each."""
         cluster: Cluster = self._flow.source if of_source else self._flow.target
         found = kafka.read(self.spark, self._flow, cluster, ranges, tasks=tasks)
         if found is None:
@@ -108,7 +108,7 @@ class Passes:
         return transforms.hashed_again(hashed) if self.deep else hashed
 
     def aligned(self) -> list[Aligned]:
-        """How both sides correspond, pair by pair: one read of both, cut into chunks."""
+        """Find how both sides correspond, pair by pair: one read of both, cut into chunks."""
         columns = ["topic", "partition", RECORD.offset, RECORD.timestamp_ms, "size", *self.digest_columns]
         both = kafka.union(
             [
@@ -126,12 +126,12 @@ class Passes:
         ]
 
     def compared(self, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame | None:
-        """All records of one side of `pairs` that are compared."""
+        """Read all records of one side of `pairs` that are compared."""
         ranges = {pair.at(of_source): pair.offsets(of_source) for pair in pairs}
         return self.records(of_source, ranges, tasks=tasks(ranges.values()))
 
     def opened(self, wanted: Sequence[ToOpen]) -> DataFrame:
-        """Verdicts on all records of these gaps; nothing is read before they are used."""
+        """Give verdicts on all records of these gaps; nothing is read before they are used."""
         gaps = {item.pair.source: [_gap_sides(item, gap) for gap in item.gaps] for item in wanted}
         sides = [
             side
@@ -163,8 +163,8 @@ class Passes:
         return kafka.union(layers)
 
     def named(self, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame | None:
-        """All records of one side of `pairs`, from the compared range's first to the end of the log, under their source
-        topic."""
+        """Read all records of one side of `pairs`, from the compared range's first to the end of the log, under their
+        source topic."""
         wanted = list(pairs)
         ranges = {
             pair.at(of_source): (pair.offsets(of_source)[0], pair.source_log_end if of_source else pair.target_log_end)
@@ -177,7 +177,7 @@ class Passes:
 
 
 def under_source(records: DataFrame, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame:
-    """Those records of one side that are of these pairs, under their source's topic."""
+    """Return those records of one side that are of these pairs, under their source's topic."""
     rows = [(*pair.at(of_source), pair.source.topic) for pair in pairs]
     topics = arrow.frame(records.sparkSession, rows, "topic string, partition int, source_topic string")
     found = records.join(F.broadcast(topics), ["topic", "partition"])
@@ -185,12 +185,12 @@ def under_source(records: DataFrame, pairs: Iterable[Pair], *, of_source: bool) 
 
 
 def tasks(ranges: Iterable[Offsets]) -> int:
-    """At least so many tasks for one side; Spark gives large ranges more of them."""
+    """Return the least number of tasks for one side; Spark gives large ranges more of them."""
     return sum(max(1, -(-(end - first) // TASK_RECORDS)) for first, end in ranges if first < end)
 
 
 def _cut(mean: int, columns: Sequence[str], of_source: bool) -> arrow.Task:
-    """What a task does with its records: gives the pieces of its range."""
+    """Return what a task does with its records: it yields the pieces of its range."""
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cutter, at = Cutter(mean), None
@@ -212,7 +212,7 @@ def _pieces(at: Partition, of_source: bool, pieces: Iterable[Piece]) -> pa.Recor
 
 
 def _sides(found: Iterable[pa.RecordBatch]) -> tuple[dict[Partition, Side], dict[Partition, Side]]:
-    """Both sides by partition, from all pieces."""
+    """Return both sides by partition, from all pieces."""
     pieces: tuple[dict[Partition, list[Piece]], dict[Partition, list[Piece]]] = ({}, {})
     for batch in found:
         for topic, number, of_source, *fields in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -43,7 +43,7 @@ class Say(Protocol):
     """Told in a few words which step begins, and how many offsets its tasks read, where that is known."""
 
     def __call__(self, step: str, offsets: int = 0, /) -> object:
-        """A step begins."""
+        """Say that a step begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def reconcile(
     values: bool = True,
     for_repair: bool = False,
 ) -> Reconciled:
-    """Compares both sides of `snapshot`.
+    """Compare both sides of `snapshot`.
 
     Args:
         mode: quick: which chunks differ, not which records; only the retained prefixes of partitions that retention
@@ -111,7 +111,7 @@ def reconcile(
 def _by_content(
     spark: SparkSession, flow: Flow, pairs: Sequence[Pair], mode: Mode, say: Say, *, values: bool
 ) -> tuple[Sequence[PartitionOutcome], DataFrame | None]:
-    """Compares pairs by what their records hold; findings are None where nothing was opened."""
+    """Compare pairs by what their records hold; findings are None where nothing was opened."""
     passes = Passes(spark, flow, pairs, deep=mode == "deep")
     offsets = sum(end - first for pair in pairs for first, end in (pair.source_range, pair.target_range))
     say("comparing both sides by content", offsets)
@@ -141,7 +141,7 @@ def _by_content(
 
 
 def _to_open(item: Compared, mode: Mode) -> ToOpen:
-    """What to look at of one pair. In the quick pass only retained prefixes: else retention would look like a
+    """Decide what to look at of one pair. In the quick pass only retained prefixes: else retention would look like a
     difference."""
     aligned, pair = item.aligned, item.pair
     cut = pair.source_cut or pair.target_cut
@@ -165,8 +165,8 @@ def _from(numbers: tuple[int, int], first: int) -> tuple[int, int]:
 
 
 def _skipped(item: Compared) -> tuple[int, int]:
-    """Below which ranks of either side the copies of records need not be looked for: retention has removed them, or may
-    have, and the other side has too few records before the first common one that could be theirs."""
+    """Say below which ranks of either side the copies of records need not be looked for: retention has removed them, or
+    may have, and the other side has too few records before the first common one that could be theirs."""
     source_end = item.aligned.source.ranks[item.aligned.prefix_end[0]]
     target_end = item.aligned.target.ranks[item.aligned.prefix_end[1]]
     # At most the smaller number of records can be in both prefixes.

@@ -32,7 +32,7 @@ FILES = ("findings.parquet", "report.html", "report.json")
 
 
 def write(outcome: Outcome, findings: DataFrame, out: str, seal: Seal = unsealed) -> None:
-    """Writes all files of the report into a new directory, given as a user names it (see `directories`).
+    """Write all files of the report into a new directory, given as a user names it (see `directories`).
 
     Raises ConfigError when it exists, Unreachable when it can't be written.
     """
@@ -63,7 +63,7 @@ def _write(outcome: Outcome, findings: DataFrame, directory: Path) -> None:
 
 
 def write_findings(findings: DataFrame, path: Path) -> None:
-    """Writes one Parquet file on the driver, a few thousand rows at a time: executors need not share a disk with it."""
+    """Write one Parquet file on the driver, a few thousand rows at a time: executors need not share a disk with it."""
     told = FOUND_TYPES.empty_table().select([name for name in FOUND_TYPES.names if name in findings.columns]).schema
     rows = findings.orderBy(
         "topic",

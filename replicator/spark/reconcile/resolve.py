@@ -55,7 +55,7 @@ _OF_EITHER = [name for name in Finding._fields if name not in (*SIDES, FINDING.v
 
 
 def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
-    """Names what retention explains: of the records before the first common one that only one side has, the first ones.
+    """Name what retention explains: of the records before the first common one that only one side has, the first ones.
 
     Args:
         findings: after `moved`: a record that stands elsewhere on the other side has not expired there.
@@ -83,7 +83,7 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Sequence[CopiedRun], int]]) -> DataFrame:
-    """Names extra and doubled records that a repair of the flow copied, and whose originals the source has lost since.
+    """Name extra and doubled records that a repair of the flow copied, and whose originals the source has lost since.
 
     Args:
         known: by source partition, what was copied again, and where the source's log begins.
@@ -109,7 +109,7 @@ def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Seque
 
 
 def removed_meanwhile(findings: DataFrame, places: DataFrame) -> DataFrame:
-    """Leaves unproven what only one side has, where the other one lost records while both were read.
+    """Leave unproven what only one side has, where the other one lost records while both were read.
 
     What a task has not read yet goes first: then even behind a common record one may be gone that nobody saw, and
     numbers from the first read say nothing about it.
@@ -128,7 +128,7 @@ def removed_meanwhile(findings: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def moved(findings: DataFrame) -> DataFrame:
-    """Makes one finding of a missing and an extra or doubled record of one partition with one digest; as many as there
+    """Make one finding of a missing and an extra or doubled record of one partition with one digest; as many as there
     are."""
     place = F.coalesce(FINDING.source_rank, FINDING.target_rank)
     before = (
@@ -155,7 +155,7 @@ def moved(findings: DataFrame) -> DataFrame:
 
 
 def doubled(findings: DataFrame, source: DataFrame, *, few: bool = False) -> DataFrame:
-    """Names extra records that the source has, too.
+    """Name extra records that the source has, too.
 
     Args:
         source, few: as of `explained`.
@@ -173,9 +173,9 @@ def doubled(findings: DataFrame, source: DataFrame, *, few: bool = False) -> Dat
 
 
 def alone() -> Column:
-    """Whether a missing or an extra record has no equal on the other side to which, or from where, it could have moved:
-    only such a record can be one that was altered. Of several equal ones the first are those that moved. Asked after
-    `doubled`: an extra record that equals one of the source isn't called extra any more."""
+    """Return whether a missing or an extra record has no equal on the other side to which, or from where, it could have
+    moved: only such a record can be one that was altered. Of several equal ones the first are those that moved. Asked
+    after `doubled`: an extra record that equals one of the source isn't called extra any more."""
     place = F.coalesce(FINDING.source_rank, FINDING.target_rank)
     equal = Window.partitionBy(*PARTITION, FINDING.digest)
     before = equal.orderBy(place, FINDING.verdict).rowsBetween(Window.unboundedPreceding, 0)
@@ -186,7 +186,7 @@ def alone() -> Column:
 def explained(
     findings: DataFrame, places: DataFrame, source: DataFrame | None, target: DataFrame | None, *, few: bool = False
 ) -> DataFrame:
-    """Names what compaction may explain; `reason` says what it is if it doesn't: see `compaction_proof`.
+    """Name what compaction may explain; `reason` says what it is if it doesn't: see `compaction_proof`.
 
     Args:
         places: schema PLACES, one row for each partition.
@@ -250,7 +250,7 @@ def _doubled() -> Column:
 
 
 def before(rank: str, common: str) -> Column:
-    """Whether a record stands before the first one that both sides have; its side is the one of `rank`."""
+    """Return whether a record stands before the first one that both sides have; its side is the one of `rank`."""
     return F.isnotnull(rank) & (F.isnull(common) | (F.col(rank) < F.col(common)))
 
 
@@ -259,24 +259,25 @@ def _open_question() -> Column:
 
 
 def _cleaned_there() -> Column:
-    """Whether compaction may have removed a missing record from the target: a later record of its key was copied, or
-    stands there behind its place, whoever wrote it; or it is a tombstone, and the key is gone there; or it has no key,
-    which no compacted topic keeps."""
+    """Return whether compaction may have removed a missing record from the target: a later record of its key was
+    copied, or stands there behind its place, whoever wrote it; or it is a tombstone, and the key is gone there; or it
+    has no key, which no compacted topic keeps."""
     later = F.col("source_last_copied") > F.col(FINDING.source_offset)
     there = F.col("target_last") > F.col(FINDING.other_after)
     return _any(later, there, F.col(FINDING.tombstone) & F.isnull("target_last"), F.isnull(FINDING.key_hash))
 
 
 def _cleaned_here() -> Column:
-    """Whether compaction may have removed an extra record from the source: a later record of its key stands there,
-    however far behind, or came to the target; or it is a tombstone, and the key is gone here; or it has no key."""
+    """Return whether compaction may have removed an extra record from the source: a later record of its key stands
+    there, however far behind, or came to the target; or it is a tombstone, and the key is gone here; or it has no key.
+    """
     here = F.col("source_last") > F.col(FINDING.other_after)
     later = F.col("target_last") > F.col(FINDING.target_offset)
     return _any(here, later, F.col(FINDING.tombstone) & F.isnull("source_last"), F.isnull(FINDING.key_hash))
 
 
 def _last_equals(side: str) -> Column:
-    """Whether a side's last record of the key equals this one: then it may be what is left of both."""
+    """Return whether a side's last record of the key equals this one: then it may be what is left of both."""
     return F.coalesce(F.col(f"{side}_last_digest") == F.col(FINDING.digest), F.lit(False))
 
 

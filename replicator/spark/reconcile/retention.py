@@ -47,7 +47,7 @@ class RetainedPrefix:
 
 
 def retained_prefix(pair: Pair, source_records: int, found: OneSided) -> RetainedPrefix:
-    """What retention explains.
+    """Decide what retention explains.
 
     Args:
         source_records: of the compared range.

@@ -22,7 +22,7 @@ are equal, too, the range is matched position by position."""
 
 
 def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:
-    """The longest chain of pairs that rises strictly on both sides.
+    """Find the longest chain of pairs that rises strictly on both sides.
 
     Args:
         pairs: with distinct left and distinct right numbers, in any order.
@@ -48,7 +48,7 @@ def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:
 
 
 def matched(left: Sequence[int], right: Sequence[int]) -> Pairs:
-    """Index pairs of equal elements, strictly rising on both sides; as many as sensible, not always the most."""
+    """Find index pairs of equal elements, strictly rising on both sides; as many as sensible, not always the most."""
     found: Pairs = []
     todo = [(0, len(left), 0, len(right))]
     while todo:
@@ -71,7 +71,7 @@ def matched(left: Sequence[int], right: Sequence[int]) -> Pairs:
 
 
 def _in_window(left: Sequence[int], right: Sequence[int]) -> tuple[Pairs, bool]:
-    """Pairs, and whether these are all; else what lies between two of them is to be compared in itself."""
+    """Find pairs, and whether these are all; else what lies between two of them is to be compared in itself."""
     if chain := once(left, right):
         return chain, False
     if not set(left) & set(right):
@@ -86,14 +86,14 @@ def _in_window(left: Sequence[int], right: Sequence[int]) -> tuple[Pairs, bool]:
 
 
 def once(left: Sequence[int], right: Sequence[int]) -> Pairs:
-    """Index pairs of elements that occur exactly once on both sides, as the longest rising chain."""
+    """Find index pairs of elements that occur exactly once on both sides, as the longest rising chain."""
     count, count_right = Counter(left), Counter(right)
     at = {one: index for index, one in enumerate(right) if count_right[one] == 1}
     return rising((index, at[one]) for index, one in enumerate(left) if one in at and count[one] == 1)
 
 
 def _with_following(elements: Sequence[int], many: int) -> list[int]:
-    """One number for each element and `many - 1` behind it, where there are so many."""
+    """Return one number for each element and `many - 1` behind it, where there are so many."""
     found: list[int] = list(elements)
     width = 1
     while width < many:
@@ -103,7 +103,7 @@ def _with_following(elements: Sequence[int], many: int) -> list[int]:
 
 
 def _shortest_edit(left: Sequence[int], right: Sequence[int]) -> Pairs | None:
-    """The longest common subsequence of sides with at most EDITS_MAX differences; None with more.
+    """Find the longest common subsequence of sides with at most EDITS_MAX differences; None with more.
 
     Myers' greedy algorithm: work grows with the length plus the square of the differences. Diagonal k holds the points
     (here, here - k); `furthest[k]` is how far right each number of edits gets on it.
@@ -129,7 +129,7 @@ def _shortest_edit(left: Sequence[int], right: Sequence[int]) -> Pairs | None:
 
 
 def _walked_back(trail: Sequence[array[int]], rows: int, columns: int) -> Pairs:
-    """The matches on the way to the end, from what each number of edits had reached."""
+    """Return the matches on the way to the end, from what each number of edits had reached."""
     found: Pairs = []
     here, there = rows, columns
     for edits in range(len(trail) - 1, 0, -1):

@@ -18,7 +18,7 @@ GAPS = "topic string, partition int, first long, end long"
 
 
 def without(records: DataFrame, gaps: DataFrame) -> DataFrame:
-    """Leaves out the records at these offsets (schema GAPS); the others keep their order and their tasks."""
+    """Leave out the records at these offsets (schema GAPS); the others keep their order and their tasks."""
     left_out = F.broadcast(gaps.select(*(F.col(name).alias(f"gap_{name}") for name in gaps.columns)))
     at = (F.col("topic") == F.col("gap_topic")) & (F.col("partition") == F.col("gap_partition"))
     return records.join(
@@ -27,20 +27,20 @@ def without(records: DataFrame, gaps: DataFrame) -> DataFrame:
 
 
 def hashed(records: DataFrame) -> DataFrame:
-    """Adds `digest` of key, value, headers and timestamp, and `timestamp_ms`."""
+    """Add `digest` of key, value, headers and timestamp, and `timestamp_ms`."""
     return records.withColumn(RECORD.timestamp_ms, F.unix_millis("timestamp")).withColumn(
         RECORD.digest, F.xxhash64(*_identity(_headers_hash()))
     )
 
 
 def size() -> Column:
-    """How many bytes key and value of a record have."""
+    """Count how many bytes key and value of a record have."""
     lengths = [F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value")]
     return (lengths[0] + lengths[1]).cast("long")
 
 
 def hashed_again(records: DataFrame) -> DataFrame:
-    """Adds `second_digest` to what `hashed` gives: the same fields in another order, behind a number of their own. Two
+    """Add `second_digest` to what `hashed` gives: the same fields in another order, behind a number of their own. Two
     records that are equal in both of them agree in 128 bits."""
     fields = _identity(F.when(F.isnotnull("headers"), F.xxhash64(F.lit(2), F.to_json("headers"))))
     return records.withColumn("second_digest", F.xxhash64(F.lit(1), *reversed(fields)))
@@ -52,7 +52,7 @@ def _identity(headers: Column) -> list[Column]:
 
 
 def _headers_hash() -> Column:
-    """Null where there are none. JSON tells names, values and which values are null apart, all in order.
+    """Hash headers: null where there are none. JSON tells names, values and which values are null apart, all in order.
 
     Unlike a function over array elements, JSON does not keep Spark from compiling the whole stage.
     """
@@ -60,7 +60,7 @@ def _headers_hash() -> Column:
 
 
 def by_field(records: DataFrame, *, deep: bool = False) -> DataFrame:
-    """Adds a hash of each field, null where the field is, and leaves of the key its first bytes, for people.
+    """Add a hash of each field, null where the field is, and the first bytes of the key for people.
 
     Args:
         deep: records have a `second_digest`; `digest` is of both of them from here on.

@@ -94,7 +94,7 @@ def compare(
     compacted: bool = False,
     prefix_cut: bool = False,
 ) -> list[Finding]:
-    """Verdicts on all records of a range that both sides should have alike, by equality alone.
+    """Give verdicts on all records of a range that both sides should have alike, by equality alone.
 
     A record that stands elsewhere in the range is reordered; one more that equals a record of the source is
     doubled. What is left is missing and extra, until all ranges of the partition are known: see `resolve` and
@@ -141,13 +141,13 @@ def compare(
 
 
 def sign(record: ReadRecord | Finding, fields: tuple[str, str]) -> tuple[int, int] | None:
-    """What the record has of two fields; None where one of them is null."""
+    """Return what the record has of two fields; None where one of them is null."""
     one, other = (getattr(record, name) for name in fields)
     return None if one is None or other is None else (one, other)
 
 
 def _repeats(records: Sequence[ReadRecord]) -> list[set[tuple[int, int]]]:
-    """Which signs of each kind several of these records have."""
+    """Return which signs of each kind several of these records have."""
     found: list[set[tuple[int, int]]] = []
     for fields in SIGNS:
         counts = Counter(one for record in records if (one := sign(record, fields)) is not None)
@@ -163,13 +163,13 @@ def _placed(
 
 
 def _unlike(pairs: Pairs, source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> list[bool]:
-    """Which pairs are of records that no other one of the range equals: those of equal ones may be other pairs."""
+    """Tell which pairs are of records that no other one of the range equals: those of equal ones may be other pairs."""
     here, there = (Counter(record.digest for record in side) for side in (source, target))
     return [here[source[index].digest] == there[source[index].digest] == 1 for index, _ in pairs]
 
 
 def _around(matches: Sequence[int], known: Sequence[bool], edges: tuple[int, int]) -> list[tuple[int, int]]:
-    """The offsets of one side between which each gap lies: those of the nearest matches that are `known`."""
+    """Return the offsets of one side between which each gap lies: those of the nearest matches that are `known`."""
     before, after = [edges[0]], [edges[1]]
     for offset, is_known in zip(matches, known, strict=True):
         before.append(offset if is_known else before[-1])
@@ -187,8 +187,8 @@ def _pairs(source: list[int], target: list[int], from_end: bool) -> Pairs:
 
 
 def _latest(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> Pairs:
-    """The same pairs, each of the last records before the next pair that are equal to it: ranges are matched at both
-    of their ends, and there the first of several may have been taken."""
+    """Return the same pairs, each of the last records before the next pair that are equal to it: ranges are matched at
+    both of their ends, and there the first of several may have been taken."""
     found: Pairs = []
     end, target_end = len(source), len(target)
     for here, there in reversed(pairs):
@@ -200,7 +200,7 @@ def _latest(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> Pairs
 
 
 def on_source(verdict: str, record: ReadRecord) -> Finding:
-    """A finding about a record that only the source has."""
+    """Make a finding about a record that only the source has."""
     return Finding(
         verdict,
         1,
@@ -217,7 +217,7 @@ def on_source(verdict: str, record: ReadRecord) -> Finding:
 
 
 def on_target(verdict: str, record: ReadRecord) -> Finding:
-    """A finding about a record that only the target has."""
+    """Make a finding about a record that only the target has."""
     return on_source(verdict, record)._replace(
         source_offset=None, source_rank=None, target_offset=record.offset, target_rank=record.rank
     )
@@ -228,7 +228,7 @@ def _both(verdict: str, was: ReadRecord, now: ReadRecord) -> Finding:
 
 
 def _left_over(records: Sequence[ReadRecord], taken: Sequence[int]) -> list[tuple[int, ReadRecord]]:
-    """Records without a pair, each with the number of pairs before it: the gap in which it stands."""
+    """Return the records without a pair, each with the number of pairs before it: the gap in which it stands."""
     left: list[tuple[int, ReadRecord]] = []
     gap = 0
     for index, record in enumerate(records):
@@ -242,7 +242,7 @@ def _left_over(records: Sequence[ReadRecord], taken: Sequence[int]) -> list[tupl
 def _moved(
     gone: Sequence[tuple[int, ReadRecord]], come: Sequence[tuple[int, ReadRecord]]
 ) -> tuple[list[ReadRecord], list[ReadRecord]]:
-    """Records that both sides have, but not in the same order: pairs, in two lists of one length."""
+    """Return the records that both sides have, but not in the same order: pairs, in two lists of one length."""
     waiting: dict[int, list[ReadRecord]] = defaultdict(list)
     for _, record in reversed(come):
         waiting[record.digest].append(record)

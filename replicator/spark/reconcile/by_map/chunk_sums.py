@@ -82,13 +82,13 @@ class MapSaid:
 
     @classmethod
     def of(cls, known: PairMap) -> MapSaid:
-        """What is told of a map that was read."""
+        """Return what is told of a map that was read."""
         why = tuple(one.why for one in known.uncovered)
         return cls(known.mapped is not None, why, known.taken.since, known.taken.unordered, known.notes)
 
 
 def sums(read: DataFrame, facts: MapFacts, digests: Sequence[str], bits: int, *, of_source: bool) -> DataFrame:
-    """The sums of what tasks read of one side, see SUMS, under the source's topic.
+    """Compute the sums of what tasks read of one side, see SUMS, under the source's topic.
 
     Args:
         read: with topic, partition, offset, timestamp_ms and `digests`.
@@ -99,8 +99,8 @@ def sums(read: DataFrame, facts: MapFacts, digests: Sequence[str], bits: int, *,
 
 
 def together(both: DataFrame) -> DataFrame:
-    """Sums of the same chunk as one, and whether it is `equal`; such chunks are left out, unless a record of theirs
-    stands behind later ones."""
+    """Put together the sums of the same chunk as one, and whether it is `equal`; such chunks are left out, unless a
+    record of theirs stands behind later ones."""
     found = both.groupBy("topic", "partition", "kind", "number").agg(
         F.bit_xor("one").alias("one"),
         F.bit_xor("other").alias("other"),
@@ -208,7 +208,9 @@ class TaskSums:
 
 
 def mixed(digests: Words, places: Offsets) -> Words:
-    """A hash that holds both (the finalizer of SplitMix64): multiplication wraps, as it does for numpy's words."""
+    """Compute a hash that holds both (the finalizer of SplitMix64): multiplication wraps, as it does for numpy's
+    words.
+    """
     word = digests ^ (places.view(np.uint64) + np.uint64(1)) * _GOLDEN
     word = (word ^ (word >> np.uint64(30))) * _FIRST
     word = (word ^ (word >> np.uint64(27))) * _SECOND
@@ -240,7 +242,7 @@ def _summing(facts: MapFacts, digests: Sequence[str], bits: int, of_source: bool
 
 
 def _begun(facts: MapFacts, source: Partition, bits: int) -> tuple[tuple[SumKind, object], TaskSums | None]:
-    """What the driver is told of the map, and what takes the records if there is one."""
+    """Return what the driver is told of the map, and what takes the records if there is one."""
     try:
         known = map_of(facts, source)
     except ReplicatorError as error:

@@ -96,7 +96,7 @@ def compare_by_map(
 
 
 def _facts(flow: Flow, snapshot: Snapshot, found: ByMap) -> MapFacts | None:
-    """What tasks are told; None where the flow has no map, or it can't be read."""
+    """Say what tasks are told; None where the flow has no map, or it can't be read."""
     why = ""
     if flow.delivery is not Delivery.EXACTLY_ONCE:
         why = f"a flow with delivery {flow.delivery.value} has no offset map"
@@ -148,7 +148,7 @@ class _PairSums:
             self.counts[kind] = SideCount(row["records"], (row["first"], row["last"]), times_ms)
 
     def records(self, kind: SumKind) -> int:
-        """How many there are of a kind."""
+        """Return how many there are of a kind."""
         return self.counts[kind].records if kind in self.counts else 0
 
     @property
@@ -157,7 +157,7 @@ class _PairSums:
         return bool(self.differing or self.equal or self.apart)
 
     def pair_counts(self) -> PairCounts:
-        """What judging it takes of this."""
+        """Return what judging it takes of this."""
         none = SideCount()
         return PairCounts(
             self.records(SumKind.SOURCE),
@@ -169,12 +169,12 @@ class _PairSums:
         )
 
     def to_open(self) -> ChunksToOpen:
-        """Which chunks are looked at."""
+        """Say which chunks are looked at."""
         sources = {number for chunks in self.apart.values() for number in chunks}
         return ChunksToOpen(sorted({*self.differing, *self.equal}), sorted(sources))
 
     def ranges(self, pair: Pair, bits: int, of_source: bool) -> list[Offsets]:
-        """Offsets of one side that hold their records."""
+        """Return the offsets of one side that hold their records."""
         first, end = pair.offsets(of_source)
         opened = self.to_open()
         numbers = opened.sources if of_source else opened.targets
@@ -245,8 +245,8 @@ class _Comparison:
         return found
 
     def _outcome(self, pair: Pair, said: MapSaid, one: _PairSums) -> PartitionOutcome:
-        """Of a pair of which nothing is opened: all records that have a place are where it is, or, in the quick pass, a
-        chunk is all that is known."""
+        """Return the outcome of a pair of which nothing is opened: all records that have a place are where it is, or,
+        in the quick pass, a chunk is all that is known."""
         here, there, places = one.pair_counts(), MapComparison(), one.differing.values()
         closed = [sum(chunk[side] for chunk in places) for side in (0, 1)]
         unplaced = sum(one.apart.get(SumKind.UNPLACED, {}).values())
@@ -297,7 +297,7 @@ class _Comparison:
         self._take_compared(compared_pairs.compared(rows, facts, counts, **self._how))
 
     def _opened(self, pairs: Sequence[Pair], differ: Mapping[Partition, _PairSums], *, of_source: bool) -> DataFrame:
-        """The records of one side that may differ. A read takes one range of a partition: hence the layers."""
+        """Read the records of one side that may differ. A read takes one range of a partition: hence the layers."""
         spans = {
             pair.at(of_source): kafka.put_together(
                 differ[pair.source].ranges(pair, self._bits, of_source), READS_MAX, _bytes
@@ -328,7 +328,7 @@ class _Comparison:
 
 
 def _offsets(pair: Pair) -> int:
-    """How many offsets both sides have."""
+    """Count how many offsets both sides have."""
     return _length(pair.source_range) + _length(pair.target_range)
 
 

@@ -55,7 +55,7 @@ class PairCounts:
     opened: int
 
     def coverage(self, pair: Pair) -> Coverage:
-        """As a comparison that has read all records would have counted them; nothing is uncovered."""
+        """Count as a comparison would have counted that has read all records; nothing is uncovered."""
         found = Coverage(pair, None)
         found.uncovered = []
         found.source_records, found.target_records = self.source, self.target
@@ -105,7 +105,7 @@ class OpenedRows(PairRows):
 def compared(
     left: DataFrame, facts: MapFacts, counts: Mapping[Partition, PairCounts], *, values: bool, for_repair: bool
 ) -> DataFrame:
-    """Findings and outcomes, see COMPARED.
+    """Return the findings and outcomes, see COMPARED.
 
     Args:
         left: what is left over, see `opened_rows.OPENED`, and what else is known, with `known` true.
@@ -122,7 +122,7 @@ def compared(
 def compared_whole(
     spark: SparkSession, facts: MapFacts, pairs: Collection[Pair], *, values: bool, for_repair: bool
 ) -> DataFrame:
-    """Findings and outcomes of pairs that are read whole, each by one task, see COMPARED."""
+    """Return the findings and outcomes of pairs that are read whole, each by one task, see COMPARED."""
 
     def compare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -173,7 +173,7 @@ def _records(table: pa.Table) -> Iterator[tuple[bool, bool, bool, ComparedRecord
 
 
 def _rows(at: Partition, compare: Callable[[], _OfPair]) -> list[tuple[object, ...]]:
-    """What `compare` finds of a pair, or the error that there was, as rows."""
+    """Return what `compare` finds of a pair, or the error that there was, as rows."""
     try:
         found, records = compare()
     except ReplicatorError as error:

@@ -92,7 +92,7 @@ def with_known(
 def _last(
     passes: Passes, pairs: Collection[Pair], wanted: DataFrame, by: tuple[str, ...], *, of_source: bool, few: bool
 ) -> DataFrame | None:
-    """The last record of one side of each content or key that is wanted."""
+    """Find the last record of one side of each content or key that is wanted."""
     rows = _rows(passes, pairs, of_source=of_source)
     if rows is None:
         return None
@@ -103,7 +103,7 @@ def _last(
 
 
 def _rows(passes: Passes, pairs: Collection[Pair], *, of_source: bool) -> DataFrame | None:
-    """All records of one side of these pairs, under the source's topic."""
+    """Read all records of one side of these pairs, under the source's topic."""
     read = passes.compared(pairs, of_source=of_source)
     return None if read is None else under_source(carried(read), pairs, of_source=of_source).select(*AT, *CARRIED)
 

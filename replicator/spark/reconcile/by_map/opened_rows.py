@@ -39,7 +39,7 @@ class ChunksToOpen:
 
 
 def carried(read: DataFrame) -> DataFrame:
-    """What is kept of a record; `kept_key` is as of `record_digests`, with another digest of the rest."""
+    """Return what is kept of a record; `kept_key` is as of `record_digests`, with another digest of the rest."""
     key = F.col("key")
     long_key = F.concat(F.substring(key, 1, KEY_BYTES_MAX), F.unhex(F.sha2(key, 256)))
     kept = F.when(F.octet_length(key) <= KEY_BYTES_MAX, key).otherwise(long_key)
@@ -52,12 +52,14 @@ def carried(read: DataFrame) -> DataFrame:
 def opened(
     read: DataFrame, facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: int, *, of_source: bool
 ) -> DataFrame:
-    """The compared records of these chunks, see OPENED. `read`: as of `carried`."""
+    """Return the compared records of these chunks, see OPENED. `read`: as of `carried`."""
     return read.mapInArrow(_keeping(facts, wanted, bits, of_source), OPENED)
 
 
 def left_over(source: DataFrame, target: DataFrame) -> DataFrame:
-    """Records of both sides that don't stand where the map says, and those that do but stand behind later ones."""
+    """Return the records of both sides that don't stand where the map says, and those that do but stand behind later
+    ones.
+    """
     here = source.select(*_AT, "place", *(F.col(name).alias(f"source_{name}") for name in ("behind", *CARRIED)))
     there = target.select(
         *_AT, F.col("offset").alias("place"), *(F.col(name).alias(f"target_{name}") for name in CARRIED)

@@ -43,7 +43,7 @@ class RowPlaces:
         self._origin = pair.source_origin if len(firsts) and firsts[0] < pair.source_origin else None
 
     def source(self, offsets: Offsets) -> SourcePlaces:
-        """Where records of the source should stand."""
+        """Say where records of the source should stand."""
         at, places = self._of_source.find(offsets)
         placed = places != NOWHERE
         compared = (offsets < self._mapped.passed) & (placed | (offsets >= self._mapped.begin))
@@ -51,7 +51,7 @@ class RowPlaces:
         return SourcePlaces(np.where(compared, places, NOWHERE), compared, behind)
 
     def target(self, offsets: Offsets) -> tuple[Mask, Mask]:
-        """Which records of the target are the flow's own part of the log, and which of those are compared."""
+        """Say which records of the target are the flow's own part of the log, and which of those are compared."""
         own = np.ones(len(offsets), dtype=bool)
         if self._origin is not None:
             _, sources = self._of_target.find(offsets)
@@ -61,20 +61,22 @@ class RowPlaces:
         return own, own & below & ~others & ~ahead
 
     def apart(self, offsets: Offsets) -> tuple[Mask, Mask]:
-        """Which records of the target are copies of the source topic before it was created again, and which of what
+        """Say which records of the target are copies of the source topic before it was created again, and which of what
         lies at or above the position."""
         others = inside(offsets, self._mapped.others.spans)
         return others, inside(offsets, self._mapped.ahead.spans) & ~others
 
     def named(self, offsets: Offsets) -> Mask:
-        """Which records of the source were set aside, left out by a rule, or skipped by a decision."""
+        """Say which records of the source were set aside, left out by a rule, or skipped by a decision."""
         found = np.zeros(len(offsets), dtype=bool)
         for spans in (self._mapped.aside.spans, self._mapped.dropped.spans, self._mapped.gaps.spans):
             found |= inside(offsets, spans)
         return found
 
     def unsaid_source(self, number: int, offsets: Offsets) -> Mask:
-        """Which records of the source the map doesn't cover, by the number of the uncovered range: see `Coverage`."""
+        """Say which records of the source the map doesn't cover, by the number of the uncovered range: see
+        `Coverage`.
+        """
         one, mapped = self._uncovered[number], self._mapped
         found = inside(offsets, [one.source_span])
         if one.why == BEHIND or not found.any():
@@ -87,7 +89,7 @@ class RowPlaces:
         return mask
 
     def unsaid_target(self, number: int, offsets: Offsets) -> Mask:
-        """The same of the target, of its own part."""
+        """Say the same of the target, of its own part."""
         found = inside(offsets, [self._uncovered[number].target_span])
         if found.any():
             found &= self._of_target.find(offsets)[1] == NOWHERE
@@ -103,7 +105,7 @@ class _Runs:
         self.firsts, self.lengths, self.places = (np.frombuffer(column, dtype=np.int64) for column in runs.columns)
 
     def find(self, offsets: Offsets) -> tuple[NDArray[np.intp], Offsets]:
-        """The number of the last run that begins at or below each offset, and the place; NOWHERE without one."""
+        """Return the number of the last run that begins at or below each offset, and the place; NOWHERE without one."""
         if not len(self.firsts):
             return np.zeros(len(offsets), dtype=np.intp), np.full(len(offsets), NOWHERE, dtype=np.int64)
         at = np.maximum(np.searchsorted(self.firsts, offsets, side="right") - 1, 0)
@@ -113,7 +115,7 @@ class _Runs:
 
 
 def inside(offsets: Offsets, spans: Sequence[Span]) -> Mask:
-    """Which offsets lie in one of these ranges, which are disjoint and ascend."""
+    """Say which offsets lie in one of these ranges, which are disjoint and ascend."""
     if not spans:
         return np.zeros(len(offsets), dtype=bool)
     firsts, ends = (np.fromiter((span[edge] for span in spans), np.int64, len(spans)) for edge in (0, 1))

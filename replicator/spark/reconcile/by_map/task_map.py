@@ -37,7 +37,7 @@ class MapFacts:
     stable: Mapping[Partition, int]
 
     def by_side(self, of_source: bool) -> dict[Partition, Pair]:
-        """The pairs by their partition of either side."""
+        """Return the pairs by their partition of either side."""
         return {pair.at(of_source): pair for pair in self.pairs.values()}
 
 
@@ -83,7 +83,7 @@ def map_of(facts: MapFacts, source: Partition) -> PairMap:
 
 
 def _read(facts: MapFacts, sources: Collection[Partition]) -> dict[Partition, PairMap]:
-    """The one function that reads the map's topics."""
+    """Read the map's topics, which no other function does."""
     pairs = [facts.pairs[at] for at in sources]
     taken = {
         pair.source: MapUpTo(topic_id_bytes(pair.source_id), topic_id_bytes(pair.target_id), pair.source_copied_end)

@@ -38,7 +38,7 @@ class Count(NamedTuple):
 
 
 def _counts(findings: DataFrame, compared: Iterable[Compared]) -> dict[Partition, dict[str, Count]]:
-    """How many findings of each verdict there are, and where, by partition and verdict."""
+    """Count how many findings of each verdict there are, and where, by partition and verdict."""
     lengths = [
         (*item.pair.source, max(1, item.aligned.source.records, item.aligned.target.records)) for item in compared
     ]
@@ -84,12 +84,12 @@ class LeftOut(NamedTuple):
     timestamps_ms: tuple[int, int]
 
     def is_followed_by(self, row: Row) -> bool:
-        """Whether findings of the same kind begin where these end."""
+        """Return whether findings of the same kind begin where these end."""
         here = self.verdict, self.reason, self.of_source, self.end
         return here == (row[FINDING.verdict], row[FINDING.reason], row["of_source"], row["rank"])
 
     def joined_with(self, behind: OffsetRange) -> OffsetRange:
-        """Both as one range."""
+        """Return both as one range."""
         span = behind.source_offsets if self.of_source else behind.target_offsets
         times_ms = [*self.timestamps_ms, *(behind.timestamps_ms or ())]
         return self._replace(
@@ -99,7 +99,7 @@ class LeftOut(NamedTuple):
         ).as_range()
 
     def as_range(self) -> OffsetRange:
-        """These alone."""
+        """Return these alone."""
         return OffsetRange(
             verdict=self.verdict,
             records=self.records,
@@ -131,7 +131,7 @@ class Found:
 def found(
     findings: DataFrame, compared: Sequence[Compared], left_out: Mapping[Partition, Collection[LeftOut]]
 ) -> dict[Partition, Found]:
-    """Sums up all findings by source partition, in three jobs at most.
+    """Sum up all findings by source partition, in three jobs at most.
 
     Args:
         compared: all partitions that were compared.
@@ -147,8 +147,8 @@ def found(
 
 
 def _ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut]]) -> dict[Partition, _Ranges]:
-    """Findings that follow one another as ranges: the first RANGES_OF_VERDICT of each verdict in each partition, and of
-    all partitions RANGES_MAX at most, where the first ones of each come first.
+    """Return findings that follow one another as ranges: the first RANGES_OF_VERDICT of each verdict in each partition,
+    and of all partitions RANGES_MAX at most, where the first ones of each come first.
 
     Args:
         left_out: records that are no findings because nobody looked at them; they come first.
@@ -180,7 +180,9 @@ def _ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut
 
 
 def _joined(findings: DataFrame) -> DataFrame:
-    """One row for findings of one kind whose ranks follow one another, on both sides where both have the record."""
+    """Make one row for findings of one kind whose ranks follow one another, on both sides where both have the
+    record.
+    """
     place = F.coalesce(FINDING.source_rank, FINDING.target_rank)
     with_shift = findings.withColumns(
         {
@@ -225,7 +227,7 @@ def _range(row: Row) -> OffsetRange:
 
 
 def _reasons(findings: DataFrame) -> dict[Partition, dict[str, int]]:
-    """Why records are unproven, by partition: REASONS_MAX reasons at most, and how many records have others."""
+    """Say why records are unproven, by partition: REASONS_MAX reasons at most, and how many records have others."""
     of_reason = (
         findings.where(F.col(FINDING.verdict) == verdicts.UNPROVEN)
         .groupBy("topic", "partition", FINDING.reason)

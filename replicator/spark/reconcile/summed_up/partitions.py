@@ -36,7 +36,7 @@ PAIRED_BY_GUESS = (
 def all_summed_up(
     wanted: Sequence[ToOpen], findings: DataFrame | None, firsts: Firsts, removed: Mapping[Pair, RetainedPrefix]
 ) -> tuple[PartitionOutcome, ...]:
-    """What became of each partition, with what a reader is shown of its findings.
+    """Say what became of each partition, with what a reader is shown of its findings.
 
     Args:
         wanted: what was opened of each partition.
@@ -53,7 +53,7 @@ def all_summed_up(
 
 
 def summed_up(item: ToOpen, firsts: Mapping[str, First], known: Found, left: Sequence[LeftOut]) -> PartitionOutcome:
-    """What became of one partition. Pure.
+    """Say what became of one partition. Pure.
 
     Args:
         firsts: as of `all_summed_up`, by verdict.
@@ -101,7 +101,7 @@ def summed_up(item: ToOpen, firsts: Mapping[str, First], known: Found, left: Seq
 
 
 def left_out(item: ToOpen, removed: RetainedPrefix | None) -> list[LeftOut]:
-    """The records that nobody looked at, with what retention says of them."""
+    """Return the records that nobody looked at, with what retention says of them."""
     proven = removed is None or removed.proven
     aligned = item.aligned
     sides = (
@@ -135,7 +135,7 @@ def _add(places: list[int], one: LeftOut, length: int) -> None:
 
 
 def _opened(item: ToOpen) -> int:
-    """Records of both sides in the gaps that were opened."""
+    """Count the records of both sides in the gaps that were opened."""
     source, target = item.aligned.source.ranks, item.aligned.target.ranks
     return sum(
         source[gap.source[1]] - source[gap.source[0]] + target[gap.target[1]] - target[gap.target[0]]
@@ -144,7 +144,7 @@ def _opened(item: ToOpen) -> int:
 
 
 def _closed(item: ToOpen) -> tuple[int, int]:
-    """Records of either side in gaps that were not opened, but for those that were left out."""
+    """Count the records of either side in gaps that were not opened, but for those that were left out."""
     aligned = item.aligned
     sides = []
     for of_source, skipped in ((True, item.source_skipped), (False, item.target_skipped)):
