@@ -23,30 +23,32 @@ class IncidentKind:
 
 _UNKNOWN = "See docs/operate/incidents.md; nothing of this partition is copied until the cause is gone"
 _ANOTHER_FLOW = (
-    "Take the topic out of this flow (exclude) and copy it by another flow under another target name (rename), from "
-    "what the source has now"
+    "take the topic out of this flow (exclude), and copy what the source still has of it by another flow under another "
+    "target name (rename)"
 )
+_INSTEAD = f"Otherwise {_ANOTHER_FLOW}"
 _ID = " resolve ID "
 _RESOLVE, _WHY = "eos-replicate incident resolve ID", "--why TEXT -c FILE"
 _ADOPT = (
-    f"To go on here: {_RESOLVE} --adopt map {_WHY}; where that is refused, find the source offset behind the last "
-    "record that the target has a copy of, and type it instead of map (--adopt OFFSET)."
+    f"To continue this copy from the position that the offset map has: {_RESOLVE} --adopt map {_WHY}. If that is "
+    "refused, find the last record that the target has a copy of, and give the source offset after it: --adopt OFFSET "
+    "in place of --adopt map."
 )
 _ONE_RECORD = (
-    f"To go on without this one record: {_RESOLVE} --set-aside {_WHY} keeps it in a topic of the flow, --skip in its "
-    "place doesn't"
+    f"To go on without this one record, and keep it in a topic of the flow: {_RESOLVE} --set-aside {_WHY}. With --skip "
+    "in place of --set-aside the record isn't kept"
 )
 _NOT_CARRIABLE = (
-    "In a compacted topic write a newer record of the same key: compaction takes this one, and the flow goes on. "
-    f"{_ONE_RECORD}"
+    "In a compacted topic write a newer record of the same key: compaction then removes this one, and the flow goes "
+    f"on. {_ONE_RECORD}"
 )
 _REPAIR = (
     "Run eos-replicate reconcile --repair apply --flow FLOW -c FILE: it copies the missing records again, and the flow "
     "can go on"
 )
 _REBUILD_CONTROL = (
-    "then eos-replicate rebuild-control --flow FLOW -c FILE, which makes it anew and says what it can't restore; with "
-    "--take-over where a worker that has died still holds positions"
+    "then run eos-replicate rebuild-control --flow FLOW -c FILE. It creates the topic anew, and says what it can't "
+    "restore. Add --take-over if a worker that has died still holds positions"
 )
 _REBUILD = f"Stop all workers of the flow; {_REBUILD_CONTROL}"
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
@@ -54,14 +56,15 @@ _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to ne
 _SOURCE = {
     "source_records_gone": IncidentKind(
         "Retention or DeleteRecords removed source records before they were copied; the range is named",
-        "These records can't be copied any more. To go on would leave a gap in the copy",
-        f"Give the source more retention. To go on behind them, on record: {_RESOLVE} --skip {_WHY}",
+        "These records can't be copied any more. Going on without them leaves a gap in the copy",
+        "Give the source more retention, so that it doesn't happen again. To go on without these records, which status "
+        f"and reconcile then list as left out: {_RESOLVE} --skip {_WHY}",
     ),
     "source_truncated": IncidentKind(
         "The source ends below the position, or a leader epoch shows that its log was cut",
-        "An unclean leader election took records that were copied already; their offsets are given to new records",
+        "An unclean leader election removed records that were copied already; new records get their offsets",
         "Find out what was lost at the source. To go on where its log was cut, and keep the copies of what it has "
-        f"lost: {_RESOLVE} --skip {_WHY}. Otherwise: {_ANOTHER_FLOW}",
+        f"lost: {_RESOLVE} --skip {_WHY}. {_INSTEAD}",
     ),
     "source_topic_deleted": IncidentKind(
         "The source topic of a position doesn't exist any more",
@@ -72,14 +75,15 @@ _SOURCE = {
     "source_topic_recreated": IncidentKind(
         "The source topic has another id than the one that was copied",
         "It was deleted and created again: its offsets mean other records. The range that would be skipped is named",
-        f"To copy the new topic from its beginning, behind what the target has of the old one: {_RESOLVE} "
-        f"--restart-topic {_WHY}. Otherwise: take the topic out of this flow (exclude) and copy the new one by another "
-        "flow: under another target name (rename), or under the same one after the target topic was deleted",
+        f"To copy the new topic from its beginning, after what the target has of the old one: {_RESOLVE} "
+        f"--restart-topic {_WHY}. One command is enough for all partitions of the topic. Otherwise take the topic out "
+        "of this flow (exclude) and copy the new one by another flow: under another target name (rename), or under the "
+        "same one after the target topic was deleted",
     ),
     "source_cluster_changed": IncidentKind(
         "The source cluster has another id than the one the position was written for",
         "bootstrap.servers leads to another cluster, or the cluster was set up again",
-        "Correct bootstrap.servers; for another cluster use another flow",
+        "Correct bootstrap.servers. To copy from another cluster, use another flow",
     ),
     "source_topic_changed": IncidentKind(
         "The position belongs to another source topic than the one the flow maps to this target topic",
@@ -101,9 +105,9 @@ _SOURCE = {
         "A topic that the flow names doesn't exist at the source",
         "A mistake in the flow file, or a topic that was deleted. A new flow doesn't start; one that has run before "
         "goes on with its other topics",
-        "Correct topics in the flow. A topic that the flow has copied and that was deleted on purpose is taken out "
-        "of it (topics, exclude): created again, that is source_topic_recreated. One that it has never copied can be "
-        "created",
+        "Correct topics in the flow. If a topic that the flow has copied was deleted on purpose, take it out of the "
+        "flow (topics, exclude); if it is created again under this name, that is source_topic_recreated. A topic that "
+        "the flow has never copied can be created",
     ),
 }
 
@@ -111,18 +115,19 @@ _TARGET = {
     "target_topic_deleted": IncidentKind(
         "The target topic, or a partition of it, doesn't exist, although the flow has claimed it",
         "Somebody deleted it, and Kafka deleted the positions with it. The copies are gone",
-        f"A new topic would hide the loss, so none is created. {_ANOTHER_FLOW}",
+        f"A new topic would hide the loss, so none is created. Instead, {_ANOTHER_FLOW}",
     ),
     "target_topic_recreated": IncidentKind(
         "The target topic has another id than the one that was written",
-        "It was deleted and created again: what was copied before is gone",
-        f"To copy all that the source has into the new one: {_RESOLVE} --restart-topic {_WHY}. Otherwise: "
-        f"{_ANOTHER_FLOW}",
+        "It was deleted and created again: what was copied before is gone from the target. Records that the source "
+        "doesn't have any more can't be copied again",
+        f"To copy all that the source still has into the new topic: {_RESOLVE} --restart-topic {_WHY}. One command is "
+        f"enough for all partitions of the topic. Its readers see records again that they have read before. {_INSTEAD}",
     ),
     "target_topic_too_small": IncidentKind(
         "An existing target topic has fewer partitions than its source",
-        "This flow has claimed no partition of it, and it was too small from the start, or somebody has written to it: "
-        "so it isn't changed",
+        "This flow has claimed no partition of it, and it was too small from the start, or somebody has written to it. "
+        "So the flow doesn't change it",
         "Add partitions to it, delete it if nobody needs it, or change rename",
     ),
     "target_rewrites_timestamps": IncidentKind(
@@ -151,16 +156,17 @@ _TARGET = {
     "target_has_later_records": IncidentKind(
         "A committed record follows the last one that this flow has written",
         "Somebody else writes to the target topic, or the position went back",
-        "Stop the other writer and compare both sides with reconcile. To take what stands there as it is, stop the "
-        "flow and set the position anew, to the offset that it has: incident show has the command (position set). "
-        f"Otherwise {_ANOTHER_FLOW[0].lower()}{_ANOTHER_FLOW[1:]}",
+        "Stop the other writer, and compare both sides with reconcile. To accept the records on the target as they "
+        "are, stop the flow, and set the position again to its present offset with the command position set, which "
+        f"incident show prints. Then start the flow. {_INSTEAD}",
     ),
     "target_transaction_open": IncidentKind(
         "A transaction over the target partition doesn't end",
-        "It is somebody else's, or this flow's and the user lacks Alter on the cluster; the detail says whose, since "
-        "which offset, and what to type",
-        "Wait until its writer ends it, or end it as the detail says (where it has no command, reconcile first); for "
-        f"this flow's own grant Alter on the cluster. Then {_RESOLVE} --retry -c FILE",
+        "It belongs to another program, or to this flow, whose user lacks the right Alter on the cluster. The detail "
+        "says whose it is, at which offset it begins, and which command ends it",
+        "Wait until its writer ends it, or end it with the command that the detail has. If the detail has none, run "
+        "reconcile first. If the transaction is this flow's own, grant Alter on the cluster. Then "
+        f"{_RESOLVE} --retry -c FILE",
     ),
     "target_records_hidden": IncidentKind(
         "A record that the position covers was aborted",
@@ -169,17 +175,17 @@ _TARGET = {
     ),
     "record_too_large": IncidentKind(
         "A source record is larger than the target topic or the client takes",
-        "It can't be written as it is, and to go on without it would lose it",
-        "Raise max.message.bytes of the target topic, or limits.record_bytes_max; if the source's batches are "
-        "compressed, leave compression.type out of the target's properties or set it to zstd; then "
-        f"{_RESOLVE} --retry -c FILE, or, where that stops at the same record again or the flow file was changed, "
-        f"restart the worker. {_ONE_RECORD}. If the record is larger than limits.record_bytes_max, --set-aside "
+        "It can't be written as it is. Everything before this record is committed",
+        "Raise max.message.bytes of the target topic (kafka-configs.sh), or limits.record_bytes_max in the flow file. "
+        "If the source's batches are compressed, leave compression.type out of the target's properties, or set it to "
+        f"zstd. Then {_RESOLVE} --retry -c FILE. If the flow file was changed, or the same record stops the partition "
+        f"again, restart the worker. {_ONE_RECORD}. If the record is larger than limits.record_bytes_max, --set-aside "
         "keeps only headers that say where it was, and neither key nor value",
     ),
     "record_refused": IncidentKind(
         "The target refuses this record; the message has its reason",
         "For instance a record without key into a compacted topic",
-        "Change the target topic's configs so that it takes the record; then "
+        "Change the target topic's configs so that it takes the record. Then "
         f"{_RESOLVE} --retry -c FILE. {_ONE_RECORD}",
     ),
     "header_not_carriable": IncidentKind(
@@ -198,14 +204,14 @@ _STATE = {
     "position_expired": IncidentKind(
         "A partition was claimed and its target topic is the same, but it has no position any more",
         "The committed offset expired (offsets.retention.minutes, after the flow stood still) or was deleted",
-        f"{_ADOPT} Otherwise: {_ANOTHER_FLOW}",
+        f"{_ADOPT} {_INSTEAD}",
     ),
     "position_unreadable": IncidentKind(
         "The metadata of a committed offset wasn't written by this program",
         "Another program commits offsets of the flow's group, or somebody has reset its offsets",
-        "Find out who commits offsets of the group eos-replicate.<flow>. A running flow commits its own position again "
-        "at a later discovery, and goes on. For a flow that didn't run at that moment: "
-        f"{_ADOPT} Otherwise: {_ANOTHER_FLOW}",
+        "Find out who commits offsets of the group eos-replicate.<flow>. If the flow was running when that happened, "
+        "it commits its own position again at a later discovery, and goes on. If it wasn't: "
+        f"{_ADOPT} {_INSTEAD}",
     ),
     "position_newer_than_control": IncidentKind(
         "A position was written under a generation that the control topic doesn't know",
@@ -219,7 +225,8 @@ _STATE = {
     ),
     "control_topic_lost": IncidentKind(
         "The flow's control topic is missing, or has no generation in it, although the flow has run",
-        "It was deleted, or created by something else. With a new one two generations could copy at once",
+        "It was deleted, or something else created it. If it were simply created anew, two generations could copy at "
+        "once",
         _REBUILD,
     ),
     "control_topic_behind": IncidentKind(
@@ -236,8 +243,8 @@ _STATE = {
     "control_topic_unfit": IncidentKind(
         "The control topic has more than one partition, or isn't compacted",
         "It could lose a generation, or split them over partitions",
-        "Set cleanup.policy=compact. With more than one partition stop all workers of the flow, delete the topic, "
-        f"{_REBUILD_CONTROL}",
+        "Set cleanup.policy=compact. If it has more than one partition, stop all workers of the flow, delete the "
+        f"topic, {_REBUILD_CONTROL}",
     ),
     "claims_topic_lost": IncidentKind(
         "The flow's claims topic is missing, although the flow has run",
@@ -255,29 +262,29 @@ _STATE = {
         "Stop the flow's workers, delete the topic, and start them again: it is created anew, and it holds no data",
     ),
     "foreign_group_member": IncidentKind(
-        "A client that is no worker is a member of the group by which workers share the flow's lanes",
-        "The group gives it lanes, too, and it doesn't copy them",
-        "Stop that client: it uses the flow's own group eos-replicate.<flow>.workers. Its lanes go to the workers then",
+        "A client that isn't a worker is a member of the group by which workers share the flow's lanes",
+        "The group assigns lanes to it as well, and it doesn't copy them",
+        "Stop that client: it uses the flow's own group eos-replicate.<flow>.workers. Its lanes then go to the workers",
     ),
     "map_topic_unfit": IncidentKind(
         "The flow's map topic has another number of partitions than 16, would lose blocks by retention or compaction, "
         "or doesn't take blocks of 512 KiB",
-        "Records are copied as ever. Their target offsets are not written down",
+        "Records are copied as before, but their target offsets are not written down",
         "Set cleanup.policy=delete, retention.ms=-1, retention.bytes=-1 and max.message.bytes=1048588 on "
-        "__eos.<flow>.offsets; with another number of partitions delete it. Then restart the worker",
+        "__eos.<flow>.offsets. If it has another number of partitions, delete it. Then restart the worker",
     ),
     "map_lost": IncidentKind(
         "The flow's map topic is not the one that its positions name, or has lost the newest block of a lane",
-        "Records are copied as ever. The target offsets of records that were copied before may not be known any more; "
-        "the map begins anew",
-        "Find out who has deleted __eos.<flow>.offsets or its records; nothing else has to be done. Without it, "
-        "eos-replicate reconcile without --local compares contents",
+        "Records are copied as before. The target offsets of records that were copied before may not be known any "
+        "more; the map begins anew",
+        "Find out who has deleted __eos.<flow>.offsets or its records; nothing else has to be done. To compare records "
+        "that the new map doesn't cover, run eos-replicate reconcile without --local, which compares contents",
     ),
     "map_transaction_open": IncidentKind(
         "A transaction in the flow's map topic stays open",
         "Its records may name the offsets of copies, so nothing is copied again. The flow itself goes on",
-        "Find it with kafka-transactions.sh find-hanging, and end the program that has it, or abort it there; then "
-        "repair again",
+        "Find it with kafka-transactions.sh find-hanging. End the program that has it open, or abort it with "
+        "kafka-transactions.sh abort. Then repair again",
     ),
     "flows_in_conflict": IncidentKind(
         "Two flows would write one target topic, or a topic would come back to where it was read",
@@ -324,8 +331,8 @@ _JOBS = {
     ),
     "repair_too_large": IncidentKind(
         "More than 100,000 ranges of records are missing",
-        "That is no loss of single records",
-        f"Repair some of the topics at a time (--topics). Otherwise: {_ANOTHER_FLOW}",
+        "More was lost than single records",
+        f"Repair some of the topics at a time (--topics). {_INSTEAD}",
     ),
     "topic_gone": IncidentKind(
         "A topic was deleted while reconcile read it", "Nothing can be said about it", "Reconcile again"
@@ -333,11 +340,11 @@ _JOBS = {
     "timestamp_out_of_range": IncidentKind(
         "A record has a timestamp beyond the year 294247, usually because its producer counts nanoseconds",
         "Spark can't read such a timestamp, so reconcile can't compare this partition; the flow copies it as it is",
-        "Correct the producer. Once retention has removed the records, or with --to before them, the rest can be "
-        "compared",
+        "Correct the producer. The rest can be compared once retention has removed the records, or with a --to before "
+        "them",
     ),
     "batch_corrupt": IncidentKind(
-        "A record batch of either cluster isn't sound: its checksum or its lengths are wrong",
+        "A record batch of either cluster is corrupt: its checksum or its lengths are wrong",
         "A broker's disk or network altered it. Nothing can be said about the records of that batch",
         "Find the broker whose replica is damaged (kafka-dump-log.sh), let a healthy one lead the partition, and "
         "reconcile again",
