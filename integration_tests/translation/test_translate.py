@@ -188,4 +188,4 @@ def test_what_was_not_copied_or_is_another_topic_has_no_translation(make_copying
     assert problems == ["source_topic_recreated"] * copying.partitions + ["not_copied"]
     code, out, said = asked(copying, "--time", "1970-01-01T00:00:00Z", "--csv")
     assert (code, out) == (1, "")
-    assert said.count("source topic id was") == copying.partitions, said
+    assert said.count("source topic's id was") == copying.partitions, said

@@ -208,7 +208,7 @@ def _too_small(
     others = sorted({claim.target_topic_id for claim in claims} - {target.topic_id})
     # A lane decides on the partitions that are there; the others aren't made in a topic that isn't the flow's.
     if others:
-        why = f"its id was {', '.join(others)}, is {target.topic_id}; {counts}"
+        why = f"its id was {', '.join(others)}, and is {target.topic_id} now; {counts}"
         return TopicDecision(stopped_beyond=Incident("target_topic_recreated", why, topic=source.name))
     if flow.new_partitions == "stop":
         return TopicDecision(stopped=Incident("source_partitions_added", counts, topic=source.name))

@@ -27,28 +27,31 @@ def compare(
         (
             was.source_cluster == source_cluster,
             "source_cluster_changed",
-            f"the position was written for source cluster {was.source_cluster}, this one is {source_cluster}",
+            f"the position was written for source cluster {was.source_cluster}, but the source is now cluster "
+            f"{source_cluster}",
         ),
         (
             was.source_topic == source_topic,
             "source_topic_changed",
-            f"the position was written for source topic {was.source_topic}, this flow maps {source_topic}",
+            f"the position was written for source topic {was.source_topic}, but the flow now copies "
+            f"{source_topic} there",
         ),
         (
             was.source_topic_id == source.topic_id,
             "source_topic_recreated",
-            f"source topic id was {was.source_topic_id}, is {source.topic_id}: {_skipped(offset, source)}",
+            f"the source topic's id was {was.source_topic_id}, and is {source.topic_id} now: "
+            f"{_skipped(offset, source)}",
         ),
         (
             was.target_topic_id == target.topic_id,
             "target_topic_recreated",
-            f"target topic id was {was.target_topic_id}, is {target.topic_id}: the records that the flow had copied "
-            f"up to source offset {offset - 1} are gone with the old topic",
+            f"the target topic's id was {was.target_topic_id}, and is {target.topic_id} now: the records that the flow "
+            f"had copied up to source offset {offset - 1} are gone with the old topic",
         ),
         (
             was.generation <= newest,
             "position_newer_than_control",
-            f"the position is of generation {was.generation}, the control topic knows {newest}",
+            f"the position is of generation {was.generation}, but the control topic knows only up to {newest}",
         ),
         (
             offset >= source.start,
@@ -64,8 +67,8 @@ def compare(
         (
             was.next_target_offset <= target.end,
             "target_lost_data",
-            f"the target must reach offset {was.next_target_offset}, but ends at {target.end}: its offsets "
-            f"{target.end} to {was.next_target_offset - 1} are gone",
+            f"the flow had written up to target offset {was.next_target_offset - 1}, but the target ends at "
+            f"{target.end}: its offsets {target.end} to {was.next_target_offset - 1} are gone",
         ),
     )
     return next(((name, detail) for holds, name, detail in checks if not holds), None)
@@ -74,8 +77,8 @@ def compare(
 def _skipped(offset: int, source: LogEnds) -> str:
     """Say what going on at the old position would do to the new topic, also to records that it doesn't have yet."""
     if offset <= source.start:
-        return f"the new topic begins at offset {source.start}, the old position is {offset}"
+        return f"the new topic begins at offset {source.start}, and the old position is {offset}"
     return (
-        f"at the old position {offset}, offsets {source.start} to {offset - 1} of the new topic would have been "
-        f"skipped (it ends at {source.end} now)"
+        f"going on at the old position {offset} would have skipped offsets {source.start} to {offset - 1} of the new "
+        f"topic (it ends at {source.end} now)"
     )

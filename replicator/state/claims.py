@@ -86,24 +86,30 @@ class Claim:
         if target_topic_id is None:
             return name, f"{claimed}, and the target doesn't have this topic any more"
         if wrong is not None and (wrong[0] in OF_ANOTHER_SOURCE or name != TARGET_RECREATED):
-            return wrong[0], f"{claimed} of {wrong[1]}; and its position is gone"
+            return wrong[0], f"{claimed} of {wrong[1]}; its position is gone"
         if name != TARGET_RECREATED:
             why = "it expired (offsets.retention.minutes) or was deleted"
             return name, f"{claimed}, but has no position any more: {why}"
-        target = f"target topic's id was {self.target_topic_id}, is {target_topic_id}"
+        target = f"the target topic's id was {self.target_topic_id} then, and is {target_topic_id} now"
         if wrong is None:
-            return name, f"{claimed}; the {target}"
-        source_ids = f"the source topic's id was {self.source_topic_id}, is {source_topic_id}"
-        return name, f"{claimed}; since then both topics were created again: {source_ids}, and the {target}"
+            return name, f"{claimed}; {target}"
+        source_ids = f"the source topic's id was {self.source_topic_id} then, and is {source_topic_id} now"
+        return name, f"{claimed}; since then both topics were created again: {source_ids}; {target}"
 
     def contradicted(self, source_cluster: str, source: Partition, source_topic_id: str) -> tuple[str, str] | None:
         """Say what source it was that isn't the one now: incident and detail; None where it is the same."""
         if self.source_cluster and self.source_cluster != source_cluster:
-            return "source_cluster_changed", f"source cluster {self.source_cluster}, this one is {source_cluster}"
+            return (
+                "source_cluster_changed",
+                f"source cluster {self.source_cluster}, but the source is now cluster {source_cluster}",
+            )
         if self.source != source:
-            return "source_topic_changed", f"{self.source}, this flow maps {source}"
+            return "source_topic_changed", f"{self.source}, but the flow now copies {source} there"
         if self.source_topic_id != source_topic_id:
-            return SOURCE_RECREATED, f"source topic id {self.source_topic_id}, it is {source_topic_id}"
+            return (
+                SOURCE_RECREATED,
+                f"the source topic with the id {self.source_topic_id}, but its id is {source_topic_id} now",
+            )
         return None
 
     def former_topic_ids(

@@ -75,11 +75,11 @@ def test_a_position_that_fits_both_clusters_is_copied_on() -> None:
         (
             {"source": LogEnds("new", 0, 3, 3)},
             "source_topic_recreated",
-            "offsets 0 to 499 of the new topic would have been skipped (it ends at 3 now)",
+            "would have skipped offsets 0 to 499 of the new topic (it ends at 3 now)",
         ),
         ({"source": LogEnds("new", 700, 800, 800)}, "source_topic_recreated", "begins at offset 700"),
         ({"target": TARGET._replace(topic_id="new")}, "target_topic_recreated", "is new"),
-        ({"newest": 2}, "position_newer_than_control", "knows 2"),
+        ({"newest": 2}, "position_newer_than_control", "knows only up to 2"),
         ({"source": SOURCE._replace(start=550)}, "source_records_gone", "source offsets 500 to 549 were deleted"),
         ({"source": SOURCE._replace(start=0, end=499)}, "source_truncated", "offsets 499 to 499"),
         ({"target": TARGET._replace(end=900)}, "target_lost_data", "offsets 900 to 999 are gone"),
@@ -131,9 +131,7 @@ def test_only_the_claim_tells_why_a_position_is_gone() -> None:
     assert stopped(replace(claimed, target=TARGET._replace(topic_id="new"))).name == "target_topic_recreated"
     both = replace(claimed, source=SOURCE._replace(topic_id="again"), target=TARGET._replace(topic_id="new"))
     assert stopped(both).name == "target_topic_recreated"
-    said = (
-        "both topics were created again: the source topic's id was source-id, is again, and the target topic's id was"
-    )
+    said = "both topics were created again: the source topic's id was source-id then, and is again now; the target"
     assert said in stopped(both).detail
     of_another = replace(both, claim=replace(CLAIM, source_cluster="another"))
     assert stopped(of_another).name == "source_cluster_changed", "a restart is no answer to that, and isn't offered"
