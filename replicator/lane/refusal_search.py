@@ -79,5 +79,5 @@ def _incident(offset: int, refusal: Refusal, route: Route) -> Incident:
     if refusal.bytes:
         detail += f"; the record has {refusal.bytes} bytes in a batch of its own, uncompressed"
     if route.message_bytes_max:
-        detail += f"; max.message.bytes of topic {route.target.topic!r} is {route.message_bytes_max}"
+        detail += f"; max.message.bytes of topic {route.target.topic!r} was {route.message_bytes_max} when last listed"
     return Incident("record_too_large", detail, topic=at.topic, partition=at.partition, offset=offset)

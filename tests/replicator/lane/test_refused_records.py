@@ -115,6 +115,7 @@ def test_a_record_that_is_too_large_is_sent_compressed_before_it_stops_anything(
     assert incident is not None
     assert (incident.name, incident.offset) == ("record_too_large", 7)
     assert incident.detail == (
-        "why; the record has 9087 bytes in a batch of its own, uncompressed; max.message.bytes of topic 'copy' is 3000"
+        "why; the record has 9087 bytes in a batch of its own, uncompressed; "
+        "max.message.bytes of topic 'copy' was 3000 when last listed"
     )
     assert "compression.type" in incident.advice
