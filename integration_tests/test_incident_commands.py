@@ -82,9 +82,9 @@ def test_what_can_not_be_decided_is_refused_with_what_helps_and_nothing_is_writt
     id_ = open_id(path, "record_refused", worker)
     end = clients.stable_end(two.target, two.control_topic, 0)
     refused = [
-        (("0123456789ab", "--retry"), f"unknown: 0123456789ab is no incident of a partition; open are {id_}"),
-        ((id_, "--adopt", "3", "--why", WHY), "wrong_command: to record_refused"),
-        ((id_, "--restart-topic", "--why", WHY), "applies --retry, --skip, --set-aside"),
+        (("0123456789ab", "--retry"), f"unknown: no incident of a partition has the id 0123456789ab; open: {id_}"),
+        ((id_, "--adopt", "3", "--why", WHY), "wrong_command: --adopt doesn't apply to record_refused"),
+        ((id_, "--restart-topic", "--why", WHY), "use --retry or --skip or --set-aside"),
     ]
     for words, said in refused:
         code, _, error = asked(path, "resolve", *words)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 TYPED = ("eos-replicate ", "kafka-transactions.sh ")
 OPEN, NO_SUCH = 4, 1
+NOT_FOUND_YET = "No worker has found this yet. Run the flow before you decide: the id stays valid"
 
 
 @click.group(
@@ -115,9 +116,9 @@ def show(id_: str, path: Path, names: tuple[str, ...], as_json: bool) -> int:
             _show_one(it, path)
         return 0
     show_failed(failed)
-    known = ", ".join(it.id for it in fitting or found)
-    why = "begins several" if fitting else "is not open"
-    say(f"error: incident {id_} {why}" + (f"; there are {known}" if known else "; there is none"), err=True)
+    known = ", ".join(it.id for it in fitting or found) or "none"
+    why = f"several ids begin with {id_}" if fitting else f"no open incident has the id {id_}; open"
+    say(f"error: {why}: {known}", err=True)
     return max((failure.exit_code for failure in failed.values()), default=NO_SUCH)
 
 
@@ -175,6 +176,7 @@ def _show_one(it: OpenIncident, path: Path) -> None:
         "in general": it.found,
         "means": it.means,
         "do": it.advice,
+        "first": NOT_FOUND_YET if it.undecidable_yet else "",
         "decided": it.decided_said,
     }
     for name, text in rows.items():

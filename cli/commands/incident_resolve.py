@@ -196,14 +196,14 @@ def _named(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Flow, str
         return next(iter(of.values())), start
     if of:
         show_failed(failed)
-        raise NotDecided(Objection.AMBIGUOUS, f"{start} begins ids of the flows {', '.join(sorted(of))}")
+        raise NotDecided(Objection.AMBIGUOUS, f"ids of several flows begin with {start}: {', '.join(sorted(of))}")
     if (first := _shown_before(start, loaded, flows)) is not None:
         return first
     show_failed(failed)
     if failed:
         raise next(iter(failed.values()))
-    there_are = f"open are {', '.join(sorted(open_))}" if open_ else "none is open that can be decided about"
-    raise NotDecided(Objection.UNKNOWN, f"{start} is no incident of a partition; {there_are}")
+    known = ", ".join(sorted(open_)) or "none"
+    raise NotDecided(Objection.UNKNOWN, f"no incident of a partition has the id {start}; open: {known}")
 
 
 def _shown_before(start: str, loaded: Config, flows: Sequence[Flow]) -> tuple[Flow, str] | None:
@@ -233,8 +233,8 @@ def why_undecided(it: OpenIncident, other_settings: str) -> str:
 
     if not commands_for(it.name):
         return f"no command applies to {it.name} of {it.where} now. {it.advice}"
-    why = f"no worker has written {it.name} of {it.where} down yet, and only what is written down can be decided about"
-    again = "type the same again: a worker does that within a second of finding it"
+    why = f"{it.name} of {it.where} can be decided about only after a worker has found it"
+    again = "type the same again: the id stays valid"
     if other_settings:
         return f"{why}. Workers run with other settings than this flow file: {other_settings}. After that {again}"
     return f"{why}. Run the flow, and {again}"

@@ -316,6 +316,7 @@ def _shares(runner: Runner) -> str:
 def _show_details(console: Console, flow: str, incident: str, rows: list[PartitionStatus]) -> None:
     """Show why partitions of a topic wait, or are stopped by the same kind of incident; then, once, what to do."""
     from replicator.inspect.flow_status import decided_said
+    from replicator.model.commands import RECREATED
     from replicator.model.incident_kinds import advice_for, with_place_of_id
 
     for row in rows:
@@ -326,7 +327,8 @@ def _show_details(console: Console, flow: str, incident: str, rows: list[Partiti
         if row.decided:
             print_wrapped(console, f"    decided: {decided_said(row.decided, row.decided_waits)}")
     if incident and not all(row.decided for row in rows):
-        only = rows[0].occurrence if len(rows) == 1 else ""
+        ids = [row.occurrence for row in rows if not row.decided] if len(rows) == 1 or incident in RECREATED else []
+        only = next(filter(None, ids), "")
         print_wrapped(console, f"    {with_place_of_id(advice_for(incident, only), flow)}")
 
 

@@ -63,6 +63,11 @@ class OpenIncident:
         return KINDS[self.name].means if self.name in KINDS else ""
 
     @property
+    def undecidable_yet(self) -> bool:
+        """Whether a command would apply to it, once a lane has written it down."""
+        return bool(commands_for(self.name)) and not self.occurrence
+
+    @property
     def commands(self) -> tuple[str, ...]:
         """Options of `incident resolve` that apply to it now."""
         return tuple(command.option for command in commands_for(self.name)) if self.occurrence else ()

@@ -232,14 +232,14 @@ def decide(
         raise NotDecided(Objection.ALREADY_DECIDED, f"{it.id}: {before.said}{_outcome(it)}")
     if it.closing is not None:
         instead = [other.id for other in occurrences if other.is_open and other.target == it.target]
-        now = f"; of its partition there is {_listed(instead)}" if instead else ""
-        raise NotDecided(Objection.OUTDATED, f"{it.id} is over ({it.closing.effect}): its facts have changed{now}")
+        now = f"; its partition is stopped by {_listed(instead)} now" if instead else ""
+        raise NotDecided(Objection.OUTDATED, f"{it.id} is closed ({it.closing.effect}): its facts have changed{now}")
     fitting = [
         known for known in commands_for(it.name) if not known.moves or it.name == TRUNCATED or it.end > it.offset >= 0
     ]
     if command not in fitting:
-        apply = _listed([known.option for known in fitting]) if fitting else "no command"
-        raise NotDecided(Objection.WRONG_COMMAND, f"to {it.name} ({it.id}) applies {apply}, not {command.option}")
+        apply = f"use {' or '.join(known.option for known in fitting)}" if fitting else "no command does"
+        raise NotDecided(Objection.WRONG_COMMAND, f"{command.option} doesn't apply to {it.name} ({it.id}): {apply}")
     return OperatorDecision(
         occurrence=it.id,
         command=command,
@@ -286,13 +286,13 @@ def _named(start: str, occurrences: Collection[Occurrence]) -> Occurrence:
     if len(exact) == 1 or len(fitting) == 1:
         return (exact or fitting)[0]
     if fitting:
-        raise NotDecided(Objection.AMBIGUOUS, f"{start} begins {_listed(sorted(it.id for it in fitting))}")
+        raise NotDecided(
+            Objection.AMBIGUOUS, f"several ids begin with {start}: {_listed(sorted(it.id for it in fitting))}"
+        )
     open_ = sorted(it.id for it in occurrences if it.is_open)
-    raise NotDecided(Objection.UNKNOWN, f"{start} is no incident of a partition; open {_are(open_)}")
-
-
-def _are(ids: list[str]) -> str:
-    return "is none" if not ids else f"{'is' if len(ids) == 1 else 'are'} {_listed(ids)}"
+    raise NotDecided(
+        Objection.UNKNOWN, f"no incident of a partition has the id {start}; open: {_listed(open_) or 'none'}"
+    )
 
 
 def _listed(words: Iterable[str]) -> str:
@@ -302,4 +302,4 @@ def _listed(words: Iterable[str]) -> str:
 def _outcome(it: Occurrence) -> str:
     if it.closing is None:
         return "; the flow has not acted on it yet"
-    return f"; it is over ({it.closing.effect})"
+    return f"; the incident is closed ({it.closing.effect})"

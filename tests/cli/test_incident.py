@@ -130,6 +130,19 @@ def test_an_incident_is_shown_within_80_columns_with_what_to_do(
         assert shown["last_commit"] == "2027-01-15T08:00:00Z"
 
 
+@pytest.mark.parametrize(
+    ("occurrence", "name", "told"),
+    [("", "source_records_gone", True), ("ab12", "source_records_gone", False), ("", "unknown_source_topic", False)],
+)
+def test_an_incident_that_no_worker_has_found_says_that_the_flow_has_to_run_first(
+    cluster: Cluster, path: str, capsys: pytest.CaptureFixture[str], *, occurrence: str, name: str, told: bool
+) -> None:
+    cluster.found["orders"] = flow("orders", replace(stopped(3, name), occurrence=occurrence))
+    (it,) = listed(path, capsys)
+    assert main.invoke(["incident", "show", it["id"], "-c", path]) == 0
+    assert ("Run the flow before you decide" in " ".join(capsys.readouterr().out.split())) is told
+
+
 def test_a_decision_that_was_not_acted_on_is_in_the_list(
     cluster: Cluster, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,13 +157,13 @@ def test_an_id_that_is_not_open_or_fits_several_is_refused_with_those_there_are(
     cluster: Cluster, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.invoke(["incident", "show", "abcd", "-c", path]) == 1
-    assert capsys.readouterr().err == "error: incident abcd is not open; there is none\n"
+    assert capsys.readouterr().err == "error: no open incident has the id abcd; open: none\n"
     cluster.found["audit"] = flow("audit", *(stopped(number) for number in range(20)))
     ids = [it["id"] for it in listed(path, capsys)]
     several = next(start for start in "0123456789abcdef" if sum(each.startswith(start) for each in ids) > 1)
     fitting = [each for each in ids if each.startswith(several)]
     assert main.invoke(["incident", "show", several, "-c", path]) == 1
-    assert capsys.readouterr().err == f"error: incident {several} begins several; there are {', '.join(fitting)}\n"
+    assert capsys.readouterr().err == f"error: several ids begin with {several}: {', '.join(fitting)}\n"
 
 
 def test_of_a_flow_that_cannot_be_asked_nothing_is_known_and_the_others_are_shown(

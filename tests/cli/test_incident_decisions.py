@@ -210,7 +210,7 @@ def test_the_offset_of_what_is_adopted_is_said(flows: Flows, path: str, capsys: 
     assert resolve(path, "cc", "--adopt", "map", "--why", "expired") == 0
     assert flows.wanted[-1][1].adopted is None
     assert resolve(path, "aa", "--adopt", "7", "--why", "x") == 1
-    assert "applies --retry, --skip, not --adopt" in capsys.readouterr().err
+    assert "--adopt doesn't apply to source_records_gone (aa11): use --retry or --skip" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [(), ("--skip",), ("--set-aside",), ("--adopt", "7")])
@@ -237,10 +237,12 @@ def test_an_id_that_nothing_has_or_that_two_flows_have_is_refused(
     flows: Flows, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert resolve(path, "cc", "--retry") == 1
-    assert capsys.readouterr().err == ("error: unknown: cc is no incident of a partition; open are aa11, ab22, bb33\n")
+    assert capsys.readouterr().err == (
+        "error: unknown: no incident of a partition has the id cc; open: aa11, ab22, bb33\n"
+    )
     flows.occurrences["audit"] = [occurrence(GONE, "aa99")]
     assert resolve(path, "aa", "--retry") == 1
-    assert "ambiguous: aa begins ids of the flows audit, orders" in capsys.readouterr().err
+    assert "ambiguous: ids of several flows begin with aa: audit, orders" in capsys.readouterr().err
     assert resolve(path, "aa", "--retry", "--flow", "audit") == 0
 
 

@@ -106,6 +106,16 @@ def test_a_decision_that_waits_for_resume_is_told_in_place_of_the_advice() -> No
     assert shown(replace(decided, decided_waits=""))[-1].endswith("(meant); the flow has not acted on it yet")
 
 
+def test_one_id_is_in_the_advice_where_one_command_decides_about_all_partitions_of_the_topic() -> None:
+    again = row("t", 0, state="target_recreated", incident="target_topic_recreated", occurrence="ab12", detail="x")
+    decided = replace(again, decided="ann has decided --restart-topic (meant)")
+    later = replace(again, partition=1, occurrence="cd34")
+    told = " ".join(shown(decided, later, replace(later, partition=2, occurrence="ef56")))
+    assert "incident resolve cd34 --restart-topic" in told
+    lost = [replace(it, incident="source_records_gone") for it in (again, later)]
+    assert "incident resolve ID --skip" in " ".join(shown(*lost)), "each is decided about by itself"
+
+
 def test_who_keeps_the_positions_of_a_flow_that_was_failed_over_is_told() -> None:
     over = row("t", 0, state="failed_over")
     kept = KeptPositions(owner="host:1:a", at_ms=NOW_MS, partitions=1, generation=2)

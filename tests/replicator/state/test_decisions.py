@@ -80,14 +80,14 @@ def test_a_decision_that_this_version_can_not_read_is_told() -> None:
 
 
 def test_an_id_that_nothing_has_is_unknown_and_those_that_are_open_are_named() -> None:
-    assert refused("cc", Command.RETRY, GONE) == "unknown: cc is no incident of a partition; open is aa11"
+    assert refused("cc", Command.RETRY, GONE) == "unknown: no incident of a partition has the id cc; open: aa11"
     assert refused("", Command.RETRY, GONE).startswith("unknown")
-    assert refused("cc", Command.RETRY).endswith("open is none")
+    assert refused("cc", Command.RETRY).endswith("open: none")
 
 
 def test_the_beginning_of_several_ids_is_ambiguous() -> None:
     several = (GONE, occurrence(id_="aa1122"), occurrence(id_="aa33"))
-    assert refused("aa", Command.RETRY, *several) == "ambiguous: aa begins aa11, aa1122, aa33"
+    assert refused("aa", Command.RETRY, *several) == "ambiguous: several ids begin with aa: aa11, aa1122, aa33"
     assert taken("aa11", Command.RETRY, *several).occurrence == "aa11"
 
 
@@ -98,30 +98,30 @@ def test_a_second_decision_is_refused_whatever_it_is(command: Command) -> None:
     assert text == "already_decided: aa11: ann has decided --skip (no need of them); the flow has not acted on it yet"
     closing = Closing(effect=Ending.SKIPPED, by="me", at_ms=8, moved=(10, 20), decision=before)
     closed = GONE.closed(closing, 1)
-    assert refused("aa11", command, closed, decided={"aa11": before}).endswith("it is over (skipped)")
+    assert refused("aa11", command, closed, decided={"aa11": before}).endswith("the incident is closed (skipped)")
 
 
 def test_what_is_over_is_outdated_and_what_came_instead_is_named() -> None:
     closed = GONE.closed(Closing(effect=Ending.REPLACED, by="me", at_ms=8), 1)
     text = refused("aa11", Command.SKIP, closed, occurrence(offset=15, id_="bb22"))
-    assert text == "outdated: aa11 is over (replaced): its facts have changed; of its partition there is bb22"
+    assert text == "outdated: aa11 is closed (replaced): its facts have changed; its partition is stopped by bb22 now"
     assert refused("aa11", Command.SKIP, closed).endswith("its facts have changed")
 
 
 @pytest.mark.parametrize(
     ("it", "command", "apply"),
     [
-        (occurrence("target_lost_data"), Command.SKIP, "--retry"),
-        (occurrence("source_topic_deleted"), Command.RETRY, "no command"),
-        (occurrence("source_records_gone"), Command.SET_ASIDE, "--retry, --skip"),
-        (occurrence("source_records_gone", end=-1), Command.SKIP, "--retry"),
-        (occurrence("source_records_gone", offset=-1), Command.SKIP, "--retry"),
+        (occurrence("target_lost_data"), Command.SKIP, "use --retry"),
+        (occurrence("source_topic_deleted"), Command.RETRY, "no command does"),
+        (occurrence("source_records_gone"), Command.SET_ASIDE, "use --retry or --skip"),
+        (occurrence("source_records_gone", end=-1), Command.SKIP, "use --retry"),
+        (occurrence("source_records_gone", offset=-1), Command.SKIP, "use --retry"),
     ],
 )
 def test_a_command_that_does_not_apply_is_refused_with_those_that_do(
     it: Occurrence, command: Command, apply: str
 ) -> None:
-    assert refused("aa11", command, it) == f"wrong_command: to {it.name} (aa11) applies {apply}, not {command.option}"
+    assert refused("aa11", command, it) == f"wrong_command: {command.option} doesn't apply to {it.name} (aa11): {apply}"
 
 
 def test_what_could_be_lost_meanwhile_is_left_to_another_decision() -> None:
