@@ -332,7 +332,7 @@ def test_records_of_somebody_else_are_adopted_and_the_flow_goes_on(make_copying:
     worker.wait_incident("target_has_later_records")
     two.assert_stops(worker)
     code, out, said = asked(two, *set_words(two, 10))
-    assert (code, "taken for the copy of all before source offset 10" in out) == (0, True), said
+    assert (code, "count as the copy of everything before source offset 10" in out) == (0, True), said
     worker = two.flow.running()
     two.wait_copied(two.first, b"unread 2")
     assert two.values(two.first)[10:] == [b"foreign 1", b"foreign 2", *numbered("unread", 3)]

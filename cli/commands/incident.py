@@ -38,9 +38,9 @@ Examples:
 """,
 )
 def incident() -> None:
-    """Show incidents, what keeps partitions from being copied until somebody does something, and decide about them.
+    """Show incidents, which keep partitions from being copied until somebody does something, and decide about them.
 
-    They are found out anew at each call, as `status` does, whether the flows run or not.
+    Each call asks both clusters again, as `status` does, whether the flows run or not.
     """
 
 
@@ -56,11 +56,12 @@ Examples:
 
 \b
 Exit codes:
-  0  there is none
+  0  no incident is open
   2  the flow file is wrong
-  3  of a flow not all can be known: a cluster cannot be reached, or a right
-     is missing; without the source those are listed that workers have found
-  4  there is one, or more
+  3  the incidents of a flow can't all be known: a cluster cannot be reached,
+     or a right is missing; while the source doesn't answer, those that workers
+     have found are listed
+  4  one or more incidents are open
 """,
     short_help="List the incidents that are open now.",
 )
@@ -68,9 +69,9 @@ Exit codes:
 def list_(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """List the incidents that are open now.
 
-    Each has an id. It gets another one when a worker has written it down, and the one before that stays good, too, as
-    long as the same thing is found. `incident show` says which commands apply, as they are typed. One with partition -1
-    concerns a whole topic; one without topic the whole flow.
+    Each has an id. An incident gets another id when a worker has found it; the former id stays valid as long as the
+    facts are the same. `incident show` prints the commands that apply. An incident with partition -1 concerns a whole
+    topic, and one without topic the whole flow.
     """
     shown, found, failed = _find(path, names)
     if as_json:
@@ -101,8 +102,8 @@ Exit codes:
 def show(id_: str, path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Show one incident: what was found, what it means, what to do.
 
-    ID is that of `incident list`, or how it begins. An id that isn't found any more was of an incident that is over,
-    or whose facts have changed: `incident list` has the new one.
+    ID is that of `incident list`, or its beginning. If an id isn't found any more, the incident is closed or its facts
+    have changed: `incident list` has the new one.
     """
     from replicator.inspect.incidents import matching
 

@@ -41,7 +41,7 @@ Exit codes:
   1  refused, and nothing was written: no such incident, decided before,
      outdated, the command doesn't apply to it, the source has no such
      offset, or the map doesn't say where to go on; or the facts had
-     changed when the flow came to act; or the partition was judged again
+     changed before the flow acted; or the partition was checked again
      and is still stopped, by an incident with another id
   2  the flow file or the command line is wrong
   3  a cluster cannot be reached, or a right is missing
@@ -51,8 +51,8 @@ Exit codes:
     short_help="Decide about one incident.",
 )
 @click.argument("id_", metavar="ID")
-@click.option("--retry", "commands", flag_value="retry", help="Judge the partition again: the cause was removed.")
-@click.option("--skip", "commands", flag_value="skip", help="Go on behind what can't be copied, and leave it out.")
+@click.option("--retry", "commands", flag_value="retry", help="Check the partition again: the cause was removed.")
+@click.option("--skip", "commands", flag_value="skip", help="Leave out what can't be copied, and go on after it.")
 @click.option(
     "--set-aside",
     "commands",
@@ -64,16 +64,16 @@ Exit codes:
     "--restart-topic",
     "commands",
     flag_value="restart-topic",
-    help="Copy the topic that is there now from its beginning, all partitions of it. Copies of the topic before it "
-    "stay on the target.",
+    help="Copy the topic that is there now from its beginning, all partitions of it. Copies of the former topic stay "
+    "on the target.",
 )
 @click.option(
     "--adopt",
     "adopted",
     default=None,
     metavar="OFFSET",
-    help="Copy from this source offset on. The records of the target are taken for the copy of all before it. map: the "
-    "offset that the flow's offset map has, if that is proven.",
+    help="Copy from this source offset on. The records of the target count as the copy of everything before it. map: "
+    "the offset that the flow's offset map has, if that is proven.",
 )
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the record. Needed for all but --retry.")
 @by_option
@@ -98,18 +98,21 @@ def resolve(
     names: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Decide about one incident of a partition. ID is that of `incident list`, or how it begins.
+    """Decide about one incident of a partition. ID is that of `incident list`, or its beginning.
 
     The decision is written to the target, with who has made it and why. A running flow acts on it within about a
     second, a stopped one at its next start: once, in one transaction with the position that it moves. An incident that
-    no worker has found yet can be decided after a worker has found it. --skip leaves out the records that `incident
-    show` names, and no others; `status` and `reconcile` list them from then on, and they are no difference. After a
-    truncation of the source --skip goes back to where the log was cut, which the source is asked for: copies of
-    records behind the cut stay on the target. --adopt gives a position to a partition that has none: from the offset
-    that you name on it is copied exactly once, and `status` and `reconcile` say that nothing before it is the flow's.
-    --restart-topic does the same at the beginning of a topic that was created again: its records are written behind
-    those that are there. On a topic that is paused --retry, --skip and --set-aside act at once, but for --skip of a
-    source that was truncated; that, --restart-topic and --adopt wait for `resume`.
+    no worker has found yet can be decided after a worker has found it.
+
+    --skip leaves out the records that `incident show` names, and no others. From then on `status` and `reconcile` list
+    them, and don't count them as a difference. If the source was truncated, --skip asks the source where its log was
+    cut, and goes back to that offset: copies of records after the cut stay on the target. --adopt gives a position to
+    a partition that has none: the partition is copied exactly once from the offset that you name, and `status` and
+    `reconcile` say that the flow has copied nothing before it. --restart-topic does the same at the beginning of a
+    topic that was created again: its records are written after those that are there.
+
+    On a paused topic the flow acts at once on --retry, --set-aside and --skip. --restart-topic, --adopt, and --skip
+    after a truncation wait for `resume`.
     """
     from replicator import config
     from replicator.flow import deciding
@@ -122,7 +125,7 @@ def resolve(
     if command.needs_reason and not why:
         does = "leaves records out for good" if command.moves else "can't be checked by the flow"
         if command is Command.RESTART_TOPIC:
-            does = "writes a topic's records behind those of another one"
+            does = "writes a topic's records after those of another one"
         raise click.UsageError(f"{command.option} {does}: say why (--why TEXT)")
     offset = _offset(adopted)
     log_to_stderr()
@@ -270,13 +273,13 @@ def _show(flow: Flow, done: Resolved) -> None:
     elif closing is None:
         say("The flow has not acted on it yet. One that doesn't run acts at its next start.")
     elif _in_vain(decision, it):
-        say("When the flow came to act its facts had changed: nothing was done. incident list shows what is.")
+        say("The facts had changed before the flow acted: nothing was done. incident list shows what is open now.")
     elif it.moved is not None and decision.goes_back:
         say(f"The source has lost its records of offsets {it.moved[1]} to {it.moved[0] - 1}: their copies stay.")
-        say(f"It is copied from source offset {it.moved[1]} on, behind them.")
+        say(f"It is copied from source offset {it.moved[1]} on. The new copies follow them.")
     elif it.moved is not None and decision.command is Command.RESTART_TOPIC:
         which = f"{it.source}" if done.others else "It"
-        say(f"{which} is copied from source offset {it.moved[1]} on, behind what the target had.")
+        say(f"{which} is copied from source offset {it.moved[1]} on, after what the target had.")
         if done.others:
             say("The others follow, each from the beginning of its own log: status shows them.")
     elif it.moved is not None and decision.command is Command.ADOPT:
@@ -286,9 +289,9 @@ def _show(flow: Flow, done: Resolved) -> None:
         if closing.kept:
             say(_kept_said(names.aside_topic(flow.name), closing.kept))
     elif still is not None:
-        say(f"The partition was judged again, and {still.name} still stops it: the incident is {still.id} now.")
+        say(f"The partition was checked again, and {still.name} still stops it: the incident is {still.id} now.")
     elif closing.decision is not None:
-        say("The partition was judged again: incident list shows whether anything still stops it.")
+        say("The partition was checked again: incident list shows whether anything still stops it.")
     else:
         say("Its cause went away meanwhile; nothing was left out.")
 

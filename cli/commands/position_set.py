@@ -210,7 +210,7 @@ def _show(delivery: str, plan: Mapping[Partition, PlannedPosition]) -> None:
         )
     adopted = [it for it in plan.values() if it.command is Command.ADOPT]
     if adopted:
-        say("Records that these targets have are not compared any more: reconcile begins behind them.")
+        say("The records that these target partitions have now are not compared any more: reconcile begins after them.")
     if delivery != "exactly_once" and any(it.command is not None for it in plan.values()):
         say(f"With delivery {delivery} records that a stopped worker has sent may still arrive on the target.")
 
@@ -235,8 +235,8 @@ def consequences(it: PlannedPosition) -> list[str]:
         )
     elif it.command is Command.ADOPT and not it.copied_again:
         lines.append(
-            f"the target has committed records behind those that the position covers: they are taken for the copy of "
-            f"all before source offset {it.after}"
+            f"the target has committed records after those that the position covers: they count as the copy of "
+            f"everything before source offset {it.after}"
         )
     return lines
 

@@ -35,7 +35,9 @@ def compare_end(next_target: int, log_start: int, end: int, last: EndRecords) ->
     """
     later = [offset for offset in last.records if offset >= next_target]
     if later:
-        detail = f"holds a committed record at offset {later[0]}, the position covers only those below {next_target}"
+        detail = (
+            f"holds a committed record at offset {later[0]}, but the position covers only those below {next_target}"
+        )
         return ("target_has_later_records", detail)
     if last.stable < end:
         return (

@@ -132,12 +132,12 @@ class Adoption:
         if self.copied_end >= 0:
             return (
                 f"the source has lost its records of offsets {self.offset} to {self.copied_end - 1}, which were copied "
-                f"and stay on the target; what has these offsets now is copied behind them ({self.incident}, --skip), "
-                f"as {self.by} has decided: {self.why}"
+                f"and stay on the target; the records that have these offsets now are copied after them "
+                f"({self.incident}, --skip), as {self.by} has decided: {self.why}"
             )
         doubled = f"; {self.doubled}" if self.doubled else ""
         return (
-            f"what the target had stands for the source's offsets before {self.offset} ({how}), as "
+            f"the records that the target had count as the copy of the source offsets before {self.offset} ({how}), as "
             f"{self.by} has decided: {self.why}{doubled}"
         )
 

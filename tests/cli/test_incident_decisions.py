@@ -112,7 +112,7 @@ def test_the_flow_is_found_by_the_id_and_the_decision_says_who_and_why(
     ("closing", "said"),
     [
         (None, "The flow has not acted on it yet"),
-        ({"effect": Ending.RETRIED}, "its facts had changed: nothing was done"),
+        ({"effect": Ending.RETRIED}, "The facts had changed before the flow acted: nothing was done"),
         (
             {"effect": Ending.SET_ASIDE, "moved": (10, 11), "kept": "whole"},
             "The record is in __eos.orders.aside: whole.",
@@ -144,7 +144,7 @@ def test_all_partitions_that_one_id_decides_about_are_named(
     assert resolve(path, "ee", "--restart-topic", "--why", "x", "--by", "ann") == 0
     assert capsys.readouterr().out.splitlines() == [
         "ee55  source_topic_recreated of t[3], [4]: ann has decided --restart-topic (x)",
-        "t[3] is copied from source offset 0 on, behind what the target had.",
+        "t[3] is copied from source offset 0 on, after what the target had.",
         "The others follow, each from the beginning of its own log: status shows them.",
     ]
     assert resolve(path, "ee", "--restart-topic", "--why", "x", "--json") == 0
@@ -190,7 +190,7 @@ def test_what_still_stops_a_partition_after_a_retry_is_said_with_its_id(
     flows.closing = {"effect": Ending.RETRIED}
     assert resolve(path, "aa11", "--retry") == 1
     assert capsys.readouterr().out.splitlines()[1] == (
-        "The partition was judged again, and source_records_gone still stops it: the incident is dd55 now."
+        "The partition was checked again, and source_records_gone still stops it: the incident is dd55 now."
     )
     assert resolve(path, "aa11", "--retry", "--json") == 1
     assert json.loads(capsys.readouterr().out)["still_stopped"] == {"id": "dd55", "name": "source_records_gone"}

@@ -23,7 +23,7 @@ from cli.commands.incident_resolve import whoami
         (["--skip"], "say why"),
         (["--set-aside"], "say why"),
         (["--restart-everything"], "No such option"),
-        (["--restart-topic"], "behind those of another one: say why"),
+        (["--restart-topic"], "after those of another one: say why"),
         (["--retry", "--wait", "-1"], "x>=0"),
     ],
 )

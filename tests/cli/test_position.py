@@ -111,4 +111,4 @@ def test_what_follows_is_said_with_offsets_and_counts() -> None:
     assert said(10, None) == "stands there already"
     assert "offsets 6 to 9 are copied again: up to 4 records" in said(6, Command.ADOPT)
     assert "offsets 10 to 14 are left out: up to 5 records" in said(15, Command.SKIP)
-    assert "taken for the copy of all before source offset 15" in said(15, Command.ADOPT)
+    assert "count as the copy of everything before source offset 15" in said(15, Command.ADOPT)
