@@ -59,8 +59,8 @@ Exit codes:
   0  no incident is open
   2  the flow file is wrong
   3  the incidents of a flow can't all be known: a cluster cannot be reached,
-     or a right is missing; while the source doesn't answer, those that workers
-     have found are listed
+     or a right is missing; while the source doesn't answer, those that
+     workers have found are listed
   4  one or more incidents are open
 """,
     short_help="List the incidents that are open now.",

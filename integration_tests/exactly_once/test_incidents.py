@@ -84,7 +84,7 @@ def test_a_record_that_the_target_is_too_small_for_stops_its_partition_before_it
     found = worker.wait_event("incident", name="record_too_large")
     assert (found["topic"], found["partition"], found["offset"]) == (copying.topic, 0, 2)
     assert "has 9073 bytes" in found["detail"], found  # with its key, its lengths and the batch's header
-    assert f"max.message.bytes of topic '{copying.copy}' is 3000" in found["detail"], found
+    assert f"max.message.bytes of topic '{copying.copy}' was 3000 when last listed" in found["detail"], found
     clients.wait_value(copying.target, copying.copy, 1, b"the other partition")
     assert written(copying) == [b"1", b"2"]
     assert worker.stop() == INCIDENT

@@ -60,7 +60,7 @@ def take_an_error_for_no_position(patch: Patch) -> None:
         test_start_decision.test_every_contradiction_is_named_with_its_range,
         {"newest": 2},
         "position_newer_than_control",
-        "knows 2",
+        "knows only up to 2",
     )
 )
 def copy_on_whatever_contradicts_the_position(patch: Patch) -> None:
