@@ -117,7 +117,9 @@ def test_a_worker_that_shares_its_flow_also_ends_with_4_while_an_incident_waits(
     copying.load.mixed(20)
     copying.wait_copied()
     assert worker.stop() == 0, worker.tail()
-    copying.load.mixed(20)
+    copying.load.plain(
+        20
+    )  # a transaction's marker may come later than the answer to its commit: the end would be before it
     clients.delete_records(copying.source, copying.topic, 0, clients.stable_end(copying.source, copying.topic, 0) - 1)
     worker = copying.running("", "--shared")
     worker.wait_event("incident", name="source_records_gone", partition=0)
