@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kafka_records.batch import LENGTH_OVERHEAD, MAGIC, BatchHeader, CorruptBatch, check_crc, read_header
 from kafka_records.compression import DecodedTooLarge
 from kafka_records.records import body_of, offset_deltas
+from kafka_records.small_batches import SmallBatches, read_small
 
 _PREFIX = Struct(">qiib")
 _OLD_BYTES_MIN = 14  # leader epoch's place (a CRC), magic, attributes, lengths of key and value
@@ -53,9 +54,22 @@ def read_batches(data: bytes | memoryview) -> Iterator[FetchedBatch | OldMessage
 
     Raises CorruptBatch for one that is there and isn't sound: its CRC, a length, offsets that can't be.
     """
+    for batch in read_together(data, 0, 0):
+        assert not isinstance(batch, SmallBatches)
+        yield batch
+
+
+def read_together(
+    data: bytes | memoryview, offset_min: int, offset_end: int
+) -> Iterator[FetchedBatch | OldMessage | SmallBatches]:
+    """Read as `read_batches` does, and small batches together that lie from `offset_min` to below `offset_end`."""
     view, at, after = memoryview(data), 0, -1
     size, last_at, prefix = len(view), len(view) - _PREFIX.size, _PREFIX.unpack_from
     while at <= last_at:
+        if offset_end and (few := read_small(view, at, max(offset_min, after + 1), offset_end)) is not None:
+            at, after = at + len(few.data), few.next_offset - 1
+            yield few
+            continue
         offset, length, _, magic = prefix(view, at)
         end = at + LENGTH_OVERHEAD + length
         if offset < 0 or length < _OLD_BYTES_MIN:

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from integration_tests.harness import batches as raw
-from kafka_records.batch import BatchHeader, read_header, stamp
-from kafka_records.joined import Joined, joined
-from kafka_records.rebuild import recompressed
+from kafka_records.batch import check_crc, read_header, stamp
+from kafka_records.joined import JoinPart, join_part, joined
 from kafka_records.records import Record, body_of, decode
+from kafka_records.small_batches import read_small
 from tests.budget import budget
 from tests.kafka_records.batches import by_aiokafka
 from tests.kafka_records.test_records import RECORD, numbered
@@ -22,13 +22,9 @@ pytestmark = pytest.mark.tier("default")
 BATCH = st.lists(RECORD, min_size=1, max_size=9)
 
 
-def join(batches: Sequence[bytes | bytearray]) -> Joined | None:
-    return joined([(read_header(batch), body_of(read_header(batch), batch)) for batch in batches])
-
-
-def as_batch(found: Joined, first_ms: int, count: int) -> bytes:
-    plain = BatchHeader(0, 0, -1, 2, 0, 0, count - 1, first_ms, found.max_timestamp, -1, -1, -1, count)
-    return recompressed(plain, found.body, 0)
+def join(batches: Sequence[bytes | bytearray]) -> bytearray | None:
+    parts = [join_part(read_header(batch), body_of(read_header(batch), batch)) for batch in batches]
+    return None if None in parts else joined([part for part in parts if part is not None])
 
 
 @settings(max_examples=budget(100, 20_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -40,15 +36,48 @@ def test_joined_batches_have_all_their_records(batches: list[list[Record]], code
     records = [record for one in batches for record in one]
     found = join(made)
     assert found is not None
-    assert found.max_timestamp == max(record.timestamp_ms for record in records)
-    assert decode(as_batch(found, batches[0][0].timestamp_ms, len(records))) == numbered(records)
+    check_crc(found)
+    assert read_header(found).max_timestamp == max(record.timestamp_ms for record in records)
+    assert decode(found) == numbered(records)
+
+
+@settings(max_examples=budget(100, 20_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(BATCH, min_size=1, max_size=9))
+def test_those_that_were_read_together_have_all_their_records(batches: list[list[Record]]) -> None:
+    data, offset = b"", 0
+    for records in batches:
+        made = by_aiokafka(records)
+        stamp(made, offset, 3)
+        data, offset = data + bytes(made), offset + len(records)
+    few = read_small(memoryview(data), 0, 0, 1_000)
+    assert few is not None
+    assert len(few.rows) == len(batches)
+    found = joined([JoinPart(data, few.rows)])
+    assert found is not None
+    records = [record for one in batches for record in one]
+    assert read_header(found).max_timestamp == max(record.timestamp_ms for record in records)
+    assert decode(found) == numbered(records)
+
+
+def test_equal_records_of_batches_with_other_times_keep_these() -> None:
+    data = b""
+    for number, time_ms in enumerate((5, 5, 9, 3_000_000, 9, 5)):
+        made = by_aiokafka([Record(0, time_ms + after_ms, b"k", b"v") for after_ms in (0, 1, 0)])
+        stamp(made, 3 * number, 3)
+        data += bytes(made)
+    few = read_small(memoryview(data), 0, 0, 1_000)
+    assert few is not None
+    found = joined([JoinPart(data, few.rows)] * 2)
+    assert found is not None
+    times = [time_ms + after_ms for time_ms in (5, 5, 9, 3_000_000, 9, 5) for after_ms in (0, 1, 0)]
+    assert [record.timestamp_ms for record in decode(found)] == times * 2
 
 
 def test_numbers_of_records_and_lengths_beyond_those_known() -> None:
     batches = [[Record(0, 5, None, b"x" * (100 if n % 3_000 else 20_000))] * 9 for n in range(2_200)]
     found = join([by_aiokafka(records) for records in batches])
     assert found is not None
-    assert decode(as_batch(found, 5, 9 * 2_200)) == numbered([record for one in batches for record in one])
+    assert decode(found) == numbered([record for one in batches for record in one])
 
 
 GOOD = raw.record(), raw.record(offset=1)

@@ -8,16 +8,19 @@ its response, and names each by producer id and first offset; a transaction ends
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafka_records.batch import COMPRESSION_MASK, CONTROL, TRANSACTIONAL, CorruptBatch
+from kafka_records.batch import COMPRESSION_MASK, CONTROL, TRANSACTIONAL, CorruptBatch, read_header
 from kafka_records.compression import ZSTD
 from kafka_records.control import ABORT, marker_kind
-from kafka_records.fetched import FetchedBatch, OldMessage, read_batches
+from kafka_records.fetched import FetchedBatch, OldMessage, read_together
+from kafka_records.small_batches import SmallBatches
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
+
+_OFFSET_END = 2**63 - 1
 
 
 class AbortedRange(NamedTuple):
@@ -36,6 +39,15 @@ class SelectedBatch(NamedTuple):
     batch: FetchedBatch | OldMessage
     wanted: tuple[Span, ...]
     whole: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the batch."""
+        return len(self.batch.data)
+
+
+Selected = SelectedBatch | SmallBatches
+"""What goes on its way together. All records of small batches are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +72,7 @@ class Selection:
 
     next_offset: int
     leader_epoch: int = -1
-    batches: list[SelectedBatch] = field(default_factory=list)
+    batches: list[Selected] = field(default_factory=list)
     refused: Incident | None = None
 
 
@@ -80,10 +92,14 @@ def select(
         last_stable: the response's last stable offset; -1: it has none.
     """
     found, filter_ = Selection(asked.start), _AbortedFilter(aborted)
-    read = 0
+    read, offset_end = 0, _small_until(asked, filter_, last_stable)
     try:
-        for batch in read_batches(data):
+        for batch in read_together(data, asked.start, offset_end):
             read += 1
+            if isinstance(batch, SmallBatches):
+                found.batches.append(batch if len(batch.rows) > 1 else next(one_by_one(batch)))
+                found.next_offset, found.leader_epoch = batch.next_offset, batch.leader_epoch
+                continue
             last = batch.last_offset
             if 0 <= last_stable <= last or (asked.until is not None and found.next_offset >= asked.until):
                 break
@@ -104,6 +120,20 @@ def select(
     return found
 
 
+def _small_until(asked: FetchedRange, filter_: _AbortedFilter, last_stable: int) -> int:
+    """Return the offset below which all records of small batches are committed and wanted; 0: that isn't known."""
+    if asked.spans or filter_.waits:
+        return 0
+    return min(last_stable if last_stable >= 0 else _OFFSET_END, _OFFSET_END if asked.until is None else asked.until)
+
+
+def one_by_one(few: SmallBatches) -> Iterator[SelectedBatch]:
+    """Return small batches each for itself."""
+    for data in few.batches():
+        header = read_header(data)
+        yield SelectedBatch(FetchedBatch(header, data), ((header.base_offset, header.last_offset + 1),), True)
+
+
 def corrupt(at: Partition, error: CorruptBatch, position: int) -> Incident:
     """Make the incident of a batch that isn't sound, at its offset or, where the position lies inside it, there."""
     return Incident(
@@ -118,6 +148,11 @@ class _AbortedFilter:
         self._coming = [(first, producer_id) for producer_id, first in aborted]
         heapq.heapify(self._coming)
         self._open = set[int]()
+
+    @property
+    def waits(self) -> bool:
+        """Whether an aborted transaction comes, or its marker."""
+        return bool(self._coming or self._open)
 
     def keeps(self, batch: FetchedBatch | OldMessage) -> bool:
         """Tell whether a batch has committed records."""

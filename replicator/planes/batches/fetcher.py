@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TopicMissing
 from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchAsk, FetchedPart, FetchFrom, FetchKey
 from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.committed import AbortedRange, SelectedBatch, select
+from replicator.planes.batches.committed import AbortedRange, Selected, select
 from replicator.planes.batches.fetch_classes import MISSING, FetchClass, code_name, fetch_class
 from replicator.planes.batches.fetch_session import FetchSessionHandler
 from replicator.planes.batches.part_read import PartRead, ReadState
@@ -55,7 +55,7 @@ class NumberedFetch(NamedTuple):
 class FetchedNews:
     """What is new: batches by partition, in order, of `bytes` in all; else as of `contract.PollResult`."""
 
-    selected: dict[Partition, list[SelectedBatch]] = field(default_factory=dict)
+    selected: dict[Partition, list[Selected]] = field(default_factory=dict)
     ends: dict[Partition, Seek] = field(default_factory=dict)
     failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
     heard: set[Partition] = field(default_factory=set)
@@ -310,7 +310,7 @@ class BatchFetcher:
         found = select(read.asked, part.records, (AbortedRange(*each) for each in part.aborted), part.last_stable)
         if found.batches:
             news.selected.setdefault(at, []).extend(found.batches)
-            news.bytes += sum(len(each.batch.data) for each in found.batches)
+            news.bytes += sum(each.size_bytes for each in found.batches)
         moved, read.offset = found.next_offset > read.offset, found.next_offset
         read.epoch = found.leader_epoch if found.leader_epoch >= 0 else read.epoch
         if found.refused is not None:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafka_records.batch import MAGIC, BatchHeader, CorruptBatch, read_header
+from kafka_records.batch import HEADER_BYTES, Buffer, CorruptBatch, read_header
 from kafka_records.fetched import FetchedBatch
-from kafka_records.joined import joined
+from kafka_records.joined import JoinPart, join_part, joined
 from kafka_records.rebuild import recompressed
-from kafka_records.records import Body, body_of
+from kafka_records.records import body_of
+from kafka_records.small_batches import SmallBatches
 from replicator.model.partition import Span
-from replicator.planes.batches.committed import SelectedBatch
+from replicator.planes.batches.committed import Selected, SelectedBatch, one_by_one
 from replicator.planes.batches.decoding import WritableBatch
 from replicator.planes.batches.rewrite import why_decoded
 
@@ -32,8 +33,11 @@ class JoinLimits:
 
 
 class _Part(NamedTuple):
-    batch: FetchedBatch
-    body: Body
+    selected: FetchedBatch | SmallBatches
+    records: JoinPart
+    span: Span
+    codec: int
+    leader_epoch: int
 
 
 def passed(selected: SelectedBatch, batch_bytes_max: int) -> WritableBatch | None:
@@ -51,61 +55,91 @@ def _as_it_is(batch: FetchedBatch) -> WritableBatch:
     return WritableBatch(header, batch.data, ((header.base_offset, header.last_offset + 1),), header.leader_epoch)
 
 
-def join(waiting: Sequence[SelectedBatch], limits: JoinLimits) -> list[WritableBatch] | None:
+def join(waiting: Sequence[Selected], limits: JoinLimits) -> list[WritableBatch] | None:
     """Return batches with the records of all that wait, which are of one kind; None: they must be decoded, one of them
     at least."""
-    if len(waiting) == 1:
+    if len(waiting) == 1 and isinstance(waiting[0], SelectedBatch):
         alone = passed(waiting[0], limits.batch_bytes_max)
         return None if alone is None else [alone]
     found: list[WritableBatch] = []
     parts: list[_Part] = []
     size = 0
     for selected in waiting:
-        batch = selected.batch
-        if not selected.whole or not isinstance(batch, FetchedBatch):
+        part = _part(selected, limits)
+        if part is None:
             return None
-        try:
-            body = body_of(batch.header, batch.data, limits.decoded_bytes_max)
-        except CorruptBatch:
-            return None
-        if size + len(body) > limits.decoded_bytes_max:
+        further = len(part.records.data)
+        if size + further > limits.decoded_bytes_max:
             if (made := _made(parts, limits)) is None:
                 return None
             found += made
             parts, size = [], 0
-        parts.append(_Part(batch, body))
-        size += len(body)
+        parts.append(part)
+        size += further
     made = _made(parts, limits)
     return None if made is None else found + made
 
 
+def _part(selected: Selected, limits: JoinLimits) -> _Part | None:
+    """Return the records of what was selected, decompressed; None: they aren't joined."""
+    if isinstance(selected, SmallBatches):
+        records = JoinPart(bytes(selected.data), selected.rows)
+        return _Part(selected, records, (selected.first_offset, selected.next_offset), 0, selected.leader_epoch)
+    batch = selected.batch
+    if not selected.whole or not isinstance(batch, FetchedBatch):
+        return None
+    header = batch.header
+    try:
+        joining = join_part(header, body_of(header, batch.data, limits.decoded_bytes_max))
+    except CorruptBatch:
+        return None
+    span = header.base_offset, header.last_offset + 1
+    return None if joining is None else _Part(batch, joining, span, header.compression, header.leader_epoch)
+
+
 def _made(parts: Sequence[_Part], limits: JoinLimits) -> list[WritableBatch] | None:
     """Make one batch, or two of each half where it would be too large."""
-    if len(parts) < 2:
-        return [_as_it_is(part.batch) for part in parts]
-    found = joined([(part.batch.header, part.body) for part in parts])
-    if found is None:
+    if not parts:
+        return []
+    if len(parts) == 1 and isinstance(parts[0].selected, FetchedBatch):
+        return [_as_it_is(parts[0].selected)]
+    data: Buffer | None = joined([part.records for part in parts])
+    if data is None:
         return None
-    first = parts[0].batch.header
-    codec = first.compression if limits.codec is None else limits.codec
-    count = sum([part.batch.header.record_count for part in parts])
-    plain = BatchHeader(
-        0, 0, -1, MAGIC, 0, 0, count - 1, first.base_timestamp, found.max_timestamp, -1, -1, -1, count
-    )  # fmt: skip
-    data = recompressed(plain, found.body, codec)
+    first = parts[0]
+    codec = first.codec if limits.codec is None else limits.codec
+    if codec:
+        data = recompressed(read_header(data), memoryview(data)[HEADER_BYTES:], codec)
     if len(data) <= limits.batch_bytes_max:
         return [WritableBatch(read_header(data), data, _runs(parts), first.leader_epoch)]
-    middle = len(parts) // 2
-    before, after = _made(parts[:middle], limits), _made(parts[middle:], limits)
+    singles: list[_Part] = []
+    for part in parts:
+        of_part = [part] if isinstance(part.selected, FetchedBatch) else _singles(part.selected, limits)
+        if of_part is None:
+            return None
+        singles += of_part
+    middle = len(singles) // 2
+    before, after = _made(singles[:middle], limits), _made(singles[middle:], limits)
     return None if before is None or after is None else before + after
+
+
+def _singles(few: SmallBatches, limits: JoinLimits) -> list[_Part] | None:
+    """Return a part of each batch."""
+    found: list[_Part] = []
+    for each in one_by_one(few):
+        if (single := _part(each, limits)) is None:
+            return None
+        found.append(single)
+    return found
 
 
 def _runs(parts: Sequence[_Part]) -> tuple[Span, ...]:
     runs: list[Span] = []
-    first, end = parts[0].batch.first_offset, parts[0].batch.first_offset
-    for (header, _), _ in parts:
-        if header.base_offset != end:
+    first = end = parts[0].span[0]
+    for part in parts:
+        begin, behind = part.span
+        if begin != end:
             runs.append((first, end))
-            first = header.base_offset
-        end = header.base_offset + header.last_offset_delta + 1
+            first = begin
+        end = behind
     return (*runs, (first, end))

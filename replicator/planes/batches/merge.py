@@ -14,9 +14,10 @@ from kafka_records.batch import COMPRESSION_MASK, MAGIC, TIMESTAMP_TYPE, Corrupt
 from kafka_records.compression import DecodedTooLarge
 from kafka_records.fetched import OldMessage
 from kafka_records.records import Record
+from kafka_records.small_batches import BATCH_BYTES_MAX, BYTES_MAX, RECORDS_MAX, SmallBatches
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
-from replicator.planes.batches.committed import SelectedBatch, corrupt
+from replicator.planes.batches.committed import Selected, SelectedBatch, corrupt, one_by_one
 from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, epoch_of, wanted_records
 from replicator.planes.batches.joining import JoinLimits, join
 from replicator.planes.batches.old_messages import RECORD_OBJECT_BYTES
@@ -64,17 +65,21 @@ class BatchMerger:
 
     def __init__(self, at: Partition, limits: MergeLimits) -> None:
         self._at, self._limits = at, limits
-        self._waiting: list[SelectedBatch] = []
+        self._waiting: list[Selected] = []
         self._waiting_kind: _Kind = (0, 0, -1)
         self._refused: Incident | None = None
+        least_bytes = min(limits.enough_bytes, limits.batch_bytes_max)
+        self._small_are_small = limits.small_records >= RECORDS_MAX and least_bytes >= BYTES_MAX + BATCH_BYTES_MAX
         self.waiting_bytes = 0
         """Of the batches that wait for others."""
 
-    def take(self, selected: SelectedBatch) -> Merged:
-        """Take the next batch; return what can be written by now."""
+    def take(self, selected: Selected) -> Merged:
+        """Take what comes next; return what can be written by now."""
+        if isinstance(selected, SmallBatches) and not self._small_are_small:
+            return self._take_singly(selected)
         small, kind = self._is_small(selected), _kind(selected)
         if small and self._waiting and kind == self._waiting_kind and self._refused is None:  # nearly all small ones
-            more = self.waiting_bytes + len(selected.batch.data)
+            more = self.waiting_bytes + selected.size_bytes
             if more < self._limits.enough_bytes:
                 self._waiting.append(selected)
                 self.waiting_bytes = more
@@ -87,10 +92,18 @@ class BatchMerger:
         if merged.refused is None:
             self._waiting.append(selected)
             self._waiting_kind = kind
-            self.waiting_bytes += len(selected.batch.data)
+            self.waiting_bytes += selected.size_bytes
             if not small or self.waiting_bytes >= self._limits.enough_bytes:
                 self._empty_into(merged)
         self._refused = merged.refused
+        return merged
+
+    def _take_singly(self, few: SmallBatches) -> Merged:
+        merged = Merged(refused=self._refused)
+        for each in one_by_one(few):
+            taken = self.take(each)
+            merged.batches += taken.batches
+            merged.refused = taken.refused
         return merged
 
     def drain(self) -> Merged:
@@ -101,7 +114,9 @@ class BatchMerger:
             self._refused = merged.refused
         return merged
 
-    def _is_small(self, selected: SelectedBatch) -> bool:
+    def _is_small(self, selected: Selected) -> bool:
+        if isinstance(selected, SmallBatches):
+            return True
         batch, limits = selected.batch, self._limits
         if isinstance(batch, OldMessage):
             return len(batch.data) < min(limits.enough_bytes, limits.batch_bytes_max)
@@ -117,7 +132,10 @@ class BatchMerger:
         if together is not None:
             merged.batches += together
             return
-        self._decode_into(merged, waiting)
+        singles: list[SelectedBatch] = []
+        for each in waiting:
+            singles += one_by_one(each) if isinstance(each, SmallBatches) else [each]
+        self._decode_into(merged, singles)
 
     def _decode_into(self, merged: Merged, waiting: list[SelectedBatch]) -> None:
         collected, codec, size, stop = list[Record](), 0, 0, None
@@ -156,8 +174,10 @@ class BatchMerger:
         return corrupt(at, error, offset)
 
 
-def _kind(selected: SelectedBatch) -> _Kind:
+def _kind(selected: Selected) -> _Kind:
     """Tell batches apart that aren't merged with each other."""
+    if isinstance(selected, SmallBatches):
+        return MAGIC, 0, selected.leader_epoch
     batch = selected.batch
     if isinstance(batch, OldMessage):
         return batch.data[16], batch.data[17] & _CODEC_AND_TIMES, -1

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from kafka_records.batch import CorruptBatch
 from kafka_records.compression import DecodedTooLarge
 from kafka_records.fetched import OldMessage
+from kafka_records.small_batches import SmallBatches
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import Partition, Seek
 from replicator.model.timestamps import TimestampBounds
-from replicator.planes.batches.committed import SelectedBatch, corrupt
+from replicator.planes.batches.committed import Selected, SelectedBatch, corrupt, one_by_one
 from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, epoch_of, wanted_records
 from replicator.planes.batches.fetcher import FetchedNews
 from replicator.planes.batches.merge import BatchMerger, Merged, MergeLimits
@@ -33,13 +34,13 @@ class _Part:
 
     merger: BatchMerger
     flush_every: int
-    waiting: deque[SelectedBatch | Incident] = field(default_factory=deque)
+    waiting: deque[Selected | Incident] = field(default_factory=deque)
     end: Seek | None = None
     blocked: Incident | None = None
 
     def drop(self) -> int:
         """Forget what stands behind that which stops the partition; return how many bytes it had."""
-        size = sum(len(each.batch.data) for each in self.waiting if isinstance(each, SelectedBatch))
+        size = sum(each.size_bytes for each in self.waiting if not isinstance(each, Incident))
         self.waiting.clear()
         return size
 
@@ -132,13 +133,14 @@ class Intake:
             if isinstance(first, Incident):
                 self._block(at, part, first, write)
             else:
+                first = self._as_many(part, first, records_max - taken.records)
                 rest: SelectedBatch | None = None
-                if whole_max is not None and _records(first) > whole_max:
+                if whole_max is not None and isinstance(first, SelectedBatch) and _records(first) > whole_max:
                     first, rest = _divided(first, records_max - taken.records)
                 if rest is not None:
                     part.waiting.appendleft(rest)
                 taken.records += _records(first)
-                taken.bytes += 0 if rest is not None else len(first.batch.data)
+                taken.bytes += 0 if rest is not None else first.size_bytes
                 self._hand_over(at, part, first, write, flush)
             if part.blocked is not None:
                 taken.bytes += part.drop()
@@ -148,6 +150,16 @@ class Intake:
             if part.end is not None and not part.waiting:
                 self._tell_end(at, part, write)
         return taken
+
+    @staticmethod
+    def _as_many(part: _Part, first: Selected, records: int) -> Selected:
+        """Return what is taken of small batches: the others wait."""
+        if not isinstance(first, SmallBatches) or first.records <= records:
+            return first
+        first, rest = first.cut(records)
+        if rest is not None:
+            part.waiting.appendleft(rest)
+        return first if len(first.rows) > 1 else next(one_by_one(first))
 
     def _in_turn(self) -> deque[tuple[Partition, _Part]]:
         """Return those that have anything, beginning behind the one that was taken from last."""
@@ -159,11 +171,18 @@ class Intake:
         return deque([*behind, *before])
 
     def _hand_over(
-        self, at: Partition, part: _Part, selected: SelectedBatch, write: Write, flush: Callable[[], None]
+        self, at: Partition, part: _Part, selected: Selected, write: Write, flush: Callable[[], None]
     ) -> None:
-        if not part.flush_every and at not in self._timestamps:  # nearly all
+        if not part.flush_every and self._surely_within_bounds(at, selected):  # nearly all
             self._write(at, part, part.merger.take(selected), write)
             return
+        for each in one_by_one(selected) if isinstance(selected, SmallBatches) else (selected,):
+            if part.blocked is None:
+                self._hand_over_watched(at, part, each, write, flush)
+
+    def _hand_over_watched(
+        self, at: Partition, part: _Part, selected: SelectedBatch, write: Write, flush: Callable[[], None]
+    ) -> None:
         within, refused = self._within_bounds(at, selected)
         if within is not None and part.flush_every:
             self._in_portions(at, part, within, write, flush)
@@ -216,19 +235,25 @@ class Intake:
             self._write(at, part, Merged(batches), write)
             flush()
 
+    def _surely_within_bounds(self, at: Partition, selected: Selected) -> bool:
+        """Tell whether headers say that the target takes all timestamps."""
+        bounds = self._timestamps.get(at)
+        if bounds is None:
+            return True
+        earliest_ms, latest_ms = bounds.around(time.time_ns() // 1_000_000)
+        if isinstance(selected, SmallBatches):
+            return earliest_ms <= 0 and selected.max_timestamp <= latest_ms
+        batch = selected.batch
+        return earliest_ms <= 0 and not isinstance(batch, OldMessage) and batch.header.max_timestamp <= latest_ms
+
     def _within_bounds(self, at: Partition, selected: SelectedBatch) -> tuple[SelectedBatch | None, Incident | None]:
         """Return what of a batch stands before the first record whose timestamp the target refuses, and why it does.
 
         Records are looked at one by one only where the header doesn't say enough.
         """
-        bounds = self._timestamps.get(at)
-        if bounds is None:
+        if self._surely_within_bounds(at, selected):
             return selected, None
-        now_ms = time.time_ns() // 1_000_000
-        earliest_ms, latest_ms = bounds.around(now_ms)
-        batch = selected.batch
-        if earliest_ms <= 0 and not isinstance(batch, OldMessage) and batch.header.max_timestamp <= latest_ms:
-            return selected, None
+        bounds, now_ms, batch = self._timestamps[at], time.time_ns() // 1_000_000, selected.batch
         try:
             records = wanted_records(selected, self._limits.decoded_bytes_max).records
         except DecodedTooLarge:
@@ -248,8 +273,10 @@ class Intake:
         return selected, None
 
 
-def _records(selected: SelectedBatch) -> int:
-    """Count the records of a batch that are wanted, at most."""
+def _records(selected: Selected) -> int:
+    """Count the records that are wanted, at most."""
+    if isinstance(selected, SmallBatches):
+        return selected.records
     batch = selected.batch
     if selected.whole and not isinstance(batch, OldMessage):
         return batch.header.record_count

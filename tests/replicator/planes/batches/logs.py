@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -14,7 +14,8 @@ from kafka_records.batch import read_header, stamp
 from kafka_records.control import marker
 from kafka_records.rebuild import rebuild
 from kafka_records.records import Record, decode
-from replicator.planes.batches.committed import AbortedRange
+from kafka_records.small_batches import SmallBatches
+from replicator.planes.batches.committed import AbortedRange, Selected, SelectedBatch, one_by_one
 from tests.kafka_records.batches import by_aiokafka
 
 EPOCH = 7
@@ -127,6 +128,14 @@ def built(steps: Sequence[Step], first: int = 0) -> Log:
     log.stable = min((begun for begun, _ in opened.values()), default=log.end or first)
     log.committed = sorted(record for record in log.committed if record.offset < log.stable)
     return log
+
+
+def singly(batches: Iterable[Selected]) -> list[SelectedBatch]:
+    """Each batch for itself."""
+    found: list[SelectedBatch] = []
+    for each in batches:
+        found += one_by_one(each) if isinstance(each, SmallBatches) else [each]
+    return found
 
 
 def content(records: Sequence[Record]) -> list[tuple[object, ...]]:

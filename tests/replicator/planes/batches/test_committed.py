@@ -10,11 +10,12 @@ from integration_tests.harness import batches as raw
 from kafka_records.batch import stamp
 from kafka_records.fetched import FetchedBatch
 from kafka_records.records import Record, decode
+from kafka_records.small_batches import SmallBatches
 from replicator.model.partition import Partition, Span
 from replicator.planes.batches.committed import AbortedRange, FetchedRange, Selection, select
 from tests.budget import budget
 from tests.kafka_records.batches import by_aiokafka
-from tests.replicator.planes.batches.logs import EPOCH, STEPS, Log, Step, built
+from tests.replicator.planes.batches.logs import EPOCH, STEPS, Log, Step, built, singly
 
 pytestmark = pytest.mark.tier("default")
 
@@ -30,7 +31,7 @@ def read(log: Log, start: int, until: int | None = None, spans: tuple[Span, ...]
 def offsets(found: Selection) -> list[int]:
     """Those of the records that are wanted."""
     inside: list[int] = []
-    for batch, wanted, whole in found.batches:
+    for batch, wanted, whole in singly(found.batches):
         assert isinstance(batch, FetchedBatch)
         records = [record.offset for record in decode(batch.data)]
         taken = [offset for offset in records if any(first <= offset < end for first, end in wanted)]
@@ -166,3 +167,26 @@ def test_a_corrupt_batch_around_the_position_is_told_at_the_position() -> None:
 def test_a_response_without_a_whole_batch_is_refused_and_an_empty_one_is_not() -> None:
     assert select(FetchedRange(AT, 10), bytes(sound(10))[:-1], [], 90).refused is not None
     assert select(FetchedRange(AT, 10), b"", [], 10) == Selection(10)
+
+
+def test_small_batches_stay_together_where_all_of_them_are_committed_and_wanted() -> None:
+    made = [by_aiokafka([Record(0, 5, None, b"v")] * 2) for _ in range(4)]
+    for number, batch in enumerate(made):
+        stamp(batch, 2 * number, EPOCH)
+    data = b"".join(map(bytes, made))
+
+    def counts(asked: FetchedRange, stable: int = 8, aborted: tuple[AbortedRange, ...] = ()) -> list[int]:
+        found = select(asked, data, aborted, stable)
+        assert (found.refused, found.leader_epoch) == (None, EPOCH)
+        assert sum(each.size_bytes for each in found.batches) == sum(
+            len(each.batch.data) for each in singly(found.batches)
+        )
+        return [each.records if isinstance(each, SmallBatches) else -1 for each in found.batches]
+
+    assert counts(FetchedRange(AT, 0)) == counts(FetchedRange(AT, 0), -1) == [8]
+    assert counts(FetchedRange(AT, 0), 7) == [6]
+    assert counts(FetchedRange(AT, 1)) == [-1, 6]
+    assert counts(FetchedRange(AT, 0, 5)) == [4, -1]
+    assert counts(FetchedRange(AT, 0, 2)) == [-1]
+    assert counts(FetchedRange(AT, 0, spans=((0, 8),))) == [-1] * 4
+    assert counts(FetchedRange(AT, 0), aborted=(AbortedRange(1, 9),)) == [-1] * 4

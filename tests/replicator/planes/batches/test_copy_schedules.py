@@ -9,7 +9,9 @@ from collections import Counter
 import pytest
 
 from kafka_records.fetched import FetchedBatch
+from kafka_records.small_batches import SmallBatches
 from replicator.model.partition import Partition, Seek
+from replicator.planes.batches.committed import Selected
 from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
 from replicator.planes.batches.phases import TxnPhase
@@ -23,6 +25,16 @@ from tests.replicator.planes.batches.test_fetch_schedules import BROKERS, PASSIN
 from tests.replicator.planes.batches.test_schedules import ALL, Lane
 
 pytestmark = pytest.mark.tier("default")
+
+
+def kind_of(selected: Selected) -> str:
+    """How a batch goes on its way."""
+    if isinstance(selected, SmallBatches):
+        return "with others"
+    assert isinstance(selected.batch, FetchedBatch)
+    header = selected.batch.header
+    gaps = header.record_count <= header.last_offset_delta
+    return "with gaps" if gaps else "as it is" if selected.whole else "a part"
 
 
 class CopyingLane(Lane):
@@ -40,7 +52,8 @@ class CopyingLane(Lane):
             self.cluster.positions[at] = self.random.randint(0, self.source.parts[at].log.stable)
         self.start = dict(self.cluster.positions)
         self.source.response_bytes_max = self.random.choice([150, 1 << 20])
-        self.limits = MergeLimits(self.random.choice([100, 10_000]), enough_bytes=self.random.choice([1, 200, 10_000]))
+        size, enough = self.random.choice([100, 10_000]), self.random.choice([1, 200, 10_000])
+        self.limits = self.random.choice([MergeLimits(size, enough_bytes=enough), MergeLimits(100_000)])
 
     def begin(self) -> None:
         """Begin a producer session: with a fetcher of its own."""
@@ -89,14 +102,11 @@ class CopyingLane(Lane):
         for at, selected in news.selected.items():
             for each in selected:
                 merged = self.mergers[at].take(each)
-                assert isinstance(each.batch, FetchedBatch)
                 assert merged.refused is None
-                header = each.batch.header
-                gaps = header.record_count <= header.last_offset_delta
-                self.seen["with gaps" if gaps else "as it is" if each.whole else "a part"] += 1
+                self.seen[kind_of(each)] += 1
                 for batch in merged.batches:
                     self.do(session, session.write(at, batch))
-                self.read[at] = each.wanted[-1][1]
+                self.read[at] = each.next_offset if isinstance(each, SmallBatches) else each.wanted[-1][1]
         for at, end in news.ends.items():
             self.read[at] = end.offset
 
@@ -149,6 +159,5 @@ def test_each_committed_record_is_copied_once_whatever_happens(protocol: TxnProt
             error.add_note(f"seed {seed}, {protocol.name}")
             raise
         seen += lane.seen
-    assert {"as it is", "a part", "with gaps", "abort: REWIND", "over: NEW_SESSION", "again: LOOK_UP"} <= seen.keys(), (
-        seen
-    )
+    ways = {"as it is", "a part", "with gaps", "with others"}
+    assert ways | {"abort: REWIND", "over: NEW_SESSION", "again: LOOK_UP"} <= seen.keys(), seen

@@ -17,7 +17,7 @@ from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
 from replicator.planes.contract import ReadPlan
 from tests.budget import budget
-from tests.replicator.planes.batches.logs import EPOCH, Step, built
+from tests.replicator.planes.batches.logs import EPOCH, Step, built, singly
 from tests.replicator.planes.batches.model_source import ModelPart, ModelSource
 
 pytestmark = pytest.mark.tier("default")
@@ -130,7 +130,7 @@ class Reading:
 
     def take(self, news: FetchedNews) -> None:
         for at, batches in news.selected.items():
-            for batch, wanted, _ in batches:
+            for batch, wanted, _ in singly(batches):
                 assert isinstance(batch, FetchedBatch)
                 records = [each.offset for each in decode(batch.data)]
                 self.got[at] += [each for each in records if any(first <= each < end for first, end in wanted)]

@@ -10,7 +10,7 @@ from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, Fetch
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
 from replicator.planes.contract import ReadPlan
-from tests.replicator.planes.batches.logs import EPOCH, Step, built
+from tests.replicator.planes.batches.logs import EPOCH, Step, built, singly
 from tests.replicator.planes.batches.model_source import ModelPart, ModelSource
 from tests.replicator.planes.batches.test_committed import data_of
 
@@ -61,7 +61,7 @@ def test_what_is_committed_is_read_to_the_end_and_the_end_told() -> None:
     reader = Reader()
     news = reader.fetch()
     end = reader.source.parts[AT].log.end
-    assert [batch.wanted for batch in news.selected[AT]] == [((0, 2),), ((2, 4),), ((8, 10),)]
+    assert [batch.wanted for batch in singly(news.selected[AT])] == [((0, 2),), ((2, 4),), ((8, 10),)]
     assert news.ends == {AT: Seek(end, EPOCH), OTHER: Seek(end, EPOCH)}
     assert news.heard == {AT, OTHER}
     assert not news.failed
@@ -75,8 +75,8 @@ def test_nothing_at_or_behind_the_bound_is_read() -> None:
     plans = ReadPlan(Seek(0, -1), until=3), ReadPlan(Seek(0, -1), spans=((1, 2), (8, 9)))
     reader = Reader(*plans)
     news = reader.fetch()
-    assert [batch.wanted for batch in news.selected[AT]] == [((0, 2),), ((2, 3),)]
-    assert [batch.wanted for batch in news.selected[OTHER]] == [((1, 2),), ((8, 9),)]
+    assert [batch.wanted for batch in singly(news.selected[AT])] == [((0, 2),), ((2, 3),)]
+    assert [batch.wanted for batch in singly(news.selected[OTHER])] == [((1, 2),), ((8, 9),)]
     assert news.ends == {AT: Seek(3, EPOCH), OTHER: Seek(9, EPOCH)}
     assert reader.fetcher.next_fetch(0, 0.0) is None
 
@@ -107,7 +107,7 @@ def test_a_corrupt_batch_stops_its_partition_at_its_offset() -> None:
     failed = news.failed[AT]
     assert isinstance(failed, Incident)
     assert (failed.name, failed.offset) == ("source_corrupt", 2)
-    assert [batch.wanted for batch in news.selected[AT]] == [((0, 2),)]
+    assert [batch.wanted for batch in singly(news.selected[AT])] == [((0, 2),)]
     assert len(news.selected[OTHER]) == 3
 
 
@@ -279,7 +279,7 @@ def test_an_answer_that_comes_late_counts_no_more() -> None:
     reader.fetcher.seek({AT: ReadPlan(Seek(1, -1))})
     reader.fetcher.fetched(0, request.number, answer, 0.0)
     assert reader.fetcher.take() == FetchedNews()
-    assert [batch.wanted for batch in reader.fetch().selected[AT]] == [((1, 2),), ((2, 4),), ((8, 10),)]
+    assert [batch.wanted for batch in singly(reader.fetch().selected[AT])] == [((1, 2),), ((2, 4),), ((8, 10),)]
     reader.fetcher.fetched(0, request.number, answer, 0.0)
     assert reader.fetcher.take() == FetchedNews()
 

@@ -14,16 +14,17 @@ from integration_tests.harness import batches as raw
 from kafka_records.batch import check_crc, read_header, stamp
 from kafka_records.compression import ZSTD
 from kafka_records.records import Record, decode
+from kafka_records.small_batches import BATCH_BYTES_MAX, BYTES_MAX, SmallBatches
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.planes.batches import merge
-from replicator.planes.batches.committed import FetchedRange, SelectedBatch, select
+from replicator.planes.batches.committed import FetchedRange, Selected, select
 from replicator.planes.batches.decoding import WritableBatch
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
 from replicator.planes.batches.rewrite import ProducerIdentity, rewritten, why_decoded
 from tests.budget import budget
 from tests.kafka_records.batches import CODECS, by_aiokafka, with_right_crcs
-from tests.replicator.planes.batches.logs import EPOCH, STEPS, Step, built, old_message
+from tests.replicator.planes.batches.logs import EPOCH, STEPS, Step, built, old_message, singly
 
 pytestmark = pytest.mark.tier("default")
 
@@ -33,7 +34,7 @@ INCOMPRESSIBLE = random.Random(1).randbytes(40_000)
 
 
 def merged(
-    selected: Sequence[SelectedBatch], limits: MergeLimits, drained: Sequence[int] = ()
+    selected: Sequence[Selected], limits: MergeLimits, drained: Sequence[int] = ()
 ) -> tuple[list[WritableBatch], Incident | None]:
     """All that is written of the batches; behind those in `drained` the source has nothing more."""
     merger, found = BatchMerger(AT, limits), list[WritableBatch]()
@@ -71,8 +72,8 @@ def test_what_is_written_is_what_a_reader_gets(steps: list[Step], data: st.DataO
     start = data.draw(st.integers(0, log.end))
     found = select(FetchedRange(AT, start), log.fetch(start), log.aborted_from(start), log.stable)
     limits = MergeLimits(
-        batch_bytes_max=data.draw(st.integers(200, 2_000)),
-        enough_bytes=data.draw(st.sampled_from([1, 200, 500, 10_000])),
+        batch_bytes_max=data.draw(st.integers(200, 2_000) | st.just(100_000)),
+        enough_bytes=data.draw(st.sampled_from([1, 200, 500, 10_000, 100_000])),
         small_records=data.draw(st.sampled_from([0, 1, 3, 100])),
         codec=data.draw(st.none() | st.sampled_from([0, 2, 3, 4])),
     )
@@ -83,7 +84,7 @@ def test_what_is_written_is_what_a_reader_gets(steps: list[Step], data: st.DataO
     assert all(len(batch.data) <= limits.batch_bytes_max for batch in batches)
 
 
-def selected(*datas: bytes | bytearray, start: int = 0) -> list[SelectedBatch]:
+def selected(*datas: bytes | bytearray, start: int = 0) -> list[Selected]:
     return select(FetchedRange(AT, start), b"".join(bytes(data) for data in datas), [], -1).batches
 
 
@@ -111,7 +112,7 @@ def test_one_that_waited_alone_is_passed_on_untouched() -> None:
 def test_nothing_waits_longer_than_until_there_is_enough() -> None:
     limits = MergeLimits(MIB, enough_bytes=3 * len(at(0)))
     merger = BatchMerger(AT, limits)
-    waiting = [len(merger.take(each).batches) for each in selected(*(at(n) for n in range(0, 20, 2)))]
+    waiting = [len(merger.take(each).batches) for each in singly(selected(*(at(n) for n in range(0, 20, 2))))]
     assert waiting == [0, 0, 1] * 3 + [0]
     assert merger.waiting_bytes == len(at(0))
     assert [batch.runs for batch in merger.drain().batches] == [((18, 20),)]
@@ -175,7 +176,7 @@ def test_times_that_are_too_far_apart_for_one_batch_stay() -> None:
 
 def test_after_a_refusal_nothing_else_is_taken() -> None:
     merger = BatchMerger(AT, MergeLimits(120, enough_bytes=1))
-    (too_large, next_) = selected(at(0, 1, value=INCOMPRESSIBLE[:200]), at(1))
+    (too_large, next_) = singly(selected(at(0, 1, value=INCOMPRESSIBLE[:200]), at(1)))
     refused = merger.take(too_large).refused
     assert refused is not None
     assert merger.take(next_) == merger.drain()
@@ -329,3 +330,30 @@ def test_what_is_too_large_together_is_joined_by_halves() -> None:
     assert bytes(batches[0].data) == made[0]
     batches, _ = merged(selected(*made), MergeLimits(600))
     assert [batch.runs for batch in batches] == [((n, n + 4),) for n in range(0, 16, 4)]
+
+
+def test_what_is_read_together_is_written_together_and_told_where_it_is_broken() -> None:
+    small, broken = [at(n, 2, 0, b"%d" % n) for n in range(0, 20, 2)], raw.batch([raw.record(length=1)])
+    (few,) = selected(*small)
+    assert isinstance(few, SmallBatches)
+    batches, refused = merged([few], LIMITS)
+    assert ([batch.runs for batch in batches], refused) == ([((0, 20),)], None)
+    assert written(batches) == [record for batch in small for record in decode(batch)]
+    bad = bytearray(broken)
+    stamp(bad, 4, EPOCH)
+    (few,) = selected(*small[:2], bad, at(5))
+    batches, refused = merged([few], LIMITS)
+    assert refused is not None
+    assert (refused.name, refused.offset, [batch.runs for batch in batches]) == ("source_corrupt", 4, [((0, 4),)])
+
+
+def test_what_is_read_together_and_too_large_is_written_by_halves() -> None:
+    limits = MergeLimits(BYTES_MAX + BATCH_BYTES_MAX)
+    made = [at(n, 2, 0, INCOMPRESSIBLE[:5_000]) for n in range(0, 60, 2)]
+    found = selected(*made)
+    assert all(isinstance(each, SmallBatches) for each in found)
+    batches, refused = merged(found, limits)
+    assert refused is None
+    assert all(len(batch.data) <= limits.batch_bytes_max for batch in batches)
+    assert len(batches) < 10
+    assert written(batches) == [record for batch in made for record in decode(batch)]
