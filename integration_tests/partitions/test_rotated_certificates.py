@@ -83,7 +83,7 @@ class Rotated:
         self.copying.load.mixed(100)
         worker.wait_event("unreachable", after=mark, cluster="there")
         time.sleep(WAITS_S)
-        assert not worker.seen("recovered", after=mark), worker.tail()
+        assert not worker.seen("recovered", after=mark, cluster="there"), worker.tail()
 
     def finish(self, worker: Replicator) -> None:
         """All is copied, exactly, by the same process, and nothing was an incident."""
@@ -112,7 +112,7 @@ def test_renewed_certificates_are_taken_while_the_old_ones_hold(rotated: Rotated
     rotated.copying.load.mixed(100)
     rotated.finish(worker)
     assert not worker.seen("flow_ended")
-    assert not worker.seen("unreachable", after=mark)
+    assert not worker.seen("unreachable", after=mark, cluster="there")
 
 
 @pytest.mark.parametrize("how", ["watch", "signal"])
