@@ -10,14 +10,9 @@ import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
-from integration_tests.harness.broker import BrokerHandle
-from integration_tests.harness.kafka_container import KafkaContainer
-from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import Replicator
 from integration_tests.harness.two_topics import TwoTopics, numbered
 from integration_tests.test_incident_resolve import REFUSED, WHY, asked, lose, open_id
-
-HOUR_MS = 3_600_000
 
 
 @pytest.mark.tier("long", kafka="long")
@@ -29,32 +24,6 @@ def test_an_overrun_of_retention_is_decided_in_three_commands(make_copying: Make
     lose(two, 10, 15)
     worker.resume()
     decided_in_three_commands(two, worker)
-
-
-@pytest.mark.tier("long")
-def test_an_overrun_by_the_retention_of_the_source_topic_is_decided_so_too(
-    make_copying: MakeCopying, source: BrokerHandle
-) -> None:
-    """What was written an hour ago is past retention.ms, and the broker deletes it by itself."""
-    if isinstance(source, KafkaContainer):
-        pytest.skip("Kafka looks for expired segments every five minutes (log.retention.check.interval.ms)")
-    two = TwoTopics(make_copying(partitions=1, source_configs={"segment.ms": "60000"}))
-    worker = two.running(0)
-    now_ms = time.time_ns() // 1_000_000
-    writer = clients.producer(two.source)
-    clients.put(writer, two.first, *numbered("old", 10), key=b"key", timestamp=now_ms - HOUR_MS)
-    two.wait_position(two.first, 10)
-    two.assert_stops(worker, 0)  # one that is suspended has a fetch under way, whose answer would wait for it
-    unread = numbered("unread", 10)
-    clients.put(writer, two.first, *unread[:5], key=b"key", timestamp=now_ms - HOUR_MS)
-    clients.put(writer, two.first, *unread[5:], key=b"key", timestamp=now_ms)  # the next segment
-    clients.set_topic_config(two.source, two.first, "retention.ms", str(HOUR_MS // 2))
-
-    def first() -> int | None:
-        return clients.read(two.source, two.first)[0].offset()
-
-    wait_until(lambda: first() == 15, "retention has deleted the first segment", lambda: str(first()))
-    decided_in_three_commands(two, two.flow.running())
 
 
 def decided_in_three_commands(two: TwoTopics, worker: Replicator) -> None:

@@ -15,7 +15,6 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.embedded import EmbeddedBroker
 from integration_tests.harness.kafka_container import KafkaContainer
 from integration_tests.harness.processes import wait_until
-from integration_tests.harness.replicator import Replicator
 from integration_tests.harness.two_topics import TwoTopics, numbered
 from integration_tests.test_incidents_played import asked
 
@@ -72,24 +71,24 @@ def overrun(two: TwoTopics) -> None:
     wait_until(lambda: begins() == LEFT, "retention has removed them", lambda: str(begins()))
 
 
-def begun(two: TwoTopics) -> Replicator:
-    """A worker that has copied what there is."""
+def copied_before(two: TwoTopics) -> None:
+    """A worker copies what there is, and stops: one that is suspended has a fetch under way, whose answer waits for
+    it."""
     put(two, "old", OLD, 2 * HOUR_MS)
     two.put(two.second, [b"first"])
     worker = two.flow.running()
     two.wait_position(two.first, AT)
     two.wait_position(two.second, 1)
-    return worker
+    two.assert_stops(worker, 0)
 
 
 @pytest.mark.parametrize("runs", [True, False], ids=["runs", "stopped"])
 def test_it_is_decided_and_runs_again_in_three_commands(two: TwoTopics, *, runs: bool) -> None:
     """`incident list`, `incident show` and `incident resolve` of a flow that runs; of one that doesn't, `run` is the
     third, and the same advice is in the list."""
-    worker = begun(two)
-    worker.suspend()
+    copied_before(two)
     overrun(two)
-    worker.resume()
+    worker = two.flow.running()
     found = worker.wait_event("incident", name="source_records_gone", topic=two.first)
     assert (found["offset"], f"source offsets {AT} to {LEFT - 1}" in found["detail"]) == (AT, True), found
     two.assert_second_goes_on()
