@@ -130,7 +130,7 @@ def test_they_tell_the_same_of_positions_that_contradict_and_of_a_source_that_is
     expected |= {at[name]: CONTRADICTED[name]._replace(state="waiting") for name in CONTRADICTED.keys() - WRITTEN}
     wait_doing(asked, copying, expected)
     asked.wait("the lag is unknown", lambda it: it.value("eos_flow_lag_records", flow=copying.name) is None)
-    assert_status(asked, copying, expected, asked_both=False)
+    assert_status(asked, copying, expected, compared=False)
     assert_shown(asked, copying)
     source.restart()
     expected[well] = IN_SYNC

@@ -108,10 +108,10 @@ def assert_status(
     expected: Mapping[Partition, Expected],
     unknown: Iterable[Partition] = (),
     *,
-    asked_both: bool = True,
+    compared: bool = True,
 ) -> None:
     """`status` says what is expected, and the same as the metrics. `unknown`: partitions of which this process doesn't
-    know yet where they stand. `asked_both`: whether `status` could ask both clusters what stops them."""
+    know yet where they stand. `compared`: whether `status` could ask both clusters what stops them."""
     by_status, by_metrics = status(copying), metrics(asked, copying.name)
     assert {at: state for at, (state, _) in by_status.items()} == {at: it.state for at, it in expected.items()}
     assert {at: (doing, told.kind) for at, (doing, told) in by_metrics.items()} == {
@@ -123,7 +123,7 @@ def assert_status(
             assert (told.position, told.lag_records) == (None, None), at
         else:
             assert (said.position, said.lag_records) == (told.position, told.lag_records), at
-        if expected[at].doing is Doing.STOPPED and (asked_both or said.kind):
+        if expected[at].doing is Doing.STOPPED and (compared or said.kind):
             assert said.kind == told.kind, at
 
 
