@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -180,6 +181,34 @@ def test_a_control_topic_that_goes_while_a_flow_is_started_anew_is_told_within_s
     worker.wait_event("incident", name="control_topic_lost", after=mark)
     assert time.monotonic() - began_s < TOLD_S_MAX
     assert worker.wait_exit() == INCIDENT
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_commands_that_write_the_control_topic_while_a_flow_is_started_anew_do_not_end_it(
+    make_copying: MakeCopying,
+) -> None:
+    """Each of them initialises the control id, under which a process that runs alone opens its generation."""
+    copying = make_copying()
+    worker = copying.running()
+    enough = threading.Event()
+
+    def fence() -> None:
+        while not enough.wait(0.1):
+            clients.transactional(copying.target, names.control_id(copying.name))
+
+    commands = threading.Thread(target=fence)
+    commands.start()
+    try:
+        with_flows(copying, **{copying.name: {"commit": {"interval_ms": 60}}})
+        mark = worker.mark()
+        worker.signal(signal.SIGHUP)
+        worker.wait_event("generation_tried_again", after=mark)
+    finally:
+        enough.set()
+        commands.join()
+    worker.wait_event("lane_started", after=mark)
+    copying.load.mixed(50)
+    copying.finish(worker)
 
 
 @FULL

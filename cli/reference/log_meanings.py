@@ -49,6 +49,10 @@ EVENTS = {
     "generation_left_to_another": (
         "Another worker is changing the generation at the same time. This one waits for what that one opens."
     ),
+    "generation_tried_again": (
+        "An operator's command has written to the control topic while a process that runs the flow alone opened a "
+        "generation. It tries again."
+    ),
     "generation_over": (
         "Another generation of the flow follows: the worker stops its lanes, and goes on under that one."
     ),

@@ -19,6 +19,7 @@ from typing import Any
 
 import structlog
 
+from replicator.backoff import Backoff
 from replicator.config import Config, Flow
 from replicator.flow.connecting import Connecting
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
@@ -32,14 +33,16 @@ from replicator.flow.topics import ControlPlane
 from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.lane.permit import UNASKED
 from replicator.lane.plan import LanePlan
-from replicator.model.errors import FlowFrozen, Incident, ReplicatorError, Unreachable
+from replicator.model.errors import Fenced, FlowFrozen, Incident, ReplicatorError, TakenOver, Unreachable
 from replicator.model.names import process_name
 from replicator.model.route import Route
-from replicator.state.control import keeping
+from replicator.state.control import Changer, keeping
 from replicator.state.generation import Generation
 from replicator.state.own_file import lanes_wanted, own_file
 
 MARGIN_S_MAX = 1.0
+PAUSE_S, PAUSE_S_MAX, OTHERS_S = 0.1, 1.0, 15.0
+"""Pauses while others write the control topic, and for how long that is tried: a change takes a few seconds."""
 
 
 def margin_s(flow: Flow) -> float:
@@ -167,8 +170,8 @@ class FlowWorker:
         wanted = keeping(
             partial(lanes_wanted, self._flow, listing.partitions), own_file(self._flow, setup.source_cluster)
         )
-        generation, changed = setup.change(
-            lambda changer: changer.ensure(wanted, listing.partitions, self._may_replace)
+        generation, changed = self._changed(
+            setup, lambda changer: changer.ensure(wanted, listing.partitions, self._may_replace)
         )
         if changed:
             self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
@@ -176,6 +179,24 @@ class FlowWorker:
         listing = setup.wanted(listing, generation.partitions)
         self._notes.note_listing(listing)
         return generation, setup.first_routes(listing)
+
+    def _changed(self, setup: Setup, ask: Callable[[Changer], tuple[Generation, bool]]) -> tuple[Generation, bool]:
+        """Return what `ask` does. Whoever writes what an operator has typed fences this at the control id, as another
+        process does that opens a generation: it is tried again unless there is such a one. Raises Fenced, TakenOver."""
+        backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
+        known = setup.seen.newest if setup.seen is not None else 0
+        while True:
+            try:
+                return setup.change(ask)
+            except (Fenced, TakenOver) as error:
+                control = setup.look()
+                begun = control.open or control.preparing
+                own = begun is not None and begun.by == self._owner  # which the other one may have finished
+                left = isinstance(error, Fenced) and (begun is None or begun.number <= known)
+                if not (own or left) or time.monotonic() >= give_up_s:
+                    raise
+                self._log.info("generation_tried_again", reason=str(error))
+                time.sleep(backoff.next_s())  # also when it shall stop: what is half done is finished
 
     def _may_replace(self, found: Generation) -> None:
         check_free(self._flow, found, take_over=self._take_over)

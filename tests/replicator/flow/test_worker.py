@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -15,13 +15,16 @@ import structlog
 
 from replicator.flow.listing import Routing
 from replicator.flow.parts import Parts
+from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import FlowWorker, margin_s, with_routes
 from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.lane.partitions import PartitionCounts
 from replicator.lane.permit import FencePermit
 from replicator.lane.plan import LanePlan
-from replicator.model.errors import Incident, ReplicatorError, TakenOver, UnknownOutcome, Unreachable
+from replicator.model.errors import Fenced, Incident, ReplicatorError, TakenOver, UnknownOutcome, Unreachable
+from replicator.state.control import Changer
+from replicator.state.own_file import own_file
 from tests.replicator.flow.fakes import FakePlane, config, flow, run_before, topic
 
 
@@ -143,6 +146,53 @@ def test_a_lane_never_dies_alone(error: BaseException) -> None:
         run.lanes[0].end(error)
         assert run.end() is error
         assert run.lanes[1].asked.is_set()
+
+
+def fenced_first(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[FakePlane, str], None]) -> Run:
+    """A worker that somebody fences while it opens its generation, and does this then, once."""
+    run, fences = Run(), iter([Fenced("by a command")])
+    change = Setup.change
+
+    def fenced(setup: Setup, ask: Callable[[Changer], Any]) -> Any:
+        for error in fences:
+            meanwhile(run.plane, setup._owner)
+            raise error
+        return change(setup, ask)
+
+    monkeypatch.setattr(Setup, "change", fenced)
+    monkeypatch.setattr("replicator.flow.worker.PAUSE_S", 0.001)
+    return run
+
+
+def test_a_command_that_fences_a_process_at_its_start_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = fenced_first(monkeypatch, lambda plane, owner: None).start()
+    run.worker.stop()
+    assert run.end() == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_generation_that_follows_is_another_process_unless_it_is_ones_own(
+    monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """A command finishes what a process has begun, which was fenced before it could."""
+
+    def begin_another(plane: FakePlane, owner: str) -> None:
+        control = plane.state.control_topic
+        assert control is not None
+        assert control.open is not None
+        by = owner if own else "another"
+        control = control.apply(control.prepare(control.open.assignment, {}, 3, by=by, own=own_file(plane.flow)))
+        for record in control.finish(4):
+            control = control.apply(record)
+        plane.state.control_topic = control
+
+    run = fenced_first(monkeypatch, begin_another)
+    if own:
+        run.start().worker.stop()
+        assert run.end() == 0
+    else:
+        run._thread.start()
+        assert isinstance(run.end(), Fenced)
 
 
 def test_of_several_errors_the_worst_counts() -> None:
