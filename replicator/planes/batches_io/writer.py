@@ -213,7 +213,9 @@ class TransactionWriter:
         self._wait(lambda: self._session.phase is TxnPhase.READY, left_s, late)
 
     def write(self, at: Partition, batch: WritableBatch, *, shared: bool = False) -> None:
-        """Take the next batch of a target partition into the transaction, and open it if needed."""
+        """Take the next batch of a target partition into the transaction, and open it if needed. Raises as `check`: an
+        answer that came while others were taken may have failed the transaction."""
+        self._raise_failed()
         if self._session.phase is TxnPhase.READY:
             self._begin()
         self._producing.writes(at)
