@@ -7,15 +7,16 @@ Invariants
 - Over the limit whoever holds more than `little_bytes` is paused, and all of them resume when half of it is free again.
   Those that hold little go on: it is not they who fill it, and at twice the limit it ends for all.
 - While the limit is exceeded, or a reservation waits, a sixteenth of it must be freed in each `patience_s`; else the
-  holder of the most bytes is shed, repeatedly until enough is free. So the limit is enforced, and no holder can block
-  the others for longer than that. At twice the limit holders are shed without delay.
+  holder of the most bytes is shed, repeatedly until enough is free, of those that have held something all that time:
+  who has just been granted a reservation is not shed for what others have done. So the limit is enforced, and no
+  holder can block the others for much longer than that. At twice the limit holders are shed without delay.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -61,6 +62,7 @@ class Budget(Generic[H]):
         changed: Callable[[bool], None],
         patience_s: float = 1.0,
         emptied: Callable[[], None] = lambda: None,
+        has_shed: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
@@ -69,15 +71,17 @@ class Budget(Generic[H]):
             changed: is called when it is full (True) and when half is free again (False).
             patience_s: how long a holder may block the others.
             emptied: is called when most of much is free again.
+            has_shed: is called when holders may have been shed, before others use what they have held.
         """
         self._what, self._bytes_max, self._changed, self._patience_s = what, bytes_max, changed, patience_s
-        self._emptied = emptied
+        self._emptied, self._has_shed = emptied, has_shed
         self._held: dict[H, int] = {}
         self._waiting: deque[_Waiting[H]] = deque()
         self.total_bytes = 0
         self.full = False
         self._timer: asyncio.TimerHandle | None = None
         self._freed_bytes = 0  # since the timer was set
+        self._held_before: tuple[H, ...] = ()  # who has held something when it was
         self._peak_bytes = 0  # since `emptied` was called
 
     @property
@@ -111,7 +115,7 @@ class Budget(Generic[H]):
             self._watch()
             self._changed(True)
         if self.total_bytes > 2 * self._bytes_max:
-            self._shed()
+            self._shed(self._held)
 
     def _less(self) -> None:
         if self.full and self.total_bytes <= self._bytes_max // 2:
@@ -153,6 +157,8 @@ class Budget(Generic[H]):
     def fits(self, holder: H, more_bytes: int, whole: bool = False) -> bool:
         """Return whether `reserve` would return at once."""
         own_bytes = self._held.get(holder, 0)
+        if own_bytes + more_bytes > self._bytes_max and not whole:
+            return False
         is_small = own_bytes + more_bytes <= SMALL_BYTES
         if self.total_bytes + more_bytes <= (self._bytes_max if is_small else self._bytes_max * 3 // 4):
             return True
@@ -176,7 +182,7 @@ class Budget(Generic[H]):
 
     def _watch(self) -> None:
         if self._timer is None:
-            self._freed_bytes = 0
+            self._freed_bytes, self._held_before = 0, tuple(self._held)
             self._timer = asyncio.get_running_loop().call_later(self._patience_s, self._relieve)
 
     def _relieve(self) -> None:
@@ -184,13 +190,16 @@ class Budget(Generic[H]):
         self._timer = None
         try:
             if self._freed_bytes < max(self._bytes_max // 16, 1):
-                self._shed()
+                self._shed(self._held_before)
+                self._has_shed()
         finally:  # whatever happens, the limit is enforced later
             if self._is_pressed:
                 self._watch()
 
-    def _shed(self) -> None:
-        while self._is_pressed and self._held:
-            largest = max(self._held, key=self._held.__getitem__)
+    def _shed(self, some: Iterable[H]) -> None:
+        """Of these."""
+        for largest in sorted((each for each in some if each in self._held), key=self._held.__getitem__, reverse=True):
+            if not self._is_pressed:
+                return
             largest.shed(f"too many {self._what}, and {self._held[largest]} bytes are its own")
             assert largest not in self._held, "shed, but still holding"

@@ -74,6 +74,11 @@ class Coding:
         """Let the system have memory that is free again."""
         await self._thread.run(give_back)
 
+    def give_back_now(self) -> None:
+        """As `give_back`, at once: what is used next would else not fit into what is free, and be as much again."""
+        if self.gives_back:
+            give_back()
+
     async def _beside(self, work: Callable[[], T]) -> T:
         return await self._thread.run(partial(_large, work) if self.gives_back else work)
 

@@ -24,13 +24,13 @@ from embedded_broker.config.listeners import Endpoint
 from embedded_broker.net.deadline import Deadline
 from embedded_broker.net.host import ConnectionHost
 from embedded_broker.net.login_phase import LoginPhase
+from embedded_broker.net.unread_answers import CHUNK_BYTES, UnreadAnswers
 from embedded_broker.runtime.fair_share import Share
 from embedded_broker.security.session import ClientSession
 from embedded_broker.wire.framing import PREFIX, PRODUCE, BadFrame, Framer
 from embedded_broker.wire.responses import Encoded, size_of
 from embedded_broker.wire.schema import Frame
 
-CHUNK_BYTES = 256 * 1024
 FRAMES_AT_ONCE_MAX = 256  # cut in one step: there may be 75,000 in one read
 REQUESTS_IN_A_ROW_MAX = 8
 """Of one connection, before others have their turn: many handlers wait for nothing, so that a pipeline would be handled
@@ -60,10 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self._taken_bytes = 0  # of the request being handled
         self._go = asyncio.Event()  # something has changed that the next request may have waited for
         self._answers: asyncio.Queue[Awaitable[Encoded | None] | Encoded | None]
-        self._unsent_bytes = 0
-        self._reserved_bytes = 0  # for the answer to the request being handled
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._unread = UnreadAnswers(self._login.tls, lambda now_bytes: host.answers.held(self, now_bytes), self._go)
         self._frame_deadline = Deadline("a frame took too long")
         self._end_deadline = Deadline("by the client")
         self._tasks: list[asyncio.Task[None]] = []
@@ -93,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
+        self._unread.begin(self._transport)
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
         self.session = ClientSession(self._endpoint, host, port, self._host.config.connections_reauth_ms_max)
         turn = self._host.admit(self)
@@ -210,11 +208,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._host.requests.held(self, self._framer.partial_bytes + self._taken_bytes + self._frames_bytes)
 
-    def _account_answers(self, change_bytes: int) -> None:
-        self._unsent_bytes += change_bytes
-        if not self.closed:
-            self._host.answers.held(self, self._unsent_bytes + self._reserved_bytes)
-
     def share(self) -> Share:
         """See `ports.Client`."""
         return self._host.fair_share.request(self)
@@ -229,8 +222,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def granted(self, more_bytes: int) -> None:
         """See `budget.Holder`."""
-        self._reserved_bytes += more_bytes
-        self._account_answers(0)
+        self._unread.reserved_bytes += more_bytes
+        self._unread.account()
 
     def decoded(self, items: int) -> None:
         """Note that the request being handled has become so many objects more than its bytes."""
@@ -262,12 +255,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
-        self._writable.clear()
+        self._unread.pause()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self.active_s = asyncio.get_running_loop().time()
-        self._writable.set()
+        self._unread.resume()
 
     async def _handle_all(self) -> None:
         in_a_row = 0
@@ -279,13 +272,14 @@ class Connection(asyncio.BufferedProtocol):
             if self._paused:
                 self.resume()
             size_bytes = size_of(answer) if isinstance(answer, bytes | tuple) else 0
-            if size_bytes or self._reserved_bytes:
-                self._reserved_bytes = 0  # what takes its place is known now
-                self._account_answers(size_bytes)
+            if size_bytes or self._unread.reserved_bytes:
+                self._unread.reserved_bytes = 0  # what takes its place is known now
+                self._unread.account(size_bytes)
             if isinstance(answer, asyncio.Task):
                 self._later.add(answer)
                 answer.add_done_callback(self._later.discard)
             await self._answers.put(answer)
+            del answer  # it may be large, and the next request may be long in coming
             in_a_row = in_a_row + 1 if self._frames else 0
             if in_a_row == REQUESTS_IN_A_ROW_MAX:
                 in_a_row = 0
@@ -300,7 +294,8 @@ class Connection(asyncio.BufferedProtocol):
     async def _next_frame(self) -> Frame:
         """Wait for a request, and until its answer can be queued."""
         self._taken_api = -1
-        while not self._frames or (self._unsent_bytes and self._unsent_bytes > self._host.unsent_bytes_max()):
+        unread = self._unread
+        while not self._frames or (unread.unsent_bytes and unread.unsent_bytes > self._host.unsent_bytes_max()):
             if self._end_deadline.runs and not self._is_at_work():  # the client has closed its side
                 await self._answers.join()
                 self.refuse("by the client", flush=True)
@@ -319,26 +314,14 @@ class Connection(asyncio.BufferedProtocol):
             answer = await self._answers.get()
             if answer is not None:
                 data = answer if isinstance(answer, bytes | tuple) else await answer
-                at_once = isinstance(data, bytes) and len(data) <= CHUNK_BYTES and self._writable.is_set()
+                at_once = isinstance(data, bytes) and len(data) <= CHUNK_BYTES and self._unread.writable.is_set()
                 if data is not None and data is not answer and not at_once:
-                    self._account_answers(size_of(data))
-                for piece in (data,) if isinstance(data, bytes) else data or ():
-                    await self._write(piece, is_counted=data is answer or not at_once)
-                    del piece
+                    self._unread.account(size_of(data))
+                is_counted = data is answer or not at_once
+                writing = self._unread.write(data or (), is_counted)
                 del answer, data  # they may be large, and the next ones may be long in coming
+                await writing
             self._answers.task_done()
-
-    async def _write(self, data: bytes, is_counted: bool) -> None:
-        """Write in pieces, so that little is copied for the socket while the client doesn't read."""
-        view = memoryview(data)
-        for at in range(0, len(data), CHUNK_BYTES):
-            if not self._writable.is_set():
-                await self._writable.wait()
-            piece = view[at : at + CHUNK_BYTES]
-            self._transport.write(piece if self._login.tls is None else self._login.tls.send(piece))
-            if is_counted:
-                self._account_answers(-len(piece))
-                self._go.set()
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -387,7 +370,9 @@ class Connection(asyncio.BufferedProtocol):
         self._frames_bytes = 0
         self._framer = Framer(8)
         self._host.requests.held(self, 0)
-        self._host.answers.held(self, 0)
+        while self._tasks and not self._answers.empty():
+            self._answers.get_nowait()
+        self._unread.release()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol. Whatever waits for this client ends."""

@@ -98,7 +98,11 @@ class Server:
         """What connections read into; nothing of it is used after the call that brought it."""
         self.requests = Budget[Connection]("requests", config.buffered_bytes_max, self._requests_full)
         self.answers = Budget[Connection](
-            "unread answers", config.answers_bytes_max, self._answers_full, emptied=self._give_back
+            "unread answers",
+            config.answers_bytes_max,
+            self._answers_full,
+            emptied=self._give_back,
+            has_shed=lambda: broker.coding.give_back_now(),
         )
         self._giving_back: asyncio.Task[None] | None = None
         self._quotas = ConnectionQuotas(

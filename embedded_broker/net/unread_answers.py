@@ -1,0 +1,130 @@
+"""The answers of one connection that its client hasn't read yet: how they are written, and the memory that they hold.
+
+Each `Connection` has one `UnreadAnswers`.
+
+Invariants
+- What is in memory counts: of an answer that is partly written all of it until what was written is freed, and what the
+  transport has taken without being rid of it. Else clients that read nothing hold several times the limit, since the
+  socket alone takes megabytes of each answer.
+- What was written of a large answer is freed with its last byte, or when the client lets the rest wait and that is the
+  smaller half: then it is copied. So no answer is copied while its client reads, and a slow client's once in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from embedded_broker.wire.responses import Encoded
+
+if TYPE_CHECKING:
+    from embedded_broker.security.tls import TlsStream
+
+CHUNK_BYTES = 256 * 1024
+KEEPS_VIEWS = sys.version_info >= (3, 12)
+"""Whether a transport keeps the object that it is given, and with it what that is a part of, and not a copy."""
+NOTHING = memoryview(b"")
+
+
+class UnreadAnswers:
+    """Of one connection."""
+
+    __slots__ = ("_go", "_hold", "_in_transport_bytes", "_parts", "_tls", "_transport", "_view", "_written_bytes",
+                 "reserved_bytes", "unsent_bytes", "writable")  # fmt: skip
+
+    def __init__(self, tls: TlsStream | None, hold: Callable[[int], None], go: asyncio.Event) -> None:
+        """
+        Args:
+            tls: encrypts, if there is one.
+            hold: is called with the bytes that are held now.
+            go: is set when there are fewer.
+        """
+        self._tls, self._hold, self._go = tls, hold, go
+        self._transport: asyncio.Transport
+        self.unsent_bytes = 0
+        """Not yet given to the transport."""
+        self.reserved_bytes = 0
+        """For the answer to the request being handled."""
+        self._parts: list[bytes] = []  # what is left of the answer being written, the last first
+        self._view = NOTHING  # of that
+        self._written_bytes = 0  # of that
+        self._in_transport_bytes = 0
+        self.writable = asyncio.Event()
+        """Whether the transport takes more."""
+        self.writable.set()
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """Write to this transport."""
+        self._transport = transport
+
+    def account(self, change_bytes: int = 0) -> None:
+        """Tell how much is held, with a change of the unsent bytes."""
+        self.unsent_bytes += change_bytes
+        self._hold(self.unsent_bytes + self.reserved_bytes + self._written_bytes + self._in_transport_bytes)
+
+    def pause(self) -> None:
+        """The transport has more than it gets rid of."""
+        self.writable.clear()
+        self._in_transport_bytes = self._transport.get_write_buffer_size()
+        self.account()
+
+    def resume(self) -> None:
+        """The transport takes more."""
+        self._in_transport_bytes = 0
+        self.account()
+        self.writable.set()
+
+    async def write(self, answer: Encoded, is_counted: bool) -> None:
+        """In pieces, so that little is copied for the socket while the client doesn't read.
+
+        Args:
+            answer: whole; the caller keeps no reference to it.
+            is_counted: whether it is among the unsent bytes.
+        """
+        self._parts = [answer] if isinstance(answer, bytes) else list(reversed(answer))
+        del answer
+        while self._parts:
+            self._view, at = memoryview(self._parts.pop()), 0
+            while at < len(self._view):
+                if not self.writable.is_set():
+                    at = self._free_written(at)
+                    await self.writable.wait()
+                at += self._write_piece(at, is_counted)
+            self._view = NOTHING
+
+    def _free_written(self, at: int) -> int:
+        """Forget what comes before `at` if it is more than the rest; where the rest begins now."""
+        if not 2 * at >= len(self._view) > CHUNK_BYTES:
+            return at
+        self._view = memoryview(bytes(self._view[at:]))
+        self._written_bytes = 0
+        self.account()
+        return 0
+
+    def _write_piece(self, at: int, is_counted: bool) -> int:
+        """Give a chunk to the transport; its size. Nothing refers to the part by it when this returns."""
+        piece = self._view[at : at + CHUNK_BYTES]
+        size = len(piece)
+        if self._tls is not None:
+            self._transport.write(self._tls.send(piece))
+        else:
+            self._transport.write(bytes(piece) if KEEPS_VIEWS and len(self._view) > CHUNK_BYTES else piece)
+        if is_counted:
+            self._written_bytes = self._written_bytes + size if at + size < len(self._view) else 0
+            self.account(-size)
+            self._go.set()
+        return size
+
+    def release(self) -> None:
+        """Hold nothing any more: at once, and not only when whoever writes has been cancelled."""
+        self._parts.clear()
+        self._view = NOTHING
+        self.unsent_bytes = self.reserved_bytes = self._written_bytes = self._in_transport_bytes = 0
+        hold, self._hold = self._hold, _hold_no_more
+        hold(0)
+
+
+def _hold_no_more(now_bytes: int) -> None:
+    """Of a connection that has ended, which the other function would keep in a cycle."""

@@ -1,0 +1,63 @@
+"""Who is shed when a limit on bytes is reached, and what fits below it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+from embedded_broker.net.budget import Budget
+from embedded_broker.simulation.loop import SimulatedLoop
+from tests.embedded_broker.net.test_limits import Holding
+
+LIMIT = 96 << 20
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    loop = SimulatedLoop(Random(1), 0.0)
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+def _holders(budget: Budget[Holding], count: int) -> list[Holding]:
+    holders = [Holding() for _ in range(count)]
+    for each in holders:
+        each.budget = budget
+    return holders
+
+
+def test_who_has_just_been_granted_a_reservation_is_not_shed_for_what_others_have_done() -> None:
+    async def main() -> None:
+        shed: list[int] = []
+        budget = Budget[Holding](
+            "things", LIMIT, lambda full: None, has_shed=lambda: shed.append(sum(bool(each.shed_for) for each in deaf))
+        )
+        deaf = _holders(budget, 9)
+        (honest,) = _holders(budget, 1)
+        waiting = [asyncio.create_task(budget.reserve(each, 24 << 20)) for each in deaf]
+        await asyncio.sleep(0)
+        assert [each.bytes for each in deaf] == [24 << 20] * 3 + [0] * 6
+        async with asyncio.timeout(3.5):
+            await budget.reserve(honest, 24 << 20)
+        assert shed == [3, 6, 7], "as many as must go in each second"
+        assert not honest.shed_for
+        await asyncio.gather(*waiting)
+        budget.held(honest, 0)
+
+    _run(main())
+
+
+def test_what_is_granted_at_once_is_never_refused_as_too_large() -> None:
+    async def main() -> None:
+        budget = Budget[Holding]("things", LIMIT, lambda full: None)
+        (one,) = _holders(budget, 1)
+        assert budget.fits(one, LIMIT)
+        assert not budget.fits(one, LIMIT + 1)
+        assert budget.fits(one, LIMIT + 1, whole=True)
+        await budget.reserve(one, LIMIT)
+        assert not budget.fits(one, 1)
+
+    _run(main())
