@@ -7,7 +7,8 @@ Invariants
   transport has taken without being rid of it. Else clients that read nothing hold several times the limit, since the
   socket alone takes megabytes of each answer.
 - What was written of a large answer is freed with its last byte, or when the client lets the rest wait and that is the
-  smaller half: then it is copied. So no answer is copied while its client reads, and a slow client's once in all.
+  smaller half, and no more than `COPIED_BYTES_MAX`: then it is copied. So no answer is copied while its client reads,
+  a slow client's once in all, and little is in memory twice.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from embedded_broker.wire.responses import Encoded
 if TYPE_CHECKING:
     from embedded_broker.security.tls import TlsStream
 
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES, COPIED_BYTES_MAX = 256 * 1024, 2 * 1024 * 1024
 KEEPS_VIEWS = sys.version_info >= (3, 12)
 """Whether a transport keeps the object that it is given, and with it what that is a part of, and not a copy."""
 NOTHING = memoryview(b"")
@@ -96,7 +97,7 @@ class UnreadAnswers:
 
     def _free_written(self, at: int) -> int:
         """Forget what comes before `at` if it is more than the rest; where the rest begins now."""
-        if not 2 * at >= len(self._view) > CHUNK_BYTES:
+        if not 2 * at >= len(self._view) > CHUNK_BYTES or len(self._view) - at > COPIED_BYTES_MAX:
             return at
         self._view = memoryview(bytes(self._view[at:]))
         self._written_bytes = 0

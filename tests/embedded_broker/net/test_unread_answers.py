@@ -46,14 +46,18 @@ def _answers(transport: _Transport, held: list[int]) -> UnreadAnswers:
     return answers
 
 
-@pytest.mark.parametrize(("taken", "kept"), [(3, 10), (5, 5), (8, 2)], ids=["less than half", "half", "most"])
-def test_what_is_written_of_a_part_counts_until_it_is_freed(taken: int, kept: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "taken", "kept"),
+    [(10, 3, 10), (10, 5, 5), (10, 8, 2), (80, 70, 80), (80, 72, 8)],
+    ids=["less than half", "half", "most", "most of much", "little is left of much"],
+)
+def test_what_is_written_of_a_part_counts_until_it_is_freed(size: int, taken: int, kept: int) -> None:
     """In chunks; beside what is kept of the part the transport has one that it isn't rid of."""
 
     async def main() -> None:
         held: list[int] = []
         transport = _Transport((taken - 1) * CHUNK_BYTES)
-        answers, part = _answers(transport, held), os.urandom(10 * CHUNK_BYTES)
+        answers, part = _answers(transport, held), os.urandom(size * CHUNK_BYTES)
         references = sys.getrefcount(part)
         answers.account(len(part))
         writing = asyncio.create_task(answers.write(part, True))
@@ -61,7 +65,7 @@ def test_what_is_written_of_a_part_counts_until_it_is_freed(taken: int, kept: in
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert held[-1] == (kept + 1) * CHUNK_BYTES
-        assert (sys.getrefcount(part) == references) is (kept < 10), "the part is there, too, if it counts"
+        assert (sys.getrefcount(part) == references) is (kept < size), "the part is there, too, if it counts"
         transport.room_bytes = len(part)
         answers.resume()
         await writing
