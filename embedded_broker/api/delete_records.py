@@ -15,16 +15,22 @@ from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
+DELETE_STEPS, REFUSE_STEPS = 1_500, 5
+"""The log start is written to the disk, and perhaps a checkpoint; a segment begins, and others go."""
+
 
 @api(21, "delete_records", range(3), changes=True)
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteRecords: see the behaviour and version notes above."""
-    return {
-        "topics": [
-            {"name": topic.name, "partitions": [await _delete(broker, topic.name, each) for each in topic.partitions]}
-            for topic in request.topics
-        ]
-    }
+    share, answers = conn.share(), list[dict[str, Any]]()
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            partitions.append(await _delete(broker, topic.name, each))
+            is_done = partitions[-1]["low_watermark"] >= 0
+            await share.spent(DELETE_STEPS if is_done else REFUSE_STEPS)
+        answers.append({"name": topic.name, "partitions": partitions})
+    return {"topics": answers}
 
 
 async def _delete(broker: Parts, name: str, wanted: Any) -> dict[str, Any]:

@@ -36,18 +36,9 @@ class Client:
 
     def send(self, name: str, version: int, **fields: Any) -> None:
         """One request; fields by their names, nested ones as dicts."""
-        request = schema.builder(schema.entity(name, version, "request"))(fields)
-        header = type(request).__header_schema__(
-            request_api_key=type(request).__api_key__,
-            request_api_version=version,
-            correlation_id=len(self._sent),
-            client_id="raw",
-        )
-        out = io.BytesIO()
-        entity_writer(type(header))(out, header)
-        entity_writer(type(request))(out, request)
+        frame = request(name, version, len(self._sent), **fields)
         self._sent.append((name, version))
-        self.send_bytes(len(out.getvalue()).to_bytes(4, "big") + out.getvalue())
+        self.send_bytes(frame)
 
     def send_bytes(self, data: bytes) -> None:
         """Anything."""
@@ -150,6 +141,21 @@ async def serving(directory: Path, fs: FileSystem | None = None, **settings: Any
         await server.stop()
         if not broker.failed.done():
             await broker.stop()
+
+
+def request(name: str, version: int, correlation_id: int = 0, **fields: Any) -> bytes:
+    """One request as it is sent; fields by their names, nested ones as dicts."""
+    body = schema.builder(schema.entity(name, version, "request"))(fields)
+    header = type(body).__header_schema__(
+        request_api_key=type(body).__api_key__,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id="raw",
+    )
+    out = io.BytesIO()
+    entity_writer(type(header))(out, header)
+    entity_writer(type(body))(out, body)
+    return len(out.getvalue()).to_bytes(4, "big") + out.getvalue()
 
 
 def batch(*values: bytes | None, timestamp_ms: int = 1_700_000_000_000, **header: int) -> bytes:

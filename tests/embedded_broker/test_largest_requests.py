@@ -6,20 +6,19 @@ import asyncio
 import subprocess
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from kafka_records.batch import seal
 from kafka_records.records import encode
 from tests.embedded_broker import largest, served
-from tests.embedded_broker.served import Client, serving
+from tests.embedded_broker.leaving_behind import connect
+from tests.embedded_broker.populated import Population, commit_and_begin, one_produce, populate, write_as_producers
+from tests.embedded_broker.served import serving
 from tests.embedded_broker.watched import WatchedBroker
 
 STALL_S_MAX, MIB_MAX = 0.2, 64
 FIXED_BYTES, TIMES = 512 * 1024, 10
 """An answer has some bytes for what is there, and for each byte of the request no more than `TIMES`."""
-TOPICS, PARTITIONS, PRODUCERS, TRANSACTIONAL_IDS = 400, 2_000, 2_000, 500
 NOT_LOGGED_IN = frozenset({"sasl_handshake", "sasl_authenticate"})
 ANSWER_S = 300.0
 LARGEST_MIB = 95
@@ -28,13 +27,9 @@ FEW = 1_000
 """Items of a request where its answer is only counted."""
 
 
-async def _connect(port: int) -> Client:
-    return Client(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 26))
-
-
 async def _send(port: int, frame: bytes) -> int:
     """Send one request, and read its answer: the bytes of it, 0 if the connection is closed instead."""
-    client = await _connect(port)
+    client = await connect(port)
     try:
         client.send_bytes(frame)
         async with asyncio.timeout(ANSWER_S):
@@ -55,8 +50,8 @@ def test_an_answer_is_not_many_times_as_long_as_its_request(tmp_path: Path, monk
     async def main() -> None:
         async with serving(tmp_path) as broker:
             await broker.topic(largest.TOPIC, 50)
-            await _producers(broker.broker.port, 100)
-            await _offsets_and_transactions(broker.broker.port, 50, 5)
+            await write_as_producers(broker.broker.port, 100)
+            await commit_and_begin(broker.broker.port, 50, 5)
             for n in range(20):
                 await broker.topic(f"w{n}")
             ids = {topic.name: topic.topic_id for topic in broker.broker.topics.all()}
@@ -81,7 +76,7 @@ def test_the_largest_requests_hold_nobody_up(of: Any, tmp_path: Path, monkeypatc
     async def main() -> None:
         broker = await asyncio.to_thread(WatchedBroker, tmp_path, subprocess.DEVNULL)
         try:
-            ids = await _populate(broker.port)
+            ids = await populate(broker.port, Population())
             costly = []
             broker.read()
             for each in of(ids, NOT_LOGGED_IN):
@@ -103,13 +98,13 @@ def test_the_largest_requests_hold_nobody_up(of: Any, tmp_path: Path, monkeypatc
 def test_records_are_in_memory_once(partitions: int, tmp_path: Path) -> None:
     """While they are received, checked, given their offsets and written; and not once they are answered."""
     data = bytes(encode([(None, bytes((LARGEST_MIB << 20) // partitions - 1_000))], 1_000))
-    fields = _produce("t", 0, data)
+    fields = one_produce("t", 0, data)
     fields["topic_data"][0]["partition_data"] = [{"index": n, "records": data} for n in range(partitions)]
 
     async def main() -> None:
         broker = await asyncio.to_thread(WatchedBroker, tmp_path, subprocess.DEVNULL)
         try:
-            client = await _connect(broker.port)
+            client = await connect(broker.port)
             configs = [{"name": "max.message.bytes", "value": str(100 << 20)}]
             topic = {"name": "t", "num_partitions": partitions, "replication_factor": 1, "configs": configs}
             await client.call("create_topics", 7, topics=[topic], timeout=60_000)
@@ -126,68 +121,3 @@ def test_records_are_in_memory_once(partitions: int, tmp_path: Path) -> None:
             await asyncio.to_thread(broker.stop)
 
     asyncio.run(main())
-
-
-async def _populate(port: int) -> dict[str, UUID]:
-    """A wide topic with producers, batches of many records, offsets and transactions; many small topics. Their ids."""
-    client = await _connect(port)
-    topics = [{"name": largest.TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}]
-    topics += [{"name": f"w{n}", "num_partitions": 1, "replication_factor": 1} for n in range(TOPICS)]
-    for first in range(0, len(topics), 50):
-        await client.call("create_topics", 7, topics=topics[first : first + 50], timeout=60_000)
-    for _ in range(70):
-        await client.call("produce", 9, **_produce("w1", 0, bytes(encode([(None, bytes(900_000))], 1_000))))
-    answer = await client.call("produce", 9, **_produce(largest.TOPIC, 1, _squeezed(100_000)))
-    assert answer.responses[0].partition_responses[0].error_code == 0
-    client.writer.close()
-    await _producers(port, PRODUCERS)
-    await _offsets_and_transactions(port, PARTITIONS, TRANSACTIONAL_IDS)
-    named = await (await _connect(port)).call("metadata", 12, topics=None)
-    return {topic.name: topic.topic_id for topic in named.topics}
-
-
-def _produce(topic: str, index: int, records: bytes) -> dict[str, Any]:
-    data = [{"name": topic, "partition_data": [{"index": index, "records": records}]}]
-    return {"acks": -1, "timeout": 1_000, "topic_data": data}
-
-
-def _squeezed(count: int) -> bytes:
-    """A small batch of many records."""
-    import cramjam
-
-    plain = bytes(encode([(None, b"x" * 10)] * count, 0))[61:]
-    body = bytes(cramjam.zstd.compress(plain, 3))
-    return bytes(seal(body, count=count, base_timestamp=0, max_timestamp=0, attributes=4))
-
-
-async def _producers(port: int, count: int) -> None:
-    """That many, of the first partition of the wide topic."""
-    client = await _connect(port)
-    for first in range(0, count, 50):
-        for producer in range(first, first + 50):
-            header = {"producer_id": 10**6 + producer, "producer_epoch": 0, "base_sequence": 0}
-            client.send("produce", 9, **_produce(largest.TOPIC, 0, bytes(encode([(None, b"v")], 1_000, **header))))
-        for _ in range(50):
-            await client.receive()
-    client.writer.close()
-
-
-async def _offsets_and_transactions(port: int, partitions: int, transactional_ids: int) -> None:
-    """Offsets of a group on all partitions of the wide topic, and ids, one of them with all in its transaction."""
-    client = await _connect(port)
-    for first in range(0, partitions, 500):
-        offsets = [
-            {"partition_index": n, "committed_offset": 1, "committed_metadata": "m" * 4_000}
-            for n in range(first, min(first + 500, partitions))
-        ]
-        topics = [{"name": largest.TOPIC, "partitions": offsets}]
-        await client.call("offset_commit", 8, group_id=largest.GROUP, generation_id_or_member_epoch=-1, topics=topics)
-    timeout = {"transaction_timeout": 900_000, "producer_id": -1, "producer_epoch": -1}
-    for n in range(1, transactional_ids):
-        await client.call("init_producer_id", 4, transactional_id=f"o{n}", **timeout)
-    owner = await client.call("init_producer_id", 4, transactional_id=largest.TXN_ID, **timeout)
-    await client.call(
-        "add_partitions_to_txn", 3, v3_and_below_transactional_id=largest.TXN_ID,
-        v3_and_below_producer_id=owner.producer_id, v3_and_below_producer_epoch=owner.producer_epoch,
-        v3_and_below_topics=[{"name": largest.TOPIC, "partitions": list(range(partitions))}])  # fmt: skip
-    client.writer.close()
