@@ -197,7 +197,7 @@ class Budget(Generic[H]):
                 self._watch()
 
     def _shed(self, some: Iterable[H]) -> None:
-        """Of these."""
+        """Close the largest of these until the rest fits."""
         for largest in sorted((each for each in some if each in self._held), key=self._held.__getitem__, reverse=True):
             if not self._is_pressed:
                 return

@@ -75,7 +75,8 @@ class Coding:
         await self._thread.run(give_back)
 
     def give_back_now(self) -> None:
-        """As `give_back`, at once: what is used next would else not fit into what is free, and be as much again."""
+        """Give back as `give_back` does, at once: what is used next would else not fit into what is free, and be as
+        much again."""
         if self.gives_back:
             give_back()
 

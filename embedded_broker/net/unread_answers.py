@@ -66,19 +66,19 @@ class UnreadAnswers:
         self._hold(self.unsent_bytes + self.reserved_bytes + self._written_bytes + self._in_transport_bytes)
 
     def pause(self) -> None:
-        """The transport has more than it gets rid of."""
+        """Write no more: the transport has more than it gets rid of."""
         self.writable.clear()
         self._in_transport_bytes = self._transport.get_write_buffer_size()
         self.account()
 
     def resume(self) -> None:
-        """The transport takes more."""
+        """Write again: the transport takes more."""
         self._in_transport_bytes = 0
         self.account()
         self.writable.set()
 
     async def write(self, answer: Encoded, is_counted: bool) -> None:
-        """In pieces, so that little is copied for the socket while the client doesn't read.
+        """Write in pieces, so that little is copied for the socket while the client doesn't read.
 
         Args:
             answer: whole; the caller keeps no reference to it.
@@ -128,4 +128,4 @@ class UnreadAnswers:
 
 
 def _hold_no_more(now_bytes: int) -> None:
-    """Of a connection that has ended, which the other function would keep in a cycle."""
+    """Do nothing, for a connection that has ended, which the other function would keep in a cycle."""
