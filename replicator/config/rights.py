@@ -92,7 +92,7 @@ NEEDED = (
         GrantedBy.SOURCE,
         On.OTHER_FLOWS,
         ("Describe", "Read"),
-        "without it circles over flows of other files aren't seen, and that is said",
+        "without it circles over flows of other files aren't seen, and the log says so",
         optional=True,
     ),
     Needed(
@@ -163,7 +163,7 @@ NEEDED = (
         GrantedBy.TARGET,
         On.WORKERS,
         ("Describe", "Read"),
-        "sharing the flow's lanes among its workers; `run --standalone` needs it not",
+        "sharing the flow's lanes among its workers; not needed for `run --standalone`",
     ),
     Needed(
         GrantedBy.TARGET,

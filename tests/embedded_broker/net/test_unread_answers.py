@@ -17,6 +17,7 @@ from tests.embedded_broker.leaving_behind import connect
 from tests.embedded_broker.served import Client, fetch, produce
 from tests.embedded_broker.watched import WatchedBroker
 
+pytestmark = pytest.mark.tier("default")  # real sockets and a broker of its own
 MIB = 1 << 20
 DEAF, ANSWER_MIB, LIMIT_MIB, OTHER_MIB = 100, 5, 64, 24
 """`OTHER_MIB`: of connections, codecs and what the C library keeps."""
