@@ -15,6 +15,7 @@ from replicator.spark.reconcile.names import Names, names
 from replicator.spark.reconcile.resolve import KNOWN, PartitionFacts
 from replicator.spark.reconcile.verdicts import FINDING, RECORD, Finding, ReadRecord
 
+pytestmark = pytest.mark.tier("default")  # parses all of Spark's modules
 PACKAGE = Path(reconcile.__file__).parents[1]
 MODULES = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 NAMED: dict[str, tuple[Names, type[tuple[object, ...]]]] = {
