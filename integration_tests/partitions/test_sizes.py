@@ -109,7 +109,9 @@ def test_records_that_only_their_compression_made_small_enough(make_two_topics: 
     for value in (b"before", *values, b"behind"):
         clients.put(writer, two.first, value)
     worker = two.flow.running()
-    two.wait_copied(two.first, b"behind")
+    # At least once the last record may stand there before the large ones: the first session wrote it behind one that
+    # the target refused.
+    two.wait_position(two.first, len(values) + 2)
     two.assert_second_goes_on()
     two.assert_stops(worker, 0)
     assert not worker.seen("incident")
