@@ -31,13 +31,15 @@ OFF_MAX = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A load. `lanes`: None for what `lanes: auto` would choose; `linger_ms` as `commit.linger_ms`."""
+    """A load. `lanes`: None for what `lanes: auto` would choose; `linger_ms` as `commit.linger_ms`; `batch_records`:
+    how many records stand in a batch of the source, on average."""
 
     records_per_s: float
     bytes_per_record: float
     partitions: int
     lanes: int | None = None
     linger_ms: float = 3.0
+    batch_records: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ class Coefficients:
     """What was measured. Core seconds are of all threads of a worker."""
 
     cores_idle: float
+    cores_idle_per_lane: float
     core_s_per_million_records: float
+    core_s_per_million_batches: float
     core_s_per_gib: float
     core_s_per_thousand_transactions: float
     commit_ms: float
@@ -77,7 +81,8 @@ def estimate(demand: Demand, known: Coefficients) -> Estimate:
 
     - transactions/s = lanes / (linger + commit), and no more than records/s: a lane ends a transaction when nothing
       more is there to copy;
-    - cores = idle + a * records/s + b * bytes/s + c * transactions/s;
+    - cores = idle + e * lanes + a * records/s + f * batches/s + b * bytes/s +
+      c * transactions/s;
     - memory = base + d * lanes, and at most the lanes' queues more.
     """
     auto = min(LANES_AUTO_MAX, math.ceil(demand.partitions / PARTITIONS_PER_LANE))
@@ -87,7 +92,9 @@ def estimate(demand: Demand, known: Coefficients) -> Estimate:
     bytes_per_s = demand.records_per_s * demand.bytes_per_record
     cores = (
         known.cores_idle
+        + known.cores_idle_per_lane * lanes
         + known.core_s_per_million_records * demand.records_per_s / 1e6
+        + known.core_s_per_million_batches * demand.records_per_s / demand.batch_records / 1e6
         + known.core_s_per_gib * bytes_per_s / 2**30
         + known.core_s_per_thousand_transactions * transactions_per_s / 1e3
     )
@@ -124,8 +131,9 @@ def table(found: Mapping[str, Any]) -> str:
         "",
         "| coefficient | |",
         "|---|---|",
-        f"| idle | {known.cores_idle:.3f} cores |",
+        f"| idle, e | {known.cores_idle:.4f} cores, {known.cores_idle_per_lane:.4f} cores for each lane |",
         f"| a | {known.core_s_per_million_records:.1f} core seconds for a million records |",
+        f"| f | {known.core_s_per_million_batches:.1f} core seconds for a million batches of the source |",
         f"| b | {known.core_s_per_gib:.1f} core seconds for a GiB |",
         f"| c | {known.core_s_per_thousand_transactions:.2f} core seconds for a thousand transactions |",
         f"| commit | {known.commit_ms:.1f} ms |",
@@ -159,10 +167,14 @@ def written(text: str, found: Mapping[str, Any]) -> str:
 @click.option("--bytes", "bytes_", type=float, required=True, help="Of a record: key, value and headers.")
 @click.option("--partitions", type=int, required=True)
 @click.option("--lanes", type=int, default=None, help="Default: as `lanes: auto` chooses.")
+@click.option("--batch-records", type=float, default=10.0, show_default=True, help="Records in a batch of the source.")
 @click.option("--linger-ms", type=float, default=3.0, show_default=True, help="commit.linger_ms of the flow.")
-def main(records: float, bytes_: float, partitions: int, lanes: int | None, linger_ms: float) -> None:
+def main(
+    records: float, bytes_: float, partitions: int, lanes: int | None, batch_records: float, linger_ms: float
+) -> None:
     """Say what a flow of such a load takes, by the coefficients that were measured last."""
-    found = estimate(Demand(records, bytes_, partitions, lanes, linger_ms), Coefficients.of(newest()["coefficients"]))
+    demand = Demand(records, bytes_, partitions, lanes, linger_ms, batch_records)
+    found = estimate(demand, Coefficients.of(newest()["coefficients"]))
     click.echo(f"lanes               {found.lanes}")
     click.echo(f"transactions/s      {found.transactions_per_s:.0f}")
     click.echo(f"MiB/s               {found.mib_per_s:.1f} from the source, and as much to the target")

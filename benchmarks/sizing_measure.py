@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,6 +38,8 @@ FITTED = (
     Demand(4_000, 100, PARTITIONS, 1, 50),
     Demand(1_000, 4_000, PARTITIONS, 1, 50),
     Demand(1_000, 100, PARTITIONS, 4, 20),
+    Demand(4_000, 1_000, PARTITIONS, 4, 50),
+    Demand(3_000, 300, PARTITIONS, 2, 20),
     Demand(8_000, 500, PARTITIONS, 2, 100),
 )
 CHECKED = (
@@ -56,6 +58,7 @@ class Run:
     seconds: float
     core_s: float
     records: int
+    batches: int
     bytes_: int
     transactions: int
     memory_mib: float
@@ -67,6 +70,8 @@ class Feed:
     def __init__(self, bootstrap: str, topic: str, demand: Demand) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
         self._topic, self._demand = topic, demand
+        self.batches = 0
+        """Written: what a partition gets between two ticks is one batch."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._write)
 
@@ -86,6 +91,7 @@ class Feed:
             due = int((time.monotonic() - began_s) * self._demand.records_per_s)
             for number in range(written_, due):
                 self._producer.produce(self._topic, value, partition=number % self._demand.partitions)
+            self.batches += min(self._demand.partitions, max(0, due - written_))
             written_ = max(written_, due)
             self._producer.poll(0)
 
@@ -110,7 +116,7 @@ def measure(source: str, target: str, directory: Path, demand: Demand, number: i
             worker.wait_event("lane_started", lane=lane)
         time.sleep(SETTLED_S)
         began_s, core_began_s = time.monotonic(), worker.cpu_s()
-        with Feed(source, name, demand):
+        with Feed(source, name, demand) as feed:
             time.sleep(seconds)
         fed_s = time.monotonic() - began_s
         time.sleep(SETTLED_S)  # what is under way is copied: that belongs to the load
@@ -123,6 +129,7 @@ def measure(source: str, target: str, directory: Path, demand: Demand, number: i
         seconds=fed_s,
         core_s=core_s,
         records=sum(event["records"] for event in told),
+        batches=feed.batches,
         bytes_=sum(event["bytes"] for event in told),
         transactions=sum(event["commits"] for event in told),
         memory_mib=memory_mib,
@@ -131,17 +138,29 @@ def measure(source: str, target: str, directory: Path, demand: Demand, number: i
 
 def fit(runs: Sequence[tuple[Demand, Run]]) -> Coefficients:
     """The coefficients with which the loads are met best, each in proportion."""
-    rows = [[run.seconds, run.records / 1e6, run.bytes_ / 2**30, run.transactions / 1e3] for _, run in runs]
+    rows = [
+        [
+            run.seconds,
+            run.seconds * (demand.lanes or 1),
+            run.records / 1e6,
+            run.batches / 1e6,
+            run.bytes_ / 2**30,
+            run.transactions / 1e3,
+        ]
+        for demand, run in runs
+    ]
     scale = np.array([1 / run.core_s for _, run in runs])
     found = np.linalg.lstsq(np.array(rows) * scale[:, None], np.ones(len(runs)), rcond=None)[0]
     busy = [(demand, run) for demand, run in runs if run.transactions]
     commits = [1e3 * run.seconds * (demand.lanes or 1) / run.transactions - demand.linger_ms for demand, run in busy]
     lanes = np.array([[1.0, demand.lanes or 1] for demand, _ in runs])
     memory = np.linalg.lstsq(lanes, np.array([run.memory_mib for _, run in runs]), rcond=None)[0]
-    idle, per_records, per_gib, per_transactions = (max(0.0, float(each)) for each in found)
+    idle, per_lane, per_records, per_batches, per_gib, per_transactions = (max(0.0, float(each)) for each in found)
     return Coefficients(
         cores_idle=idle,
+        cores_idle_per_lane=per_lane,
         core_s_per_million_records=per_records,
+        core_s_per_million_batches=per_batches,
         core_s_per_gib=per_gib,
         core_s_per_thousand_transactions=per_transactions,
         commit_ms=max(0.0, float(np.median(commits))),
@@ -188,9 +207,8 @@ def main(seconds: float, kafka: bool, out: Path | None) -> None:
     checked = []
     for demand in CHECKED:
         run = runs[demand]
-        real = Demand(
-            run.records / run.seconds, demand.bytes_per_record, demand.partitions, demand.lanes, demand.linger_ms
-        )
+        rate, batch_records = run.records / run.seconds, run.records / run.batches
+        real = replace(demand, records_per_s=rate, batch_records=batch_records)
         seen = {
             "cores": run.core_s / run.seconds,
             "transactions_per_s": run.transactions / run.seconds,

@@ -13,21 +13,23 @@ from benchmarks.sizing_measure import Run, fit
 pytestmark = pytest.mark.tier("default")
 KNOWN = Coefficients(
     cores_idle=0.02,
+    cores_idle_per_lane=0.01,
     core_s_per_million_records=5.0,
+    core_s_per_million_batches=30.0,
     core_s_per_gib=4.0,
     core_s_per_thousand_transactions=2.0,
     commit_ms=7.0,
     memory_mib=60.0,
     memory_mib_per_lane=4.0,
 )
-LOAD = Demand(100_000, 1024, 64)
+LOAD = Demand(100_000, 1024, 64, batch_records=100)
 
 
 def test_each_part_of_a_load_costs() -> None:
     found = estimate(LOAD, KNOWN)
     assert (found.lanes, found.transactions_per_s) == (2, pytest.approx(200))
     assert found.mib_per_s == pytest.approx(97.66, abs=0.01)
-    assert found.cores == pytest.approx(0.02 + 0.5 + 4 * 100_000 * 1024 / 2**30 + 0.4)
+    assert found.cores == pytest.approx(0.02 + 2 * 0.01 + 0.5 + 0.03 + 4 * 100_000 * 1024 / 2**30 + 0.4)
     assert (found.processes, found.memory_mib, found.memory_mib_max) == (2, 68, 68 + 128)
 
 
@@ -46,8 +48,9 @@ def test_a_longer_linger_costs_fewer_cores() -> None:
 def test_what_follows_the_formula_is_fitted_by_it() -> None:
     loads = [
         Demand(0, 0, 8, 1),
+        Demand(0, 0, 8, 4),
         Demand(1_000, 100, 8, 1),
-        Demand(9_000, 100, 8, 2, 50),
+        Demand(9_000, 100, 8, 2, 50, batch_records=2),
         Demand(1_000, 5_000, 8, 4, 20),
         Demand(3_000, 500, 8, 2),
     ]
@@ -62,6 +65,7 @@ def test_what_follows_the_formula_is_fitted_by_it() -> None:
                     seconds=100,
                     core_s=said.cores * 100,
                     records=int(records),
+                    batches=round(records / load.batch_records),
                     bytes_=int(records * load.bytes_per_record),
                     transactions=round(said.transactions_per_s * 100),
                     memory_mib=said.memory_mib,
