@@ -190,9 +190,12 @@ def test_the_rate_of_the_flow_file_and_of_a_topic_by_bytes(make_copying: MakeCop
 
 
 @pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("backlog", [False, True], ids=["as they are written", "of a backlog"])
 @pytest.mark.parametrize("of_topic", [False, True], ids=["of the flow file", "of a topic"])
 @pytest.mark.parametrize("engine", ["records", "batches"])
-def test_a_rate_in_bytes_bounds_what_is_copied(make_copying: MakeCopying, engine: str, *, of_topic: bool) -> None:
+def test_a_rate_in_bytes_bounds_what_is_copied(
+    make_copying: MakeCopying, engine: str, *, of_topic: bool, backlog: bool
+) -> None:
     """At no time was more copied than the rate times the seconds since records came, plus what had been saved up and
     one transaction."""
     limit = {} if of_topic else {"rate": {"bytes_per_s": "20kB"}}
@@ -202,9 +205,15 @@ def test_a_rate_in_bytes_bounds_what_is_copied(make_copying: MakeCopying, engine
     if of_topic:
         typed(copying, "rate", *which, "--bytes-per-s", "20kB")
         worker.wait_event("settings_taken")
+    if backlog:
+        typed(copying, "pause")
+        wait_paused(worker, copying, 0)
     began_s, writer = time.monotonic(), clients.producer(copying.source)
     for _ in range(RECORDS // IN_A_BATCH):
         clients.put(writer, copying.topic, *[bytes(RECORD_BYTES - 1)] * IN_A_BATCH, key=b"k")
+    if backlog:
+        began_s = time.monotonic()
+        typed(copying, "resume")
 
     def copied() -> float:
         return RECORD_BYTES * (asked.value("eos_flow_records_total", flow=copying.name) or 0)

@@ -126,6 +126,25 @@ def test_a_position_behind_the_end_of_its_epoch_stops_its_partition_only(
     assert driven.plane.poll(1, 0).ends[Partition(name, 1)].offset == 8
 
 
+def test_records_that_were_fetched_before_are_heard_when_they_are_handed_over(
+    source: BrokerHandle, pair: MakePair, make_plane: MakePlane
+) -> None:
+    """Each transaction that holds any asks for the topics' ids, and keeps to what limits there are."""
+    name, copy = pair()
+    writer = clients.producer(source.bootstrap)
+    for _ in range(10):
+        clients.put(writer, name, *[b"v"] * 10, key=b"k")
+    driven = make_plane({name: (1, copy)})
+    driven.seek()
+    count = 0
+    while count < 100:
+        polled = driven.plane.poll(10, SOON_S)
+        assert not polled.records or polled.heard == {Partition(name, 0)}
+        count += polled.records
+        driven.plane.flush()
+        driven.plane.commit({})
+
+
 def test_a_leader_that_was_started_again_is_asked_under_its_new_epoch(source: BrokerHandle, pair: MakePair) -> None:
     """librdkafka's admin client is refused from then on, with FENCED_LEADER_EPOCH."""
     name, _ = pair(3)

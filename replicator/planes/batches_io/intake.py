@@ -47,11 +47,11 @@ class _Part:
 
 @dataclass(slots=True)
 class Taken:
-    """What was handed over in one call: records at most, fetched bytes."""
+    """What was handed over in one call: records at most, fetched bytes, and of which partitions."""
 
     records: int = 0
     bytes: int = 0
-    failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
+    partitions: set[Partition] = field(default_factory=set)
 
 
 Write = Callable[[Partition, WritableBatch], None]
@@ -130,6 +130,7 @@ class Intake:
         while turn and taken.records < records_max and not full():
             at, part = turn.popleft()
             first, self._last = part.waiting.popleft(), at
+            taken.partitions.add(at)
             if isinstance(first, Incident):
                 self._block(at, part, first, write)
             else:

@@ -202,6 +202,7 @@ class BatchesPlane:
         self._reader.took(taken.bytes)
         for at in self._intake.blocked():
             self._reader.stop(at)
+        result.heard |= taken.partitions  # they may have been fetched while another transaction was open
         result.records += taken.records
         result.bytes += taken.bytes
         result.runs += sum(sent.records != before.get(at, 0) for at, sent in self._sent.items())
