@@ -170,12 +170,26 @@ def seal(
     base_sequence: int = -1,
 ) -> bytearray:
     """Make a batch around encoded records, with its CRC; offsets begin at 0."""
-    length = HEADER_BYTES - LENGTH_OVERHEAD + len(body)
     batch = bytearray(HEADER_BYTES + len(body))
+    batch[HEADER_BYTES:] = body
+    write_header(batch, count, base_timestamp, max_timestamp, attributes, producer_id, producer_epoch, base_sequence)
+    return batch
+
+
+def write_header(
+    batch: bytearray,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    attributes: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> None:
+    """Write the header, with the CRC, before encoded records that stand behind `HEADER_BYTES` of `batch`; offsets begin
+    at 0."""
     HEADER.pack_into(
-        batch, 0, 0, length, -1, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
+        batch, 0, 0, len(batch) - LENGTH_OVERHEAD, -1, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, count,
     )  # fmt: skip
-    batch[HEADER_BYTES:] = body
     _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
-    return batch

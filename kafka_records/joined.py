@@ -12,17 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kafka_records.batch import (
-    CRC_START,
-    HEADER,
     HEADER_BYTES,
-    LENGTH_OVERHEAD,
-    MAGIC,
     TIMESTAMP_TYPE,
     BatchHeader,
     CorruptBatch,
+    write_header,
 )
 from kafka_records.lengths import RECORD_BYTES_MIN
 from kafka_records.rebuild import DELETE_HORIZON
@@ -124,12 +119,8 @@ class _Joining:
 
     def batch(self) -> bytearray:
         """Return the batch, with its CRC."""
-        batch, count = bytearray().join(self._out), self._count
-        HEADER.pack_into(
-            batch, 0, 0, len(batch) - LENGTH_OVERHEAD, -1, MAGIC, 0, 0, count - 1, self._first_ms, self._latest_ms,
-            -1, -1, -1, count,
-        )  # fmt: skip
-        batch[CRC_START - 4 : CRC_START] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+        batch = bytearray().join(self._out)
+        write_header(batch, self._count, self._first_ms, self._latest_ms)
         return batch
 
     def _time(self, time_ms: int) -> bytes:
