@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import structlog
 
-from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.flow.occupied import check_topics
 from replicator.flow.position_by_map import indexed_copy, position_by_map
+from replicator.flow.retrying import OTHERS_S, beside_others
 from replicator.flow.topics import ControlPlane, aside_topic
 from replicator.flow.truncation import from_the_cut_on
 from replicator.kafka.admin import TopicSpec
@@ -27,15 +27,11 @@ from replicator.kafka.topic_questions import raised
 from replicator.model import names
 from replicator.model.commands import Command
 from replicator.model.errors import (
-    ChangeRefused,
     Fatal,
-    Fenced,
     Incident,
     NotAllowed,
     ReplicatorError,
     Retriable,
-    TakenOver,
-    UnknownOutcome,
     Unreachable,
 )
 from replicator.model.names import process_name
@@ -46,10 +42,7 @@ from replicator.state.generation import Generation
 from replicator.state.occurrences import Occurrence
 from replicator.state.run_settings import FLOW, RunSettings
 
-PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
 POLL_S = 0.2
-OTHERS_S = 15.0
-"""How long others may keep the control id: a change of generations takes a few seconds."""
 T = TypeVar("T")
 
 
@@ -189,17 +182,12 @@ def changed(
     `Changer`; without `by` each changer has a name of its own. `waits` is told, once, of a change of generations that
     somebody has begun and not ended, and that is waited for."""
     _wait_for_others(plane, waits)
-    backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
-    while True:
-        try:
-            name = by or process_name()
-            return ask(Changer(flow, plane.state, name, _ignored, _no_starts, thaw=thaw, decided_by=decided_by))
-        except ChangeRefused:
-            raise
-        except (Fenced, TakenOver, UnknownOutcome, Retriable):
-            if time.monotonic() >= give_up_s:
-                raise
-            time.sleep(backoff.next_s())
+
+    def attempt() -> T:
+        name = by or process_name()
+        return ask(Changer(flow, plane.state, name, _ignored, _no_starts, thaw=thaw, decided_by=decided_by))
+
+    return beside_others(attempt)
 
 
 def _wait_for_others(plane: ControlPlane, waits: Callable[[Generation], None]) -> None:

@@ -16,19 +16,19 @@ starts the flow goes on with 5.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.failpoints import Failpoint, nothing
+from replicator.flow.retrying import beside_others
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.checkpoint import Stored
-from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
+from replicator.model.errors import Fatal, ReplicatorError
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
 from replicator.state.control import Changer
@@ -39,7 +39,6 @@ from replicator.state.generation import Generation
 from replicator.state.own_file import lanes_wanted, own_file
 from replicator.wire.producer_questions import ProducerQuestions
 
-PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
 OTHERS_S = 30.0
 
 
@@ -102,7 +101,7 @@ class ControlRebuild:
                 changer = Changer(self._flow, plane.state, self._by, _ignored, _no_starts, first=True)
                 return changer.rebuild(make, self._failpoint)
 
-            return _retry_until_done(attempt)
+            return beside_others(attempt, others_s=OTHERS_S)
 
     def _make_topic(self, plane: ControlPlane) -> None:
         spec = internal_topics(self._flow, 1)[0]
@@ -159,18 +158,6 @@ class ControlRebuild:
             "--failover-was-undone, or, if it stands, --failed-over (the whole flow) or --failed-over-topics NAME,NAME"
         )
         raise NotDecided(Objection.FAILED_OVER, f"{why}. Say how it is: {say}")
-
-
-def _retry_until_done(attempt: Callable[[], Generation]) -> Generation:
-    """Try again what others have cut short, or whose outcome isn't known: what was written before is found then."""
-    backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
-    while True:
-        try:
-            return attempt()
-        except (Fenced, TakenOver, UnknownOutcome, Retriable):
-            if time.monotonic() >= give_up_s:
-                raise
-            time.sleep(backoff.next_s())
 
 
 def _ignored(text: str) -> None:

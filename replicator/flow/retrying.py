@@ -1,4 +1,4 @@
-"""Steps of a flow's set-up, tried again while what they meet may pass."""
+"""Steps of a flow's set-up, and of changes to its control topic, tried again while what they meet may pass."""
 
 from __future__ import annotations
 
@@ -10,10 +10,49 @@ from typing import TypeVar
 import structlog
 
 from replicator.backoff import Backoff
-from replicator.model.errors import Retriable, UnknownOutcome, Unreachable
+from replicator.model.errors import (
+    ChangeRefused,
+    Fenced,
+    ReplicatorError,
+    Retriable,
+    TakenOver,
+    UnknownOutcome,
+    Unreachable,
+)
 
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
+CONTROL_PAUSE_S = 0.1
+OTHERS_S = 15.0
+"""How long others may keep the control id: a change of generations takes a few seconds."""
 T = TypeVar("T")
+
+
+def cut_short(error: ReplicatorError) -> bool:
+    """Say whether what an attempt at the control topic met may be gone with the next one, or its outcome isn't known:
+    what was written before is found then."""
+    return isinstance(error, (Fenced, TakenOver, UnknownOutcome, Retriable)) and not isinstance(error, ChangeRefused)
+
+
+def beside_others(
+    attempt: Callable[[], T],
+    may_pass: Callable[[ReplicatorError], bool] = cut_short,
+    say: Callable[[ReplicatorError], None] = lambda error: None,
+    others_s: float = OTHERS_S,
+) -> T:
+    """Return what `attempt` makes of a flow's control topic, which others write, too, and fence each other.
+
+    It is tried again where `may_pass` says so of what it raised, for `others_s` seconds; then that is raised. `say` is
+    told before each further attempt.
+    """
+    backoff, give_up_s = Backoff(CONTROL_PAUSE_S, PAUSE_S_MAX), time.monotonic() + others_s
+    while True:
+        try:
+            return attempt()
+        except ReplicatorError as error:
+            if not may_pass(error) or time.monotonic() >= give_up_s:
+                raise
+            say(error)
+            time.sleep(backoff.next_s())
 
 
 class Retrying:

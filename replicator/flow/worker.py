@@ -19,7 +19,6 @@ from typing import Any
 
 import structlog
 
-from replicator.backoff import Backoff
 from replicator.config import Config, Flow
 from replicator.flow.connecting import Connecting
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
@@ -28,6 +27,7 @@ from replicator.flow.listing import Routing
 from replicator.flow.occupied import check_free
 from replicator.flow.parts import Lane, Parts
 from replicator.flow.restarts import worst
+from replicator.flow.retrying import beside_others
 from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
 from replicator.lane.driver import CountsChanged, LaneEnded
@@ -41,8 +41,6 @@ from replicator.state.generation import Generation
 from replicator.state.own_file import lanes_wanted, own_file
 
 MARGIN_S_MAX = 1.0
-PAUSE_S, PAUSE_S_MAX, OTHERS_S = 0.1, 1.0, 15.0
-"""Pauses while others write the control topic, and for how long that is tried: a change takes a few seconds."""
 
 
 def margin_s(flow: Flow) -> float:
@@ -183,20 +181,22 @@ class FlowWorker:
     def _changed(self, setup: Setup, ask: Callable[[Changer], tuple[Generation, bool]]) -> tuple[Generation, bool]:
         """Return what `ask` does. Whoever writes what an operator has typed fences this at the control id, as another
         process does that opens a generation: it is tried again unless there is such a one. Raises Fenced, TakenOver."""
-        backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
         known = setup.seen.newest if setup.seen is not None else 0
-        while True:
-            try:
-                return setup.change(ask)
-            except (Fenced, TakenOver) as error:
-                control = setup.look()
-                begun = control.open or control.preparing
-                own = begun is not None and begun.by == self._owner  # which the other one may have finished
-                left = isinstance(error, Fenced) and (begun is None or begun.number <= known)
-                if not (own or left) or time.monotonic() >= give_up_s:
-                    raise
-                self._log.info("generation_tried_again", reason=str(error))
-                time.sleep(backoff.next_s())  # also when it shall stop: what is half done is finished
+
+        def may_pass(error: ReplicatorError) -> bool:
+            if not isinstance(error, (Fenced, TakenOver)):
+                return False
+            control = setup.look()
+            begun = control.open or control.preparing
+            own = begun is not None and begun.by == self._owner  # which the other one may have finished
+            return own or (isinstance(error, Fenced) and (begun is None or begun.number <= known))
+
+        # Tried again also when it shall stop: what is half done is finished.
+        return beside_others(
+            lambda: setup.change(ask),
+            may_pass,
+            lambda error: self._log.info("generation_tried_again", reason=str(error)),
+        )
 
     def _may_replace(self, found: Generation) -> None:
         check_free(self._flow, found, take_over=self._take_over)

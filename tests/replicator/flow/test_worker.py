@@ -160,7 +160,7 @@ def fenced_first(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[FakePlane
         return change(setup, ask)
 
     monkeypatch.setattr(Setup, "change", fenced)
-    monkeypatch.setattr("replicator.flow.worker.PAUSE_S", 0.001)
+    monkeypatch.setattr("replicator.flow.retrying.CONTROL_PAUSE_S", 0.001)
     return run
 
 
