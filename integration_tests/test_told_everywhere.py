@@ -16,7 +16,16 @@ from integration_tests.harness.failing_over import command, failover
 from integration_tests.harness.observed import TIMEOUT_S
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import DEFAULT, Replicator
-from integration_tests.harness.told import Expected, Told, assert_shown, assert_status, metrics, status, wait_doing
+from integration_tests.harness.told import (
+    IN_SYNC,
+    Expected,
+    Told,
+    assert_shown,
+    assert_status,
+    metrics,
+    status,
+    wait_doing,
+)
 from integration_tests.harness.two_topics import INCIDENT
 from integration_tests.test_incidents_played import LARGE, open_id, resolved
 from integration_tests.test_incidents_played import asked as command_asked
@@ -31,7 +40,6 @@ BEFORE, AFTER = 10, 5
 TOPICS = ("refused", "large", "lost", "again", "deleted", "held", "unseen", "over", "fresh")
 
 
-SAME = Expected(Doing.COPYING, "", "in_sync")
 EXPECTED = {
     "refused": Expected(Doing.STOPPED, "record_refused", "stopped"),
     "large": Expected(Doing.STOPPED, "record_too_large", "stopped"),
@@ -58,7 +66,7 @@ class Flow:
         self.copying, self.name = copying, copying.name
         topics = {**EXPECTED, "deleted": DELETED[deleted_topics]}
         self.expected = {Partition(self.topic(name), 0): it for name, it in topics.items()}
-        self.expected |= {Partition(copying.topic, number): SAME for number in range(3)}
+        self.expected |= {Partition(copying.topic, number): IN_SYNC for number in range(3)}
 
     def topic(self, name: str) -> str:
         """The source topic of that short name."""

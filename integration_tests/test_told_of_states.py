@@ -19,6 +19,7 @@ from integration_tests.harness.failing_over import command
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.proxy import Action, Proxy, Side
 from integration_tests.harness.told import (
+    IN_SYNC,
     Expected,
     assert_shown,
     assert_status,
@@ -43,7 +44,6 @@ CONNECT_MS = 20_000
 WHOLE_RATE = 1
 """Bytes a second: what one record takes isn't made up for within a test."""
 
-IN_SYNC = Expected(Doing.COPYING, "", "in_sync")
 CONTRADICTED = {
     "source_cluster_changed": Expected(Doing.STOPPED, "source_cluster_changed", "other_source"),
     "source_topic_changed": Expected(Doing.STOPPED, "source_topic_changed", "other_source"),

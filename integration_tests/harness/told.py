@@ -30,6 +30,9 @@ class Expected(NamedTuple):
     state: State
 
 
+IN_SYNC = Expected(Doing.COPYING, "", "in_sync")
+
+
 def metrics(asked: Observed, flow: str) -> dict[Partition, tuple[Doing, Told]]:
     """What /metrics says."""
     found: dict[Partition, dict[str, Any]] = {}

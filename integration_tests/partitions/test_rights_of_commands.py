@@ -46,12 +46,7 @@ class Operator:
 
     def asked(self, *words: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """The JSON of a command that ends with one of these exit codes."""
-        command = [sys.executable, "-m", "cli.main", *words, "-c", str(self._file)]
-        if words[:2] != ("position", "export"):
-            command.append("--json")
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX, env=users_packages()
-        )
+        done = self._typed(*words, *(() if words[:2] == ("position", "export") else ("--json",)))
         told = f"{' '.join(words)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         self.code = done.returncode
         assert self.code in codes, told
@@ -60,12 +55,15 @@ class Operator:
 
     def refused(self, *words: str) -> str:
         """What a command says that misses a right."""
-        command = [sys.executable, "-m", "cli.main", *words, "-c", str(self._file)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX, env=users_packages()
-        )
+        done = self._typed(*words)
         assert done.returncode == NOT_ALLOWED, done.stdout + done.stderr
         return " ".join(done.stderr.split())
+
+    def _typed(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cli.main", *words, "-c", str(self._file)]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX, env=users_packages()
+        )
 
     def confirmed(self, *words: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """The same of a command that has to be confirmed."""
