@@ -1,4 +1,4 @@
-"""The newest results of `benchmarks.engines`: tables in docs/performance.md, and a picture for it and for README.md.
+"""The newest results of each row of `benchmarks.engines`: tables in docs/performance.md, and a picture.
 
 `python -m benchmarks.engines_report` writes both.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -48,6 +48,7 @@ AIMS: dict[str, tuple[Aim, Aim]] = {
 }
 PERCENT_MAX, MIB_MAX, FAR_MB_PER_S_MIN = 20.0, 250.0, 20.0
 P50_MS_MAX, P99_MS_MAX, BACKFILL_FACTOR = 10.0, 50.0, 4.0
+TITLES = {"latency": "latency", "memory": "a backlog", "partitions": "1,000 partitions", "backfill": "backfill"}
 
 PICTURE_SOURCE = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {{ height }}" font-family="sans-serif" font-size="13">
@@ -64,13 +65,48 @@ PICTURE_SOURCE = """\
 """
 
 
-def section(results: dict[str, Any]) -> str:
-    """Markdown of one results file."""
-    machine, settings, medians = results["machine"], results["settings"], results["median"]
-    lines = [
+def gathered(files: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Take each row from the last of these results that has it: a row is measured in one run, not all rows are.
+
+    The machine is that of the first one in which any row was measured that counts; `others` says by row which other
+    results it is from.
+    """
+    from_file = {row: results for results in files for row in results["median"]}
+    first = next(results for results in files if results in from_file.values())
+    return {
+        **first,
+        "median": {row: results["median"][row] for row, results in from_file.items()},
+        "others": {row: results for row, results in from_file.items() if results is not first},
+        "stuck": [stuck for results in files if results in from_file.values() for stuck in results.get("stuck", ())],
+    }
+
+
+def newest() -> dict[str, Any]:
+    """Read the newest results of each row. Raises ClickException where there are none."""
+    files = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    if not files:
+        raise click.ClickException(f"no results in {RESULTS}: run `python -m benchmarks.engines` first")
+    return gathered(files)
+
+
+def _measured(results: Mapping[str, Any]) -> list[str]:
+    machine, settings = results["machine"], results["settings"]
+    return [
         f"{settings['started'][:10]}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; Python "
         f"{machine['python']}, librdkafka {machine['librdkafka']}, {machine['kafka']};",
         f"median of {settings['runs']}.",
+    ]
+
+
+def section(results: dict[str, Any]) -> str:
+    """Markdown of what was gathered."""
+    medians = results["median"]
+    lines = _measured(results)
+    later: dict[str, list[str]] = {}
+    for row, other in results.get("others", {}).items():
+        later.setdefault(" ".join(_measured(other)), []).append(SHAPES[row].title if row in SHAPES else TITLES[row])
+    lines += [f"{'; '.join(rows)}: on {measured}" for measured, rows in later.items()]
+    lines += [
         "",
         *_rows("records/s", medians, RATE, "{:,.0f}"),
         "",
@@ -177,10 +213,8 @@ def written(document: str, results: dict[str, Any]) -> str:
 @click.command()
 def main() -> None:
     """Write the newest results into docs/performance.md, and the picture; say which aims they reach."""
-    report.update(RESULTS, written, "python -m benchmarks.engines")
-    path = report.newest(RESULTS)
-    assert path is not None
-    results = json.loads(path.read_text())
+    results = newest()
+    report.DOCUMENT.write_text(written(report.DOCUMENT.read_text(), results))
     PICTURE.write_text(picture(results))
     click.echo(str(PICTURE.relative_to(report.ROOT)))
     for aim, reached in aims(results["median"]).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from xml.etree import ElementTree
 
@@ -58,6 +57,20 @@ def test_each_row_has_its_figures_and_their_ratio() -> None:
     assert any("| 300 | 800 | 200 |" in line for line in lines)
 
 
+def test_each_row_is_from_the_last_results_that_have_it() -> None:
+    small = {"small": row(batches=801.0), "far": {"records": measured(90, 2.0), "batches": measured(70_000, 2.0)}}
+    settings = {"runs": 5, "started": "2000-02-01T00:00:00+00:00"}
+    later = {"machine": {**RESULTS["machine"], "cpu": "MOS 6502"}, "settings": settings, "median": small}
+    found = engines.gathered([RESULTS, later])
+    lines = engines.section(found).splitlines()
+    assert lines[0].startswith("1999-12-31: Z80")
+    titles = f"{SHAPES['far'].title}; {SHAPES['small'].title}"
+    assert any(line.startswith(f"{titles}: on 2000-02-01: MOS 6502") for line in lines)
+    assert f"| {SHAPES['small'].title} | 1,000 | 400 | 801 | 200 | 4.00 |" in lines
+    assert "| 50 ms of delay each way, MB/s | 0 | 18 | - |" in lines
+    assert engines.section(engines.gathered([RESULTS])) == engines.section(RESULTS)
+
+
 def test_aims_are_told_as_reached_or_missed() -> None:
     found = engines.aims(RESULTS["median"])
     assert found["plain, records_per_s: 0.9 of the pipe"]
@@ -94,9 +107,7 @@ def test_the_last_records_of_a_backlog_are_those_of_its_partitions() -> None:
 
 
 def test_the_documents_show_the_newest_results() -> None:
-    path = report.newest(engines.RESULTS)
-    assert path is not None
-    results = json.loads(path.read_text())
+    results = engines.newest()
     text = (report.ROOT / "docs" / "performance.md").read_text()
     assert engines.written(text, results) == text
     assert engines.PICTURE.read_text() == engines.picture(results)
