@@ -26,7 +26,7 @@ from integration_tests.harness.two_topics import TwoTopics, numbered
 from integration_tests.partitions.conftest import SecuredPair
 from integration_tests.proof.mapped_logs import MappedFlow
 from integration_tests.proof.test_repair import damaged
-from replicator.model.names import heartbeats_topic
+from replicator.model.names import heartbeats_topic, workers_group
 from tests.running.users_packages import users_packages
 
 WHY = "the test decides so"
@@ -278,7 +278,7 @@ def test_incidents_are_decided(make_two: MakeTwo) -> None:
     assert_worker_misses_none(worker)
 
 
-def test_while_a_flow_stands_still(make_two: MakeTwo, tmp_path: Path) -> None:
+def test_while_a_flow_stands_still(make_two: MakeTwo, pair: SecuredPair, tmp_path: Path) -> None:
     """position set, with and without a file, and by force; then the control topic is lost."""
     two, operator = make_two()
     two.assert_stops(two.running(10), 0)
@@ -290,6 +290,11 @@ def test_while_a_flow_stands_still(make_two: MakeTwo, tmp_path: Path) -> None:
     rows = operator.confirmed("position", "set", "--file", str(kept), "--why", WHY)["partitions"]
     assert [row["after"] for row in rows if row["topic"] == two.first] == [10]
     clients.delete_topic(two.target, two.control_topic)
+    workers = workers_group(two.name)
+    pair[1].take_away(USER, "GROUP", workers, "READ", "DESCRIBE")
+    refused = operator.refused("rebuild-control", "--dry-run")
+    assert f"Describe on group '{workers}'" in refused, "nobody would see whether it has members"
+    pair[1].allow(USER, "GROUP", workers, "READ", "DESCRIBE")
     assert operator.asked("rebuild-control", "--dry-run")["rebuilt"] is False
     assert operator.confirmed("rebuild-control")["rebuilt"] is True
     worker = two.flow.running()

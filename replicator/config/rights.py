@@ -163,7 +163,8 @@ NEEDED = (
         GrantedBy.TARGET,
         On.WORKERS,
         ("Describe", "Read"),
-        "sharing the flow's lanes among its workers; not needed for `run --standalone`",
+        "sharing the flow's lanes among its workers; `run --standalone` doesn't need it, `rebuild-control` does: it "
+        "asks whether any are left",
     ),
     Needed(
         GrantedBy.TARGET,

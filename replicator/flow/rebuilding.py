@@ -125,7 +125,7 @@ class ControlRebuild:
         made = rebuilt(flow.name, standing, own_file(flow, source_cluster), lanes, self._by, now_ms, self._still)
         self._check_failover(plane)
         if not self._take_over:
-            check_stopped(flow.name, positions, len(plane.target.members(names.workers_group(flow.name))))
+            check_stopped(flow.name, positions, plane.target.count_members(names.workers_group(flow.name)))
         return RebuildPlan(made, len(claims.claims), len(positions), len(ids))
 
     def _positions(

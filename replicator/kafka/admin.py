@@ -272,8 +272,8 @@ class ClusterAdmin:
         return operations(answer.authorized_operations)
 
     def members(self, group: str, timeout_s: float | None = None) -> list[GroupMember]:
-        """List the members of a group of any protocol, such as Kafka Connect's; none where there is no such group. From
-        any thread. `timeout_s`: instead of the request timeout."""
+        """List the members of a group of any protocol, such as Kafka Connect's; none where there is no such group, and
+        none where the user may not describe it. From any thread. `timeout_s`: instead of the request timeout."""
         try:
             found = self._client.list_groups(group, self._request_s if timeout_s is None else timeout_s)
         except KafkaException as error:
@@ -285,6 +285,13 @@ class ClusterAdmin:
             for it in found
             for each in it.members
         ]
+
+    def count_members(self, group: str) -> int:
+        """Count the members of a group. Raises NotAllowed where the user may not describe it: it isn't known then."""
+        members = self.members(group)
+        if not members:
+            self.group_rights(group)
+        return len(members)
 
     def offsets(
         self, partitions: Iterable[AddressedPartition], *, end: bool, committed_only: bool = False

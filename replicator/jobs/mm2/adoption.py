@@ -147,10 +147,8 @@ class Mm2Adoption:
         return read_offsets(records, topic, request.connector, request.alias)
 
     def _check_stopped(self, clients: JobClients) -> None:
-        members = len(clients.plane.target.members(self._group))
-        if not members:  # brokers list no group that the user may not describe, so that members would not be seen
-            clients.plane.target.group_rights(self._group)
-        else:
+        members = clients.plane.target.count_members(self._group)
+        if members:
             raise NotDecided(
                 Objection.STILL_RUNS,
                 f"group {self._group} of MirrorMaker 2 has {members} members: stop it. One that was killed is a member "
