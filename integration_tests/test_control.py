@@ -196,10 +196,8 @@ def test_the_rate_of_the_flow_file_and_of_a_topic_by_bytes(make_copying: MakeCop
 def test_a_rate_in_bytes_bounds_what_is_copied(
     make_copying: MakeCopying, engine: str, *, of_topic: bool, backlog: bool
 ) -> None:
-    """At no time was more copied than the rate times the seconds since records came, plus what had been saved up and
-    one transaction."""
-    limit = {} if of_topic else {"rate": {"bytes_per_s": "20kB"}}
-    copying = make_copying(partitions=1, engine=engine, **limit)
+    """At no time was more copied than the rate times the seconds, plus what had been saved up and one transaction."""
+    copying = make_copying(partitions=1, engine=engine, **({} if of_topic else {"rate": {"bytes_per_s": "20kB"}}))
     asked, which = observed(copying), ("--topics", copying.topic) if of_topic else ()
     worker = copying.running()
     if of_topic:
@@ -212,7 +210,6 @@ def test_a_rate_in_bytes_bounds_what_is_copied(
     for _ in range(RECORDS // IN_A_BATCH):
         clients.put(writer, copying.topic, *[bytes(RECORD_BYTES - 1)] * IN_A_BATCH, key=b"k")
     if backlog:
-        began_s = time.monotonic()
         typed(copying, "resume")
 
     def copied() -> float:

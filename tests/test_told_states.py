@@ -6,11 +6,12 @@ from typing import get_args
 
 from integration_tests import test_told_everywhere as everywhere
 from integration_tests import test_told_of_states as states
+from integration_tests.harness.told import IN_SYNC
 from replicator.inspect.flow_status import State
 from replicator.observe.view import Doing
 
 EXPECTED = (
-    everywhere.SAME,
+    IN_SYNC,
     *everywhere.EXPECTED.values(),
     *everywhere.DELETED.values(),
     *states.CONTRADICTED.values(),

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
-    AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
@@ -32,6 +31,7 @@ from confluent_kafka.admin import (
 
 from replicator.config import Cluster
 from replicator.kafka import failures
+from replicator.kafka.acl_bindings import acl_of, binding_of
 from replicator.kafka.client_log import line_logger
 from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, ListedOffset, Wanted
@@ -237,13 +237,13 @@ class ClusterAdmin:
             permission_type=AclPermissionType.ANY,
         )
         future = self._client.describe_acls(wanted, request_timeout=self._request_s)
-        return [_acl(binding) for binding in self._result(future, "list ACLs", "Describe on the cluster")]
+        return [acl_of(binding) for binding in self._result(future, "list ACLs", "Describe on the cluster")]
 
     def create_acls(self, wanted: Collection[TopicAcl]) -> dict[TopicAcl, ReplicatorError | None]:
         """Create ACLs, in requests of `ACLS_MAX`; one that is there already stays. Why not, by ACL."""
         left, answers = sorted(wanted), dict[TopicAcl, ReplicatorError | None]()
         for at in range(0, len(left), ACLS_MAX):
-            bindings = {acl: _binding(acl) for acl in left[at : at + ACLS_MAX]}
+            bindings = {acl: binding_of(acl) for acl in left[at : at + ACLS_MAX]}
             futures = self._client.create_acls(list(bindings.values()), request_timeout=self._request_s)
             answers |= {
                 acl: self._outcome(futures[binding], "create ACLs", "Alter on the cluster")
@@ -365,29 +365,6 @@ class ClusterAdmin:
             wait([future], timeout=0.05)
             self._client.poll(0)
         return future.result()
-
-
-def _acl(binding: AclBinding) -> TopicAcl:
-    return TopicAcl(
-        binding.name,
-        binding.resource_pattern_type is ResourcePatternType.PREFIXED,
-        binding.principal,
-        binding.host,
-        AclOperation(binding.operation).name,
-        binding.permission_type is AclPermissionType.ALLOW,
-    )
-
-
-def _binding(acl: TopicAcl) -> AclBinding:
-    return AclBinding(
-        ResourceType.TOPIC,
-        acl.topic,
-        ResourcePatternType.PREFIXED if acl.prefixed else ResourcePatternType.LITERAL,
-        acl.principal,
-        acl.host,
-        AclOperation[acl.operation],
-        AclPermissionType.ALLOW if acl.allowed else AclPermissionType.DENY,
-    )
 
 
 def _resource(topic: str, values: Mapping[str, str]) -> ConfigResource:
