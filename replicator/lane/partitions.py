@@ -77,7 +77,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self._copied: dict[Partition, LanePartition] | None = None
         self.read_anew = True  # whether the source has to be sought: others are copied than it was asked to read
         self._held_up: HoldUp | None = None  # the lane as a whole, over its producer sessions
-        self._counts = PartitionCounts()
+        self._counts, self._uncounted = PartitionCounts(), False  # whether a state has changed since they were counted
 
     def __getitem__(self, at: Partition) -> LanePartition:
         return self._all[at]
@@ -94,7 +94,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         for route in routes:
             found[route.source].route = route
             found[route.source].apply(SessionBegan(), self._now_s())
-        self._all, self._copied, self.read_anew = found, None, True
+        self._all, self._copied, self.read_anew, self._uncounted = found, None, True, True
 
     def add(self, route: Route) -> None:
         """Add a partition to this session, which has to be judged."""
@@ -105,6 +105,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         partition = self._all[at]
         before, was_copied = partition.told, partition.copied
         told = partition.apply(event, self._now_s())
+        self._uncounted = True
         partition.decided = partition.decided or isinstance(event, Decided)
         if partition.copied != was_copied:
             self._copied, self.read_anew = None, True
@@ -189,8 +190,8 @@ class Partitions(Mapping[Partition, LanePartition]):
     def due(self) -> list[Partition]:
         """List waiting partitions whose cause should be asked about now."""
         now_s = self._now_s()
-        states = [(at, partition.state) for at, partition in self._all.items() if not self._not_asked(partition)]
-        return [at for at, state in states if isinstance(state, Waiting) and state.retry_s <= now_s]
+        waiting = [(at, it, it.state) for at, it in self._all.items() if isinstance(it.state, Waiting)]
+        return [at for at, it, state in waiting if state.retry_s <= now_s and not self._not_asked(it)]
 
     @staticmethod
     def _not_asked(partition: LanePartition) -> bool:
@@ -211,6 +212,9 @@ class Partitions(Mapping[Partition, LanePartition]):
 
     def publish(self) -> PartitionCounts:
         """Count how many partitions are in which state; `changed` is called if these are other numbers than before."""
+        if not self._uncounted:
+            return self._counts
+        self._uncounted = False
         found = Counter(type(state) for state in self.told().values())
         counts = PartitionCounts(found[Copying], found[Waiting], found[Stopped])
         if counts != self._counts:

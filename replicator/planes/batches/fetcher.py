@@ -26,6 +26,7 @@ from replicator.planes.batches.committed import AbortedRange, Selected, select
 from replicator.planes.batches.fetch_classes import MISSING, FetchClass, code_name, fetch_class
 from replicator.planes.batches.fetch_session import FetchSessionHandler
 from replicator.planes.batches.part_read import PartRead, ReadState
+from replicator.planes.batches.reading_summary import ReadingSummary, summed_up
 from replicator.planes.contract import ReadPlan
 
 _SESSION_FAULTS_MAX = 1
@@ -64,7 +65,8 @@ class FetchedNews:
 
 class _Flight(NamedTuple):
     number: int
-    parts: dict[FetchKey, tuple[PartRead, int]]  # and the offset from which it was asked
+    parts: dict[FetchKey, PartRead]
+    asked: dict[FetchKey, FetchFrom]
 
 
 @dataclass(slots=True)
@@ -74,6 +76,9 @@ class _Broker:
     checks: dict[Partition, PartRead] = field(default_factory=dict)
     quiet_until_s: float = 0.0
     session_faults: int = 0
+    summary: ReadingSummary | None = None  # by which `last` was asked; only those that have `moved` are to be named now
+    last: _Flight | None = None
+    moved: list[FetchKey] = field(default_factory=list)
 
 
 class BatchFetcher:
@@ -89,9 +94,12 @@ class BatchFetcher:
         self._brokers: dict[int, _Broker] = {}
         self._number = 0
         self._news = FetchedNews()
+        # Invariant: None once any partition's `counts` have changed. Calls that may change many of them begin with it.
+        self._summary: ReadingSummary | None = None
 
     def seek(self, plans: Mapping[Partition, ReadPlan]) -> None:
         """Read exactly these partitions. What is under way counts no more."""
+        self._summary = None
         self._news = FetchedNews()
         for topic in self._missing & {at.topic for at in plans}:  # whoever seeks it has judged what stands there now
             self._missing.discard(topic)
@@ -115,6 +123,7 @@ class BatchFetcher:
 
     def stop(self, at: Partition) -> None:
         """Read a partition no further, until it is sought again."""
+        self._summary = None
         self._parts[at].state = ReadState.DONE
 
     def take(self) -> FetchedNews:
@@ -127,29 +136,30 @@ class BatchFetcher:
         """How many bytes wait to be taken."""
         return self._news.bytes
 
-    def topics(self, now_s: float) -> set[str]:
+    def topics(self, now_s: float) -> frozenset[str]:
         """Return the topics whose partitions' leaders are to be looked up now."""
-        return {at.topic for at, read in self._due(ReadState.LOOK_UP, now_s)}
+        return self._summed_up(now_s).topics
 
     def brokers(self, now_s: float) -> set[int]:
         """Return the brokers with something to ask now, or that are asked."""
         found = {number for number, broker in self._brokers.items() if broker.flight is not None or broker.checks}
-        found |= {read.leader for _, read in self._due(ReadState.CHECK, now_s)}
-        return found | {read.source(now_s) for _, read in self._due(ReadState.READ, now_s)}
+        return found | self._summed_up(now_s).ask
 
-    @property
-    def behind(self) -> bool:
-        """Whether there may be more of any partition than was read: its last answer didn't reach its end."""
-        return any(
-            read.state is not ReadState.DONE and not read.at_end and read.failing_since_s is None
-            for read in self._parts.values()
-        )
+    def behind(self, now_s: float) -> bool:
+        """Say whether there may be more of any partition than was read: its last answer didn't reach its end."""
+        return self._summed_up(now_s).behind
 
     def wake_s(self, now_s: float) -> float | None:
         """Say when there will be something to ask without an answer coming first; None: never."""
-        waiting = [read.not_before_s for read in self._parts.values() if read.state is not ReadState.DONE]
-        waiting += [broker.quiet_until_s for broker in self._brokers.values()]
-        return min((when_s for when_s in waiting if when_s > now_s), default=None)
+        wake_s = self._summed_up(now_s).wake_s
+        waiting = [] if wake_s is None else [wake_s]
+        waiting += [broker.quiet_until_s for broker in self._brokers.values() if broker.quiet_until_s > now_s]
+        return min(waiting, default=None)
+
+    def _summed_up(self, now_s: float) -> ReadingSummary:
+        if self._summary is None or now_s >= self._summary.until_s:
+            self._summary = summed_up(self._parts.values(), now_s)
+        return self._summary
 
     def _due(self, state: ReadState, now_s: float) -> Iterator[tuple[Partition, PartRead]]:
         for at, read in self._parts.items():
@@ -163,6 +173,7 @@ class BatchFetcher:
         self, topic: str, code: int, topic_id: bytes, leaders: Mapping[int, tuple[int, int, int]], now_s: float
     ) -> None:
         """Take what a broker's metadata say of a topic: `leaders` are error, leader and its epoch by partition."""
+        self._summary = None
         doing = f"find the leaders of {topic!r}"
         for at, read in self._parts.items():
             if at.topic != topic or read.state is ReadState.DONE:
@@ -197,6 +208,7 @@ class BatchFetcher:
 
     def look_up_failed(self, why: str, now_s: float) -> None:
         """Take note that no broker answers whoever asks for leaders."""
+        self._summary = None
         for _, read in list(self._due(ReadState.LOOK_UP, now_s)):
             self._again(read, why, now_s)
 
@@ -214,6 +226,7 @@ class BatchFetcher:
         The log was cut where the position's epoch ends before the position; or is not there any more, as a follower
         judges its own log (Partition.readRecords): another leader has written what stands at these offsets.
         """
+        self._summary = None
         state = self._broker(broker)
         checks, state.checks = state.checks, {}
         for at, read in checks.items():
@@ -237,29 +250,34 @@ class BatchFetcher:
         state = self._broker(broker)
         if state.flight is not None or now_s < state.quiet_until_s:
             return None
-        parts, wanted = dict[FetchKey, tuple[PartRead, int]](), dict[FetchKey, FetchFrom]()
-        due = [read for _, read in self._due(ReadState.READ, now_s) if read.source(now_s) == broker]
-        alone = next((read for read in due if read.alone), None)
-        bytes_max = self._settings.part_bytes_max if alone is None else 1  # one batch comes, however large it is
-        for read in due if alone is None else [alone]:
-            key = self._ids[read.at.topic], read.at.partition
-            parts[key] = read, read.offset
-            wanted[key] = FetchFrom(read.offset, read.leader_epoch, bytes_max)
-        if not wanted:
+        summary, moved, state.moved = self._summed_up(now_s), state.moved, []
+        if state.last is not None and summary is state.summary:  # the same, from where they stand now
+            parts, wanted, alone = state.last.parts, dict(state.last.asked), False
+            wanted.update((key, parts[key].named(self._settings.part_bytes_max)) for key in moved)
+        else:
+            due = [read for _, read in self._due(ReadState.READ, now_s) if read.source(now_s) == broker]
+            single = next((read for read in due if read.alone), None)
+            alone, ids = single is not None, self._ids
+            parts = {(ids[read.at.topic], read.at.partition): read for read in (due if single is None else [single])}
+            bytes_max = 1 if alone else self._settings.part_bytes_max  # one batch comes, however large it is
+            wanted = {key: read.named(bytes_max) for key, read in parts.items()}
+        state.summary = summary if parts and not alone else None
+        if not parts:
             return None
         self._number += 1
-        state.flight = _Flight(self._number, parts)
-        return NumberedFetch(self._number, state.session.next_request(wanted), alone is None)
+        state.flight = state.last = _Flight(self._number, parts, wanted)
+        return NumberedFetch(self._number, state.session.next_request(wanted), not alone)
 
     def too_large(self, broker: int, why: str, now_s: float) -> None:
         """Take note that an answer is larger than is taken, which only a batch of that size can make it: its partition
         is found by asking for one after the other, those with more to read first."""
+        self._summary = None
         state = self._broker(broker)
         flight, state.flight = state.flight, None
         if flight is None:
             self.broker_lost(broker, why, now_s)
             return
-        suspects = [read for read, _ in flight.parts.values() if self._parts.get(read.at) is read]
+        suspects = [read for read in flight.parts.values() if self._parts.get(read.at) is read]
         state.session.lost()
         for read in suspects:
             read.alone = True
@@ -277,15 +295,20 @@ class BatchFetcher:
             throttled = answer.code == ErrorCode.none and answer.throttled_s > 0 and not answer.parts
             state.session_faults += not throttled
             if state.session_faults > _SESSION_FAULTS_MAX:
+                self._summary = None
                 self._all_again(flight, f"broker {broker} answers no fetch session: {code_name(answer.code)}", now_s)
             return
         state.session_faults = 0
         if len(flight.parts) == 1:  # a session tells nothing of a partition of which there is nothing new
-            next(iter(flight.parts.values()))[0].alone = False
+            next(iter(flight.parts.values())).alone, self._summary = False, None
         for part in answer.parts:
-            read, offset = flight.parts[part.key]
-            if self._parts.get(read.at) is read and read.state is ReadState.READ and read.offset == offset:
+            read, asked = flight.parts[part.key], flight.asked[part.key]
+            if self._parts.get(read.at) is read and read.state is ReadState.READ and read.offset == asked.offset:
+                before = read.counts
                 self._take_part(read, part, broker, now_s)
+                state.moved.append(part.key)
+                if read.counts != before:
+                    self._summary = None
 
     def _take_part(self, read: PartRead, part: FetchedPart, broker: int, now_s: float) -> None:
         class_ = fetch_class(part.code, from_leader=broker == read.leader)
@@ -328,6 +351,7 @@ class BatchFetcher:
 
     def broker_lost(self, broker: int, why: str, now_s: float) -> None:
         """Take note that a broker can't be asked, or has not answered: whatever is under way there isn't any more."""
+        self._summary = None
         state = self._broker(broker)
         state.session.lost()
         state.flight, state.checks = None, {}
@@ -339,7 +363,7 @@ class BatchFetcher:
                     self._again(read, why, now_s)
 
     def _all_again(self, flight: _Flight, why: str, now_s: float) -> None:
-        for read, _ in flight.parts.values():
+        for read in flight.parts.values():
             if self._parts.get(read.at) is read and read.state is ReadState.READ:
                 self._again(read, why, now_s)
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from replicator.model.fetches import FetchFrom
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.committed import FetchedRange
 from replicator.planes.contract import ReadPlan
 
 _AGAIN_S, _AGAIN_S_MAX = 0.05, 1.0
 """Between two tries: doubled up to the second, as the Java client's retry.backoff.ms is."""
+
+_NOTHING = FetchFrom(-1, -1, 0)
 
 
 class ReadState(Enum):
@@ -48,6 +51,7 @@ class PartRead:
     at_end: bool = False
     alone: bool = False
     _again_s: float = _AGAIN_S
+    _named: FetchFrom = _NOTHING
 
     def __post_init__(self) -> None:
         """Begin at the plan's start; nothing is wanted behind its last span either."""
@@ -66,9 +70,24 @@ class PartRead:
         return Seek(self.offset, self.epoch)
 
     @property
+    def counts(self) -> tuple[object, ...]:
+        """All that `reading_summary` looks at."""
+        return (
+            self.state, self.at_end, self.failing_since_s, self.not_before_s, self.leader, self.nearer,
+            self.nearer_until_s,
+        )  # fmt: skip
+
+    @property
     def asked(self) -> FetchedRange:
         """What is wanted from here on."""
         return FetchedRange(self.at, self.offset, self.bound, self.plan.spans)
+
+    def named(self, bytes_max: int) -> FetchFrom:
+        """Say from where it is asked for: the same object as the last time while nothing has changed."""
+        offset, epoch, size = self._named
+        if offset != self.offset or epoch != self.leader_epoch or size != bytes_max:
+            self._named = FetchFrom(self.offset, self.leader_epoch, bytes_max)
+        return self._named
 
     def source(self, now_s: float) -> int:
         """Say which broker it is read from."""

@@ -85,7 +85,7 @@ class SourceReader:
     @property
     def under_way(self) -> bool:
         """Whether anything is being asked that may bring records which are there."""
-        return self._fetcher.behind
+        return self._fetcher.behind(time.monotonic())
 
     def wake_s(self, now_s: float) -> float:
         """Say in how many seconds there may be something to ask without an answer coming first."""
@@ -105,7 +105,7 @@ class SourceReader:
             elif link.ready and now_s >= link.quiet_until_s and not link.expired(now_s):
                 self._ask(broker, link, now_s, full=full)
 
-    def _look_up(self, topics: set[str]) -> None:
+    def _look_up(self, topics: frozenset[str]) -> None:
         self._looking |= topics
 
         def answered(found: Metadata) -> None:

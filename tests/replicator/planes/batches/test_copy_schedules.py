@@ -12,13 +12,14 @@ from kafka_records.fetched import FetchedBatch
 from kafka_records.small_batches import SmallBatches
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.committed import Selected
-from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
 from replicator.planes.batches.phases import TxnPhase
 from replicator.planes.batches.session import TransactionalSession
 from replicator.planes.batches.txn_protocol import TxnProtocol
 from replicator.planes.contract import ReadPlan
 from tests.budget import budget
+from tests.replicator.planes.batches.checked_fetcher import CheckedFetcher
 from tests.replicator.planes.batches.logs import EPOCH, built
 from tests.replicator.planes.batches.model_source import ModelPart, ModelSource
 from tests.replicator.planes.batches.test_fetch_schedules import BROKERS, PASSING, steps_of
@@ -58,7 +59,7 @@ class CopyingLane(Lane):
     def begin(self) -> None:
         """Begin a producer session: with a fetcher of its own."""
         super().begin()
-        self.fetcher = BatchFetcher(FetcherSettings("east", patience_s=1e9))
+        self.fetcher = CheckedFetcher(FetcherSettings("east", patience_s=1e9))
 
     def rewind(self) -> None:
         """Read again from the committed positions; what was merged until then is forgotten."""

@@ -14,9 +14,10 @@ from kafka_records.records import Record, decode
 from replicator.model.errors import Retriable
 from replicator.model.fetches import FetchAnswer
 from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
 from replicator.planes.contract import ReadPlan
 from tests.budget import budget
+from tests.replicator.planes.batches.checked_fetcher import CheckedFetcher
 from tests.replicator.planes.batches.logs import EPOCH, Step, built, singly
 from tests.replicator.planes.batches.model_source import ModelPart, ModelSource
 
@@ -54,7 +55,7 @@ class Reading:
         self.steps = {at: steps_of(random) for at in ALL}
         self.shown = dict.fromkeys(ALL, 0)
         self.source = ModelSource({at: ModelPart(built([]), random.choice(BROKERS)) for at in ALL})
-        self.fetcher = BatchFetcher(FetcherSettings("east", part_bytes_max=random.choice([1, 150, 10_000])))
+        self.fetcher = CheckedFetcher(FetcherSettings("east", part_bytes_max=random.choice([1, 150, 10_000])))
         self.source.response_bytes_max = random.choice([200, 1 << 20])
         self.now_s, self.calm = 0.0, False
         self.under_way: dict[int, tuple[int, FetchAnswer | None]] = {}

@@ -8,8 +8,9 @@ from kio.schema.errors import ErrorCode
 from replicator.model.errors import Incident, NotAllowed, Retriable, TopicMissing
 from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchedPart
 from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
 from replicator.planes.contract import ReadPlan
+from tests.replicator.planes.batches.checked_fetcher import CheckedFetcher
 from tests.replicator.planes.batches.logs import EPOCH, Step, built, singly
 from tests.replicator.planes.batches.model_source import ModelPart, ModelSource
 from tests.replicator.planes.batches.test_committed import data_of
@@ -26,7 +27,7 @@ class Reader:
         end = Step("end", 1), Step("end", 1, commit=False)
         steps = [data_of(), data_of(), end[0], data_of(), end[1], Step("plain", records=data_of().records)]
         self.source = ModelSource({each: ModelPart(built(steps)) for each in at})
-        self.fetcher = BatchFetcher(FetcherSettings("east", patience_s=PATIENCE_S, nearer_s=NEARER_S))
+        self.fetcher = CheckedFetcher(FetcherSettings("east", patience_s=PATIENCE_S, nearer_s=NEARER_S))
         self.now_s = 0.0
         self.fetcher.seek(dict(zip(at, plans or [ReadPlan(Seek(0, -1))] * len(at), strict=True)))
 
