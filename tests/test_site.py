@@ -1,12 +1,18 @@
-"""The pages as a site: zensical and mkdocs build it strictly, every page is in it, and a link that leads nowhere ends
-the build."""
+"""The pages as a site: zensical and mkdocs build it strictly, every page is in it and fits a phone, and a link that
+leads nowhere ends the build."""
 
 from __future__ import annotations
 
+import html
+import json
+import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +21,35 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md"))
-BUILT_S_MAX = 300
+BUILT_S_MAX, SHOWN_S_MAX = 300, 300
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PHONE = 390
+"""Pixels."""
+MEASURE = """<!doctype html><meta charset="utf-8"><title></title><body><script>
+const reachable = (element, inside, root) => {
+  for (let at = element.parentElement; at && at !== root && at.tagName !== "BODY"; at = at.parentElement)
+    if (inside.getComputedStyle(at).overflowX !== "visible") return true;
+  return false;
+};
+(async () => {
+  const found = {};
+  for (const page of PAGES) {
+    const frame = document.createElement("iframe");
+    frame.width = WIDTH; frame.height = 800; frame.style.border = 0;
+    const loaded = new Promise(done => frame.onload = done);
+    frame.src = page; document.body.append(frame); await loaded;
+    const inside = frame.contentWindow, root = frame.contentDocument.documentElement;
+    await frame.contentDocument.fonts.ready;
+    const right = element => element.getBoundingClientRect().right;
+    const beyond = [...frame.contentDocument.querySelectorAll("article *")].filter(
+      element => right(element) > root.clientWidth + 1 && !reachable(element, inside, root));
+    found[page] = [root.scrollWidth, root.clientWidth, beyond.slice(0, 3).map(it => it.outerHTML.slice(0, 80))];
+    frame.remove();
+  }
+  document.title = JSON.stringify(found);
+})()</script>"""
+"""Shows each page in a frame that is as wide as a phone. Found are the widths of page and frame, and what ends beyond
+it and is in nothing that can be scrolled by itself."""
 REQUIREMENTS = ROOT / "constraints-site.txt"
 """Of mkdocs, in an environment of its own."""
 
@@ -72,6 +106,47 @@ def zensical() -> str:
 @pytest.mark.tier("default")
 def test_zensical_builds_all_pages(site: Path) -> None:
     assert_built(build(zensical(), site), site)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Leave stderr to pytest."""
+
+
+def shown(directory: Path, profile: Path) -> dict[str, Any]:
+    """What `MEASURE` finds of each page. The browser reaches nothing but this site: it has no name to look up."""
+    pages = [page.with_suffix(".html").as_posix() for page in PAGES]
+    script = MEASURE.replace("PAGES", json.dumps(pages)).replace("WIDTH", str(PHONE))
+    (directory / "measure.html").write_text(script)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(directory))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert CHROMIUM is not None
+        done = subprocess.run(
+            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=120000", "--dump-dom",
+             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={profile}",
+             f"http://127.0.0.1:{server.server_port}/measure.html"],
+            capture_output=True, text=True, timeout=SHOWN_S_MAX, check=True,
+        )  # fmt: skip
+        server.shutdown()
+    title = re.search(r"<title>(.+?)</title>", done.stdout)
+    assert title is not None, done.stderr
+    found: dict[str, Any] = json.loads(html.unescape(title[1]))
+    assert list(found) == pages
+    return {page: said for page, said in found.items() if said[0] > said[1] or said[2]}
+
+
+@pytest.mark.tier("full")
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_every_page_can_be_read_on_a_phone(site: Path, tmp_path: Path) -> None:
+    """Nothing is wider than the screen but what can be scrolled by itself, as tables and code."""
+    page = site / "docs" / "concepts.md"
+    kept = page.read_text()
+    page.write_text(f'{kept}\n<p style="width: 500px">wide</p>\n')
+    assert build(zensical(), site).returncode == 0
+    assert list(shown(site / "dist" / "site", tmp_path / "profile")) == ["concepts.html"]
+    page.write_text(kept)
+    assert_built(build(zensical(), site), site)
+    assert shown(site / "dist" / "site", tmp_path / "profile") == {}
 
 
 @pytest.mark.tier("full")
