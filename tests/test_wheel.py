@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +20,7 @@ from integration_tests.harness import clients, environments
 
 pytestmark = pytest.mark.tier("default")  # builds it, and makes an environment
 
+ROOT = Path(__file__).parents[1]
 SITE = Path(sysconfig.get_path("purelib"))
 PACKAGES = ("replicator", "embedded_broker", "kafka_records", "cli")
 DIST_INFO = f"eos_replicate-{__version__}.dist-info"
@@ -93,6 +95,19 @@ def test_the_wheel_has_the_licence_and_says_that_it_is_typed(wheel: Path) -> Non
     assert "Apache License" in licence
     assert (said["License-Expression"], said["License-File"]) == ("Apache-2.0", "LICENSE")
     assert said["Version"] == __version__
+
+
+def test_another_checkout_makes_the_same_wheel_byte_by_byte(wheel: Path, tmp_path: Path) -> None:
+    """Neither when nor where it is built shows, nor who may read its files there."""
+    tree = tmp_path / "tree"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tree / package, copy_function=shutil.copyfile)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, tree / name)
+    for path in tree.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    assert environments.wheel(tmp_path / "dist", tree).read_bytes() == wheel.read_bytes()
 
 
 def test_what_the_wheel_requires_is_enough_to_load_it(installed: Path) -> None:

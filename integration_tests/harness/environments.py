@@ -25,10 +25,10 @@ PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 _PINNED = re.compile(r"^([a-z0-9-]+)==", re.MULTILINE)
 
 
-def wheel(directory: Path) -> Path:
-    """Built from this tree by the backend that pyproject.toml names."""
+def wheel(directory: Path, tree: Path = ROOT) -> Path:
+    """Built from this tree, or from another one, by the backend that pyproject.toml names."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=BUILT_S_MAX)
+    subprocess.run(command, cwd=tree, check=True, capture_output=True, timeout=BUILT_S_MAX)
     (built,) = directory.glob("*.whl")
     return built
 
