@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from replicator.lane import transaction
 from replicator.lane.partition import Stopped, Waiting
-from replicator.model.errors import Unreachable
+from replicator.lane.policy import LivePolicy, Progress
+from replicator.model.errors import Fatal, Unreachable
 from replicator.planes.contract import Plane
 from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, numbered
 from tests.replicator.lane.fakes.plane import FakePlane
@@ -91,6 +93,22 @@ def test_a_transaction_is_three_calls_into_the_plane(monkeypatch: pytest.MonkeyP
         "on_stall fence (positions )+commit seek ((poll )+flush commit )+((poll )+(commit )?)+abort commit close",
         " ".join(made),
     ), made
+
+
+def test_records_without_their_position_are_never_committed() -> None:
+    """Whatever forgets it: the next session would copy them again."""
+
+    class Forgetful(LivePolicy):
+        def progress(self, *of: Any) -> Progress:
+            made = super().progress(*of)
+            return Progress({at: position for at, position in made.positions.items() if at != A}, made.entries)
+
+    world = World()
+    filled(world, 3)
+    error = world.run(policy=Forgetful())
+    assert isinstance(error, Fatal)
+    assert str(A) in str(error)
+    assert world.copied(A) == world.copied(B) == []
 
 
 def test_positions_that_move_past_markers_ask_for_ids_first() -> None:
