@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from integration_tests.harness.replicator import FlowFile
 
 pytestmark = [pytest.mark.tier("full"), pytest.mark.timeout(1_800)]
 MIB_MAX = 200
+STARTED_S_MAX = 2.0
 USER = "10001:10001"
 RECORDS = [b"%d" % number for number in range(1_000)]
 Run = Callable[..., Container]
@@ -61,6 +64,22 @@ def test_it_is_small_and_its_user_is_not_root(built: str) -> None:
     assert image.docker("image", "inspect", "--format", "{{.Config.User}}", built).stdout.strip() == USER
     spark = "import importlib.util as found; print(found.find_spec('pyspark'))"
     assert image.docker("run", "--rm", "--entrypoint", "python3", built, "-c", spark).stdout == "None\n"
+
+
+def test_it_starts_a_flow_in_2_s(run: Run, tmp_path: Path, unique: Callable[[str], str]) -> None:
+    """From the start of the container until a lane has its producer, the fastest of three. That it waited for a core
+    doesn't count: other tests run beside this one."""
+    source, target = broker(run), broker(run)
+    clients.create_topic(source, "orders")
+    took_s = []
+    for _ in range(3):
+        file = FlowFile(tmp_path, unique("flow"), source, target, topics=["orders"], rename=unique("copy") + ".{topic}")
+        flow = run(options=mounted(file.path))
+        began_s = time.monotonic()
+        wait_until(partial(flow.has_logged, "lane_started"), "a lane has started", flow.logs)
+        took_s.append(time.monotonic() - began_s - flow.waited_for_a_core_s())
+        assert flow.stop() == 0, flow.logs()
+    assert min(took_s) <= STARTED_S_MAX, took_s
 
 
 def test_a_flow_between_two_brokers_of_the_image_is_copied_and_healthy(

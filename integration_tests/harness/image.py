@@ -88,6 +88,15 @@ class Container:
         done = docker("logs", self.name)
         return done.stdout + done.stderr
 
+    def has_logged(self, event: str) -> bool:
+        """Whether one of its log's lines is of this event."""
+        return f'"event": "{event}"' in self.logs()
+
+    def waited_for_a_core_s(self) -> float:
+        """How long its first thread could have run, and another program had the core (Linux: schedstat)."""
+        pid = self.inspected()["State"]["Pid"]
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         docker("stop", "--time", "30", self.name)
