@@ -43,6 +43,14 @@ def test_the_tests_run_as_in_our_own_ci() -> None:
     assert image in theirs
 
 
+def test_what_is_built_has_its_list_of_packages_beside_it() -> None:
+    """Of those that the wheel requires and the Dockerfile installs."""
+    (line,) = (one for one in commands(ROOT / ".github" / "workflows" / "ci.yml") if "cyclonedx-py" in one)
+    (listed,) = re.findall(r"requirements (\S+)", line)
+    assert f"-r {listed}" in (ROOT / "Dockerfile").read_text()
+    assert line.endswith("-o dist/sbom.json")
+
+
 def test_actionlint_finds_nothing() -> None:
     built = Path.home() / "go" / "bin" / "actionlint"
     program = shutil.which("actionlint") or (str(built) if built.exists() else None)
