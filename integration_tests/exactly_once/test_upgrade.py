@@ -18,7 +18,7 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import older
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.failing_over import failover
-from integration_tests.harness.replicator import Replicator
+from integration_tests.harness.replicator import DEFAULT, Replicator
 from tests.budget import budget
 from tests.running.users_packages import users_packages
 
@@ -122,7 +122,7 @@ def test_what_can_not_go_back_is_refused_before_anything_is_written(
 ) -> None:
     path, text, prepare, undo = ONE_WAY[what]
     tree = older.tree(tmp_path, older.before(path, text))
-    copying = make_copying(engine="batches" if what == "digest of batches" else "records")
+    copying = make_copying(engine="batches" if what == "digest of batches" else DEFAULT)
     copying.load.mixed(300)
     worker = copying.running()
     worker.wait_event("committed")
