@@ -4,8 +4,9 @@ Called by `eos-replicate status`. What becomes of partitions is decided by the f
 (`expected_starts`); what can't be asked of one partition is shown there, and hides no other.
 
 Lag in records is the source's end minus the position, in every state: it also counts markers, aborted and compacted
-records. Lag in seconds is the age of the oldest record that is not copied yet, by its own timestamp. Records of an open
-source transaction, and all behind it, are no lag of the flow's: they are shown by themselves, with the time since when.
+records. Of a topic that was created again, on either side, it is all that the source has. Lag in seconds is the age
+of the oldest record that is not copied yet, by its own timestamp. Records of an open source transaction, and all
+behind it, are no lag of the flow's: they are shown by themselves, with the time since when.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
         position=it.stored_offset,
         source_end=end,
         lag_records=lag_records,
-        lag_seconds=0.0 if nothing_left else _age_s(times, now_ms) if position is not None else None,
+        lag_seconds=0.0 if nothing_left else _age_s(times, now_ms) if first is not None else None,
         held_back_records=max(0, source.end - source.stable) if isinstance(source, LogEnds) else 0,
         held_back_since_ms=_known_ms(times.open_ms),
         state=state,
@@ -190,11 +191,10 @@ def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> Partit
 
 def _first_left(it: ExpectedStart, source: LogEnds) -> int | None:
     """Return the first source offset that isn't copied, None without a position. Of a topic that was created again, on
-    either side, that is where the source's log begins."""
-    if it.position is None:
-        return None
-    again = it.decision.stopped is not None and it.decision.stopped.name in RECREATED
-    return source.start if again else it.position.offset
+    either side, that is where the source's log begins: Kafka deletes the position together with a target topic."""
+    if it.decision.stopped is not None and it.decision.stopped.name in RECREATED:
+        return source.start
+    return None if it.position is None else it.position.offset
 
 
 def _lag(it: ExpectedStart) -> int | None:

@@ -190,6 +190,12 @@ def test_all_of_a_topic_that_was_created_again_is_behind_however_far_the_old_one
     assert (status.lag_records, status.lag_seconds) == (93, 1.5)
 
 
+def test_a_position_that_went_with_its_target_topic_leaves_the_age_of_what_is_not_copied(flow: Flow) -> None:
+    claim = Claim(COPY, SOURCE, "id-1", "former", 0, 0, 1, "me", NOW_MS)
+    status = described(flow, None, start=7, oldest_ms=NOW_MS - 1_500, claim=claim)
+    assert (status.incident, status.lag_records, status.lag_seconds) == ("target_topic_recreated", 93, 1.5)
+
+
 def test_what_cannot_be_asked_of_one_partition_is_shown_there(flow: Flow) -> None:
     no_leader = Unreachable("cluster 'a': LEADER_NOT_AVAILABLE")
     for status in (
