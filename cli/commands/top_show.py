@@ -71,10 +71,12 @@ def _flow(flow: Mapping[str, Any], width: int, rows: int, *, whole: bool) -> lis
     parts: list[RenderableType] = [_headline(flow), *conditions, Text("  ") + _counts(flow["partitions"])]
     parts += [_totals(flow), *settings, *schemas, _topics(topics, width)]
     if flow["topic_count"] > len(topics):
-        parts.append(Text(f"  … and {flow['topic_count'] - len(topics):,} more topics", style="dim"))
+        more = counted(flow["topic_count"] - len(topics), "more topic")
+        parts.append(Text(f"  … and {more}", style="dim"))
     parts += [_kept(each, whole=whole) for each in kept]
     if flow["not_copied_count"] > len(kept):
-        parts.append(Text(f"  … and {flow['not_copied_count'] - len(kept):,} more that are not copied", style="dim"))
+        more = counted(flow["not_copied_count"] - len(kept), "more that is not copied", "more that are not copied")
+        parts.append(Text(f"  … and {more}", style="dim"))
     return parts
 
 

@@ -73,6 +73,15 @@ def drawn(found: dict[str, Any], width: int, height: int | None = None) -> list[
     return said.getvalue().splitlines()
 
 
+def test_one_topic_that_has_no_room_is_counted_as_one() -> None:
+    found = answer(flow(*(partition(f"t{number}", 0) for number in range(9))))
+    [(height, more)] = [
+        (height, line) for height in range(8, 30) for line in drawn(found, 80, height) if line.startswith("  … and 1 ")
+    ]
+    assert more.rstrip() == "  … and 1 more topic", height
+    assert any("… and 2 more topics" in line for line in drawn(found, 80, height - 1))
+
+
 def test_what_keeps_the_whole_flow_from_copying_stands_below_its_name() -> None:
     conditions = FlowConditions({"paris": 1_700_000_000_000}, "it was failed over (generation 7, by ann)")
     lines = drawn(answer(replace(EVERY_STATE, cause="no login")), 80)
