@@ -76,7 +76,7 @@ def _show(console: Console, item: FlowPlan) -> None:
     for name, partitions, configs in created:
         values = " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
         size = counted(partitions, "partition")
-        print_wrapped(console, f"  create {name} with {size}: {values}")
+        print_wrapped(console, f"  create {name} with {size}" + (f": {values}" if values else ""))
     for spec in item.at_source:
         print_wrapped(console, f"  create {spec.name} at the source with {counted(spec.partitions, 'partition')}")
     for changes in (topic.changes for topic in item.topics if topic.changes):

@@ -11,6 +11,7 @@ from cli.commands import plan as plans
 from cli.commands import schemas
 from cli.options import print_wrapped, wrapped
 from replicator.inspect.flow_plan import FlowPlan, PlanFinding, TopicPlan
+from replicator.kafka.admin import TopicSpec
 from replicator.schema_sync.sync import RegistriesCompared
 from replicator.schemas.plan import SchemaConflict, SchemaPlan
 from replicator.schemas.schema import Registry, Schema, Version
@@ -75,6 +76,17 @@ def planned(item: FlowPlan) -> list[str]:
 def test_names_in_a_plan_are_whole_and_what_else_it_says_fits_a_terminal() -> None:
     for length in (5, 17, 18, 19, 40, 120):  # the table's names fit up to 17 each
         assert_fits(length)
+
+
+def test_a_topic_of_the_flow_s_own_without_configs_is_named_with_its_size_alone() -> None:
+    item = FlowPlan("orders", "east", "west")
+    item.internal.append(TopicSpec("__eos.orders.lanes.1", 1, -1, {}))
+    item.internal.append(TopicSpec("__eos.orders.control", 1, -1, {"cleanup.policy": "compact"}))
+    said = [line for line in planned(item) if line.startswith("  create")]
+    assert said == [
+        "  create __eos.orders.lanes.1 with 1 partition",
+        "  create __eos.orders.control with 1 partition: cleanup.policy=compact",
+    ]
 
 
 def assert_fits(length: int) -> None:
