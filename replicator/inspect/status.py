@@ -66,6 +66,9 @@ WAITS: Mapping[Reason, State] = {
 """States of partitions that wait for these reasons; all others are `waiting`."""
 
 
+LOST_SINCE = "what was lost since then is the next incident"
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
     """When records of one partition were written, in ms: the first that isn't copied, and the first of an open
@@ -148,7 +151,11 @@ def with_occurrence(
     """Return a partition's status with the occurrence of what stops it, if a lane has written that down. Pure."""
     stopped = it.decision.stopped
     found = next((one for one in open_ if stopped is not None and one.is_of(stopped)), None)
-    return row if found is None else with_decision(row, found, decided, settings)
+    if found is None or stopped is None:
+        return row
+    if stopped.name == "source_records_gone" and 0 <= found.end < stopped.end:
+        row = replace(row, detail=f"{row.detail}; --skip leaves out those before {found.end} only: {LOST_SINCE}")
+    return with_decision(row, found, decided, settings)
 
 
 def _times(flow: Flow, expected: ExpectedStarts) -> dict[Partition, Times]:

@@ -12,7 +12,7 @@ from replicator.inspect.expected_starts import ExpectedStart
 from replicator.inspect.flow_plan import gone_topics
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
 from replicator.inspect.flow_status import FlowStatus, PartitionStatus, State, assembled, with_pause
-from replicator.inspect.status import Times, describe
+from replicator.inspect.status import Times, describe, with_occurrence
 from replicator.lane.plan import LanePlan
 from replicator.lane.start_decision import Facts, decide, source_deleted, unlisted
 from replicator.model import checkpoint
@@ -25,6 +25,7 @@ from replicator.state.config_fault import ConfigFault
 from replicator.state.control_topic import Control
 from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import LaneAssignment
+from replicator.state.occurrences import Occurrence
 from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit, RunSettings
 
 NOW_MS = 1_800_000_000_000
@@ -239,6 +240,37 @@ def test_a_claim_without_a_position_was_copied_to_before(
 ) -> None:
     claim = Claim(COPY, SOURCE, "id-1", "x", 0, 10, 1, "me", NOW_MS)
     assert described(flow, None, target=target, claim=claim).state == state
+
+
+@pytest.mark.parametrize(
+    ("written_end", "told"),
+    [(10, ""), (8, "; --skip leaves out those before 8 only: what was lost since then is the next incident"), (-1, "")],
+)
+def test_what_was_lost_since_an_incident_was_written_down_is_not_said_to_be_skipped(
+    flow: Flow, written_end: int, told: str
+) -> None:
+    position, source = committed(5), LogEnds("id-1", 10, 100, 100)
+    plan = LanePlan(flow, 3, 0, "", "c", (), 1, LaneAssignment(1))
+    route = Route(SOURCE, COPY, "id-1", "x", None)
+    decision = decide(plan, route, Facts(position, None, source, TARGET, None, 3), NOW_MS)
+    it = ExpectedStart(route, position, source, TARGET, decision)
+    lost = "source_records_gone"
+    written = Occurrence(
+        id="4708a728d50b",
+        target=COPY,
+        source=SOURCE,
+        name=lost,
+        detail="what the lane found",
+        offset=5,
+        end=written_end,
+        found_by="me",
+        found_ms=0,
+        generation=3,
+        at_ms=0,
+    )
+    row = with_occurrence(describe(flow, it, Times(), NOW_MS), it, [written], {}, NO_SETTINGS)
+    assert (row.occurrence, row.incident) == ("4708a728d50b", lost)
+    assert row.detail == f"source offsets 5 to 9 were deleted before they were copied{told}"
 
 
 def owned(owner: str, since_ms: int) -> Evidence:
