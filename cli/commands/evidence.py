@@ -10,6 +10,7 @@ import click
 
 from cli.options import json_option, print_json, say
 from cli.suggesting import SuggestingGroup
+from replicator.model.counting import counted
 
 if TYPE_CHECKING:
     from replicator.proof.signing import CheckedEvidence
@@ -89,7 +90,9 @@ def _show(directory: Path, found: CheckedEvidence, trusted: Path | None) -> None
         return
     manifest = found.manifest
     made = datetime.fromtimestamp(manifest.made_ms / 1000, UTC).isoformat(timespec="seconds")
-    say(f"{directory}: {len(manifest.files)} files are as {manifest.command} of flow {manifest.flow} wrote them")
+    files = counted(len(manifest.files), "file")
+    are, them = ("is", "it") if len(manifest.files) == 1 else ("are", "them")
+    say(f"{directory}: {files} {are} as {manifest.command} of flow {manifest.flow} wrote {them}")
     say(f"signed at {made} by the key {manifest.public_key}")
     if trusted is None:
         say("whose key that is can't be known here: compare it, or give the public key with --key")

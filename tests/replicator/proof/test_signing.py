@@ -166,6 +166,12 @@ def test_the_command_says_it_by_its_exit_code(
     public = str(key.with_suffix(".pub"))
     assert invoke(["evidence", "check", str(report), "--key", public]) == 0
     assert "3 files are as reconcile of flow orders wrote them" in capsys.readouterr().out
+    one = tmp_path / "verified"
+    one.mkdir()
+    (one / "verify.json").write_bytes(b"{}")
+    Signer(key, "verify", "orders", "1.0")(one)
+    assert invoke(["evidence", "check", str(one)]) == 0
+    assert "1 file is as verify of flow orders wrote it" in capsys.readouterr().out
     (report / "report.html").write_bytes(b"<p>Agrees</p>")
     assert invoke(["evidence", "check", str(report)]) == 1
     assert "report.html was altered" in capsys.readouterr().out
