@@ -80,6 +80,13 @@ def test_every_command_exists_and_takes_its_options(document: str, line: str) ->
     assert used <= known, f"{document}: {line}"
 
 
+def test_no_block_of_commands_makes_the_same_new_directory_twice() -> None:
+    """`--out` takes a directory that isn't there, so the second of such commands would be refused."""
+    for document, block in blocks("sh"):
+        made = re.findall(r" --out (\S+)", block)
+        assert len(made) == len(set(made)), (document, block)
+
+
 CLUSTERS_AND_FLOWS = """\
 clusters: {a: {properties: {bootstrap.servers: "a:1"}}, b: {properties: {bootstrap.servers: "b:1"}}}
 flows: {f: {source: a, target: b, topics: [t]}}
