@@ -198,6 +198,12 @@ def test_all_who_share_a_flow_are_shown_whichever_process_is_asked() -> None:
     assert json.loads(json.dumps(shown))["workers"][1]["lanes"][1] == {"lane": 1, "since_ms": 1_700_000_000_001}
 
 
+def test_a_caption_is_no_wider_than_a_phone_although_its_table_scrolls() -> None:
+    """It says that the table scrolls, and when it was asked: both were cut off at 360 pixels."""
+    [caption] = re.findall(r"^caption \{(.*?)\}", rendered(EVERY_STATE), re.MULTILINE)
+    assert "max-width: calc(100vw - " in caption
+
+
 def test_what_is_shown_is_bounded() -> None:
     many = [partition(f"t{number:04}", 0, Doing.STOPPED, "record_refused", "x" * 200) for number in range(3_000)]
     page = rendered(flow(*many))
