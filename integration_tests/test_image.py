@@ -66,6 +66,7 @@ def test_it_is_small_and_its_user_is_not_root(built: str) -> None:
     assert image.docker("run", "--rm", "--entrypoint", "python3", built, "-c", spark).stdout == "None\n"
 
 
+@pytest.mark.tier("long")
 def test_it_starts_a_flow_in_2_s(run: Run, tmp_path: Path, unique: Callable[[str], str]) -> None:
     """From the start of the container until a lane has its producer, the fastest of three. That it waited for a core
     doesn't count: other tests run beside this one."""

@@ -80,6 +80,7 @@ def test_every_command_exists_and_takes_its_options(document: str, line: str) ->
     assert used <= known, f"{document}: {line}"
 
 
+@pytest.mark.tier("default")
 def test_no_block_of_commands_makes_the_same_new_directory_twice() -> None:
     """`--out` takes a directory that isn't there, so the second of such commands would be refused."""
     for document, block in blocks("sh"):

@@ -43,6 +43,7 @@ def test_the_tests_run_as_in_our_own_ci() -> None:
     assert image in theirs
 
 
+@pytest.mark.tier("default")
 def test_what_is_built_has_its_list_of_packages_beside_it() -> None:
     """Of those that the wheel requires and the Dockerfile installs."""
     (line,) = (one for one in commands(ROOT / ".github" / "workflows" / "ci.yml") if "cyclonedx-py" in one)

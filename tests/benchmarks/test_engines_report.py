@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 from benchmarks import engines_report as engines
 from benchmarks import load, report
 from benchmarks.shapes import SHAPES
@@ -57,6 +59,7 @@ def test_each_row_has_its_figures_and_their_ratio() -> None:
     assert any("| 300 | 800 | 200 |" in line for line in lines)
 
 
+@pytest.mark.tier("default")
 def test_each_row_is_from_the_last_results_that_have_it() -> None:
     small = {"small": row(batches=801.0), "far": {"records": measured(90, 2.0), "batches": measured(70_000, 2.0)}}
     settings = {"runs": 5, "started": "2000-02-01T00:00:00+00:00"}

@@ -73,6 +73,7 @@ def drawn(found: dict[str, Any], width: int, height: int | None = None) -> list[
     return said.getvalue().splitlines()
 
 
+@pytest.mark.tier("default")
 def test_one_topic_that_has_no_room_is_counted_as_one() -> None:
     found = answer(flow(*(partition(f"t{number}", 0) for number in range(9))))
     [(height, more)] = [

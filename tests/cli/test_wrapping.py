@@ -78,6 +78,7 @@ def test_names_in_a_plan_are_whole_and_what_else_it_says_fits_a_terminal() -> No
         assert_fits(length)
 
 
+@pytest.mark.tier("default")
 def test_a_topic_of_the_flow_s_own_without_configs_is_named_with_its_size_alone() -> None:
     item = FlowPlan("orders", "east", "west")
     item.internal.append(TopicSpec("__eos.orders.lanes.1", 1, -1, {}))

@@ -191,6 +191,7 @@ def test_all_of_a_topic_that_was_created_again_is_behind_however_far_the_old_one
     assert (status.lag_records, status.lag_seconds) == (93, 1.5)
 
 
+@pytest.mark.tier("default")
 def test_a_position_that_went_with_its_target_topic_leaves_the_age_of_what_is_not_copied(flow: Flow) -> None:
     claim = Claim(COPY, SOURCE, "id-1", "former", 0, 0, 1, "me", NOW_MS)
     status = described(flow, None, start=7, oldest_ms=NOW_MS - 1_500, claim=claim)
@@ -246,6 +247,7 @@ def test_a_claim_without_a_position_was_copied_to_before(
     ("written_end", "told"),
     [(10, ""), (8, "; --skip leaves out those before 8 only: what was lost since then is the next incident"), (-1, "")],
 )
+@pytest.mark.tier("default")
 def test_what_was_lost_since_an_incident_was_written_down_is_not_said_to_be_skipped(
     flow: Flow, written_end: int, told: str
 ) -> None:

@@ -198,6 +198,7 @@ def test_all_who_share_a_flow_are_shown_whichever_process_is_asked() -> None:
     assert json.loads(json.dumps(shown))["workers"][1]["lanes"][1] == {"lane": 1, "since_ms": 1_700_000_000_001}
 
 
+@pytest.mark.tier("default")
 def test_a_caption_is_no_wider_than_a_phone_although_its_table_scrolls() -> None:
     """It says that the table scrolls, and when it was asked: both were cut off at 360 pixels."""
     [caption] = re.findall(r"^caption \{(.*?)\}", rendered(EVERY_STATE), re.MULTILINE)

@@ -160,6 +160,7 @@ def test_keys_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
         signing.check(tmp_path, text)
 
 
+@pytest.mark.tier("default")
 def test_the_command_says_it_by_its_exit_code(
     report: Path, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
