@@ -278,6 +278,27 @@ def test_incidents_are_decided(make_two: MakeTwo) -> None:
     assert_worker_misses_none(worker)
 
 
+def test_status_names_the_right_that_a_running_flow_lacks(make_two: MakeTwo, pair: SecuredPair) -> None:
+    """Without it the worker can't write down on the target what it has found."""
+    two, _ = make_two()
+    worker = two.running(10)
+    pair[1].take_away(USER, "TOPIC", two.copy_of(two.first), "WRITE")
+    two.put(two.first, [b"not copied"])
+    rows: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        rows[:] = two.status()["partitions"]
+        return any(row["state"] == "waiting" for row in rows)
+
+    wait_until(told, "it waits", worker.tail)
+    [waiting] = [row for row in rows if row["source_topic"] == two.first]
+    assert f"needs Write on topic '{two.copy_of(two.first)}'" in waiting["detail"]
+    assert {row["state"] for row in rows if row["source_topic"] == two.second} == {"in_sync"}
+    pair[1].allow(USER, "TOPIC", two.copy_of(two.first), "WRITE")
+    two.wait_copied(two.first, b"not copied")
+    two.assert_stops(worker, 0)
+
+
 def test_while_a_flow_stands_still(make_two: MakeTwo, pair: SecuredPair, tmp_path: Path) -> None:
     """position set, with and without a file, and by force; then the control topic is lost."""
     two, operator = make_two()

@@ -19,6 +19,7 @@ from replicator.config.engine import chosen_engine
 from replicator.flow.frozen import failed_over
 from replicator.flow.listing import Listing
 from replicator.flow.offsets_topic import map_note
+from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
 from replicator.flow.unclaimed import unclaimed
 from replicator.inspect.expected_starts import (
@@ -43,6 +44,7 @@ from replicator.inspect.flow_status import (
 from replicator.inspect.heartbeat import newest_heartbeat_ms
 from replicator.inspect.limited import with_limits
 from replicator.inspect.map_incidents import map_incidents
+from replicator.inspect.missing_rights import with_rights
 from replicator.inspect.target_status import own_topics, target_status, told_of_flow
 from replicator.kafka import offset_reader
 from replicator.lane.partition import Reason
@@ -98,9 +100,9 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
             return target_status(flow, clusters, str(source), now_ms)
         ids = {flow.source.name: source.cluster_id, flow.target.name: target.cluster_id}
         clusters.target.group_rights(names.position_group(flow.name))  # NotAllowed now, not a time-out below
-        _, listing, _ = list_topics(flow, config, clusters, ids)
+        sources, listing, _ = list_topics(flow, config, clusters, ids)
         wanted = [routing.target_topic(flow, name) for name in listing.topics if name not in listing.conflicts]
-        targets = clusters.listed_target(wanted)
+        targets = clusters.listed_target(wanted, rights=True)
         control, claims, incident = own_topics(clusters)
         known = claims or Claims({}, ())
         forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
@@ -123,6 +125,11 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         for at, it in expected.items()
     ]
     rows = with_limits(rows, settings.effective(rate_of(flow)), positions, now_ms - _stalled_ms(flow))
+    nothing = ListedTopic()
+    rows = [
+        with_rights(flow, row, sources.get(row.source_topic, nothing), targets.get(row.target_topic, nothing))
+        for row in rows
+    ]
     frozen = failed_over(control)
     rows = [with_failover(with_pause(row, settings)) if frozen else with_pause(row, settings) for row in rows]
     rows += _unlisted(flow, listing, expected)
