@@ -27,7 +27,7 @@ Examples:
 Exit codes:
   0  every flow can run
   2  the flow file is wrong, or two flows conflict
-  3  a cluster cannot be reached, or a right is missing
+  3  a cluster cannot be reached or has no transactions, or a right is missing
   4  something else would stop a flow (see `error` lines)
 """
 
@@ -67,6 +67,9 @@ def _show(console: Console, item: FlowPlan) -> None:
     from replicator.model.counting import counted
 
     console.print(f"[bold]{item.flow}[/]: {item.source} → {item.target}")
+    if any(item.releases.values()):
+        told = (item.releases.get(name) or "not told" for name in (item.source, item.target))
+        print_wrapped(console, f"  releases of Kafka: {' → '.join(told)}")
     if item.engine:
         print_wrapped(console, item.engine)
     if item.topics:

@@ -82,6 +82,8 @@ class FlowPlan:
     findings: list[PlanFinding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     engine: str = ""
+    releases: dict[str, str] = field(default_factory=dict)
+    """Of Kafka, by cluster: such as 4.3, empty where a cluster doesn't tell. One that doesn't answer isn't here."""
     new_settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What all workers of the flow would run differently with this file, by key: before and after as JSON, empty for
     the default."""

@@ -29,6 +29,7 @@ from replicator.inspect.plan_groups import plan_groups
 from replicator.inspect.plan_limits import limit_faults, size_warnings
 from replicator.inspect.plan_own_topics import TARGET_RIGHTS, plan_own_topics
 from replicator.inspect.plan_rights import lacks, missing_on_group, missing_on_topic, transaction_rights
+from replicator.inspect.plan_versions import plan_versions
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.cluster_info import ClusterInfo
@@ -91,6 +92,7 @@ class _Planner:
 
     def run(self) -> None:
         source, target = self._clusters.connect()
+        plan_versions(self._flow, self._result)
         self.attempt(lambda: self._limits(target), "cluster")
         # Without that right positions cannot be read, and waiting for them would be in vain.
         readable = self._group()

@@ -45,10 +45,10 @@ def body_at(data: bytes, connection: Connection | None = None) -> int:
 class AnyBroker:
     """Asks one broker at a time. Used by one thread; a later question connects again after `close`."""
 
-    def __init__(self, cluster: Cluster, client_id: str, kept_s: float = math.inf) -> None:
-        """`kept_s`: after so long another broker is asked. Raises Unsupported (a login that isn't spoken here),
-        ConfigError."""
-        self._kept_s, self._since_s = kept_s, 0.0
+    def __init__(self, cluster: Cluster, client_id: str, kept_s: float = math.inf, *, features: bool = False) -> None:
+        """`kept_s`: after so long another broker is asked. `features`: as of `Connection`. Raises Unsupported (a login
+        that isn't spoken here), ConfigError."""
+        self._kept_s, self._since_s, self._features = kept_s, 0.0, features
         self._access, self._client_id = access(cluster), client_id
         self._bootstrap = [address_of(text) for text in cluster.bootstrap_servers]
         self._known: list[Address] = []
@@ -94,6 +94,7 @@ class AnyBroker:
                     self._client_id,
                     deadline_s=deadline_s,
                     response_bytes_max=RESPONSE_BYTES_MAX,
+                    features=self._features,
                 )
             except ConnectionLost:
                 self._avoided[address] = time.monotonic() + AVOIDED_S

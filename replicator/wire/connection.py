@@ -54,6 +54,14 @@ class HandedOver(NamedTuple):
     expires_s: float
 
 
+class Spoken(NamedTuple):
+    """What a broker speaks: lowest and highest version by API key; the highest version that it knows of each feature of
+    a cluster, empty where it wasn't asked or tells none."""
+
+    apis: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+
+
 class Connection:
     """A connection that is ready for requests. Used by one thread; `close` it."""
 
@@ -95,6 +103,7 @@ class Connection:
         key, *versions = protocol.SPOKEN["api_versions"]
         self._offered: dict[int, tuple[int, int]] = {key: (versions[0], versions[1])}
         self._features: dict[str, int] = {}
+        self._known_features: dict[str, int] = {}
         self._socket = self._connect(address, deadline_s)
         try:
             self._ask_versions(deadline_s, features=features)
@@ -112,6 +121,7 @@ class Connection:
             answer = self.ask("api_versions", lambda _: {}, deadline_s, highest=0)
             self._check(answer.error_code, "ask for the versions that it speaks")
         self._features = {each.name: each.max_version_level for each in getattr(answer, "finalized_features", ())}
+        self._known_features = {each.name: each.max_version for each in getattr(answer, "supported_features", ())}
         self._offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     def _finalized(self, deadline_s: float) -> Any:
@@ -138,6 +148,11 @@ class Connection:
     def handed_over(self) -> HandedOver:
         """Give the socket to somebody else, who closes it; nothing else of this connection may be used after that."""
         return HandedOver(self._socket, self._offered, self._features, self._requests, self._expires_s)
+
+    @property
+    def spoken(self) -> Spoken:
+        """What the broker said when the connection was made."""
+        return Spoken(self._offered, self._known_features)
 
     @property
     def expired(self) -> bool:
