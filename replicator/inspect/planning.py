@@ -29,6 +29,7 @@ from replicator.inspect.plan_groups import plan_groups
 from replicator.inspect.plan_limits import limit_faults, size_warnings
 from replicator.inspect.plan_own_topics import TARGET_RIGHTS, plan_own_topics
 from replicator.inspect.plan_rights import lacks, missing_on_group, missing_on_topic, transaction_rights
+from replicator.inspect.plan_tiered import tiered_warnings
 from replicator.inspect.plan_versions import plan_versions
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
@@ -116,6 +117,7 @@ class _Planner:
         if readable:
             self.attempt(lambda: self._positions(source, listing, targets), "position")
             self.attempt(lambda: self._timestamps(listing, _infos(targets)), "topic")
+        self._tiered(listing)
         self._transactions()
         created = [item.target for item in self._result.topics if item.action == "create"]
         self._result.unchecked += [f"Write on topic {name!r}" for name in created]
@@ -337,6 +339,11 @@ class _Planner:
         logs = {at: it.source for at, it in self._expected.items() if isinstance(it.source, LogEnds)}
         for incident in refused_timestamps(self._flow, self._clusters.source, offsets, logs, bounds, _now_ms()):
             self._found(incident, "topic")
+
+    def _tiered(self, listing: Listing) -> None:
+        stored = {at: it.stored_offset for at, it in self._expected.items()}
+        for message in tiered_warnings(self._flow, listing.topics, stored):
+            self._result.note(PlanFinding("warning", "topic", message))
 
     def _limits(self, target: ClusterInfo) -> None:
         if not target.brokers:

@@ -31,6 +31,8 @@ class Wanted(NamedTuple):
 
 LATEST, EARLIEST, MAX_TIMESTAMP = Wanted(-1), Wanted(-2), Wanted(-3)
 """The high watermark, the log start, and the record with the largest timestamp (KIP-734, Kafka 3.0)."""
+EARLIEST_LOCAL = Wanted(-4)
+"""The first offset that the leader has on its own disks (KIP-405); what is before it is in remote storage."""
 STABLE = Wanted(-1, stable=True)
 """The last stable offset. It is asked for behind `LATEST`: if it is not below that, no transaction was open there. In
 the other order records that are appended in between look as if a transaction held them back."""

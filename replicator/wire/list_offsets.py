@@ -1,7 +1,8 @@
 """ListOffsets: writes its requests, reads its responses. Pure. Used by `offset_search`.
 
 Written by hand, because 100,000 partitions may be asked for: kio makes an object of each. Versions 6 to 10 (6: Kafka
-2.8; 7: the largest timestamp, KIP-734; 10: a timeout for tiered logs), as org.apache.kafka.common.message has them:
+2.8; 7: the largest timestamp, KIP-734; 8: the first local offset, KIP-405; 10: a timeout for tiered logs), as
+org.apache.kafka.common.message has them:
 
     replica i32 | isolation i8 | topics [name, partitions [index i32, leader epoch i32, timestamp i64]] |
     timeout i32 (from v10 on)
@@ -21,7 +22,8 @@ from replicator.wire.response_limits import BadResponse
 
 API, _KEY = "list_offsets", 2
 VERSIONS = (6, 10)
-MAX_TIMESTAMP_SINCE = 7
+SINCE = {-3: 7, -4: 8}
+"""By special timestamp: the version that brings it, where that isn't any of these."""
 _TIMEOUT_SINCE, _TIMEOUT_MS = 10, 5_000
 _CONSUMER = -1
 _HEAD = Struct(">ib")

@@ -132,7 +132,7 @@ class OffsetListing:
 
         def write(connection: Connection) -> bytes:
             version = connection.version(list_offsets.API, highest)
-            needed = list_offsets.MAX_TIMESTAMP_SINCE if wanted.timestamp == MAX_TIMESTAMP.timestamp else lowest
+            needed = list_offsets.SINCE.get(wanted.timestamp, lowest)
             if version < needed:
                 raise Unsupported(f"{connection.where}: it speaks {list_offsets.API} up to version {version}")
             by_topic = dict[str, list[tuple[int, int]]]()
