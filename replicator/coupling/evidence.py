@@ -35,11 +35,13 @@ class ActiveProducer(NamedTuple):
         when_ms: the timestamp of its last record there.
         transactional: a transaction of it was ended there, or is open. Not so of a transactional producer alone
             whose first transaction there was begun this moment.
+        open_from: where its open transaction begins there; -1: it has none.
     """
 
     producer_id: int
     when_ms: int
     transactional: bool
+    open_from: int = -1
 
 
 class SeenTransaction(NamedTuple):

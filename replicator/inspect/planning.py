@@ -30,6 +30,7 @@ from replicator.inspect.plan_limits import limit_faults, size_warnings
 from replicator.inspect.plan_own_topics import TARGET_RIGHTS, plan_own_topics
 from replicator.inspect.plan_rights import lacks, missing_on_group, missing_on_topic, transaction_rights
 from replicator.inspect.plan_tiered import tiered_warnings
+from replicator.inspect.plan_transactions import transaction_warnings
 from replicator.inspect.plan_versions import plan_versions
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
@@ -118,6 +119,8 @@ class _Planner:
             self.attempt(lambda: self._positions(source, listing, targets), "position")
             self.attempt(lambda: self._timestamps(listing, _infos(targets)), "topic")
         self._tiered(listing)
+        for message in transaction_warnings(self._flow, listing.topics.keys(), _now_ms()):
+            self._result.note(PlanFinding("warning", "topic", message))
         self._transactions()
         created = [item.target for item in self._result.topics if item.action == "create"]
         self._result.unchecked += [f"Write on topic {name!r}" for name in created]

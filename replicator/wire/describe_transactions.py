@@ -23,14 +23,25 @@ from replicator.wire.response_limits import BadResponse
 _INT16, _NUMBERS = Struct(">h"), Struct(">iqqh")  # timeout, start, producer id, epoch
 
 
+_NEVER_MS = 2**31 - 1
+"""TransactionMetadata.isDistributedTwoPhaseCommitTxn in Kafka."""
+
+
 class DescribedTransaction(NamedTuple):
-    """What the answer says of one id. `partitions`: of its transaction, by topic; those that the user may describe."""
+    """What the answer says of one id. `partitions`: of its transaction, by topic; those that the user may describe.
+    `timeout_ms`: how long it may stay open."""
 
     error: int
     transactional_id: str
     start_ms: int
     producer: ProducerState
     partitions: Mapping[str, tuple[int, ...]]
+    timeout_ms: int
+
+    @property
+    def never_times_out(self) -> bool:
+        """Whether it is of a two-phase commit (KIP-939): its coordinator says so by this timeout alone."""
+        return self.timeout_ms == _NEVER_MS
 
 
 def read(data: bytes, at: int) -> tuple[int, ProducerState]:
@@ -58,10 +69,11 @@ def _read(data: bytes, at: int) -> tuple[DescribedTransaction, int]:
     (error,) = _INT16.unpack_from(data, at)
     transactional_id, at = string(data, at + _INT16.size)
     state, at = string(data, at)
-    _, start_ms, producer_id, epoch = _NUMBERS.unpack_from(data, at)
+    timeout_ms, start_ms, producer_id, epoch = _NUMBERS.unpack_from(data, at)
     partitions, at = partitions_by_topic(data, at + _NUMBERS.size)
     producer = ProducerState(state, producer_id, epoch)
-    return DescribedTransaction(error, transactional_id, start_ms, producer, partitions), skip_tagged(data, at)
+    described = DescribedTransaction(error, transactional_id, start_ms, producer, partitions, timeout_ms)
+    return described, skip_tagged(data, at)
 
 
 def partitions_by_topic(data: bytes, at: int) -> tuple[dict[str, tuple[int, ...]], int]:

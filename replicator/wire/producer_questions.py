@@ -45,13 +45,22 @@ class ActiveProducers(NamedTuple):
     failed: dict[Partition, ReplicatorError]
 
 
+class TwoPhase(NamedTuple):
+    """An open transaction that never times out (KIP-939). `start_ms`: when it began."""
+
+    transactional_id: str
+    producer_id: int
+    start_ms: int
+
+
 class TransactionalIds(NamedTuple):
     """Transactional ids that the user may describe, with their producer ids; and the transactions of those that have
-    one. `unanswered`: why some aren't known."""
+    one; those of two-phase commits besides. `unanswered`: why some aren't known."""
 
     producer_ids: dict[str, int]
     transactions: list[SeenTransaction]
     unanswered: tuple[ReplicatorError, ...] = ()
+    two_phase: tuple[TwoPhase, ...] = ()
 
 
 class ProducerQuestions(BrokerQuestions):
@@ -154,11 +163,12 @@ class ProducerQuestions(BrokerQuestions):
                     with_transaction.setdefault(address, []).append(each.transactional_id)
         if failed and len(failed) == len(asked):
             raise failed[0]
-        failed += self._describe(with_transaction, found.transactions)
-        return found._replace(unanswered=tuple(failed))
+        two_phase = list[TwoPhase]()
+        failed += self._describe(with_transaction, found.transactions, two_phase)
+        return found._replace(unanswered=tuple(failed), two_phase=tuple(two_phase))
 
     def _describe(
-        self, ids: Mapping[Address, Sequence[str]], found: list[SeenTransaction]
+        self, ids: Mapping[Address, Sequence[str]], found: list[SeenTransaction], two_phase: list[TwoPhase]
     ) -> Iterator[ReplicatorError]:
         """Describe the transactions of ids, each of the broker that coordinates it; yield why some aren't known."""
         asked = {
@@ -179,9 +189,9 @@ class ProducerQuestions(BrokerQuestions):
                 continue
             for it in described:
                 if not it.error:
-                    found.append(
-                        SeenTransaction(it.transactional_id, it.producer.producer_id, it.partitions, it.start_ms)
-                    )
+                    named = it.transactional_id, it.producer.producer_id
+                    found.append(SeenTransaction(*named, it.partitions, it.start_ms))
+                    two_phase += [TwoPhase(*named, it.start_ms)] if it.never_times_out else []
                 elif it.error != _ID_NOT_FOUND:
                     doing, right = f"describe {it.transactional_id!r}", f"Describe on {it.transactional_id!r}"
                     yield failures.classify_code(it.error, self._cluster, doing, right)
@@ -228,5 +238,8 @@ def _ids(transactional_ids: Sequence[str]) -> Fields:
 def _active(one: Any) -> ActiveProducer:
     """Make an active producer: one that has no transactional id never has a marker or an open transaction."""
     return ActiveProducer(
-        one.producer_id, one.last_timestamp, one.coordinator_epoch >= 0 or one.current_txn_start_offset >= 0
+        one.producer_id,
+        one.last_timestamp,
+        one.coordinator_epoch >= 0 or one.current_txn_start_offset >= 0,
+        one.current_txn_start_offset,
     )

@@ -150,7 +150,7 @@ def test_producers_are_asked_of_all_leaders_and_errors_are_of_their_partitions()
         assert found.found[Partition("a", 0)] == [
             ActiveProducer(1, 1_001, False),
             ActiveProducer(2, 1_002, True),
-            ActiveProducer(3, 1_003, True),
+            ActiveProducer(3, 1_003, True, 7),
         ]
         assert found.found[Partition("b", 0)] == found.found[Partition("b", 1)] == []
         assert {at: type(it) for at, it in found.failed.items()} == {
