@@ -27,6 +27,7 @@ from replicator.inspect.plan_coupled import plan_coupled
 from replicator.inspect.plan_file import file_findings, new_settings
 from replicator.inspect.plan_groups import plan_groups
 from replicator.inspect.plan_limits import limit_faults, size_warnings
+from replicator.inspect.plan_mirrors import mirror_warnings
 from replicator.inspect.plan_own_topics import TARGET_RIGHTS, plan_own_topics
 from replicator.inspect.plan_rights import lacks, missing_on_group, missing_on_topic, transaction_rights
 from replicator.inspect.plan_tiered import tiered_warnings
@@ -143,6 +144,8 @@ class _Planner:
             kind: Kind = "right" if isinstance(error, NotAllowed) else "conflict"
             message = f"{error}; whether topics come back over flows of other files is not checked"
             self._result.note(PlanFinding("warning", kind, message))
+        for message in mirror_warnings(flow, listing.topics, origins.origins, self._clusters.source.topic_names()):
+            self._result.note(PlanFinding("warning", "topic", message))
         return listing
 
     def _file(self, source: ClusterInfo) -> None:
