@@ -74,6 +74,7 @@ def test_plan_finds_every_missing_right_at_once_and_then_none(world: World) -> N
     world.kafka.allow("WRITE", "TRANSACTIONAL_ID", f"eos.{world.prefix}.")
     plan = planning.plan(flow, config, connect_timeout_ms=10_000)
     assert [text for text in findings(plan) if text.startswith("error")] == []
+    assert any(text.endswith("; whether __consumer_offsets keeps positions is not known") for text in findings(plan))
     assert plan.exit_code() == 0
     with begun(flow) as (setup, _):
         setup.routes(setup.begin())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from replicator.config import Flow, routing
+from replicator.coupling.evidence import OFFSETS_TOPIC
 from replicator.flow.topic_rules import MAX_MESSAGE_BYTES
 from replicator.kafka.topic_questions import TopicInfo
 
@@ -26,6 +27,24 @@ def limit_faults(flow: Flow, broker: Mapping[str, str]) -> Iterator[str]:
             f"the target forgets positions after {retention_min} minutes (offsets.retention.minutes); "
             f"limits.recommit_interval_ms is {flow.limits.recommit_interval_ms} and must be less than half of that"
         )
+
+
+def offsets_topic_faults(flow: Flow, configs: Mapping[str, str]) -> Iterator[tuple[bool, str]]:
+    """Yield what of the target's `__consumer_offsets` would remove positions, and whether that stops the flow: each
+    position is committed again in `limits.recommit_interval_ms`. `configs`: of that topic. Pure."""
+    policy = configs.get("cleanup.policy", "compact")
+    if "delete" not in policy.split(","):
+        return
+    said = f"the target's {OFFSETS_TOPIC} has cleanup.policy={policy}, and Kafka needs compact: it removes positions"
+    retention_ms, recommit_ms = int(configs.get("retention.ms", "-1")), flow.limits.recommit_interval_ms
+    if 0 <= retention_ms < 2 * recommit_ms:
+        yield (
+            True,
+            f"{said} after {retention_ms} ms (retention.ms); limits.recommit_interval_ms is {recommit_ms} and must be "
+            "less than half of that",
+        )
+    else:
+        yield False, f"{said} that no worker commits again for as long as its retention.ms or retention.bytes allow"
 
 
 def size_warnings(flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]) -> Iterator[str]:

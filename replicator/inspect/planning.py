@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from replicator.config import Cluster, Config, Flow, routing
 from replicator.config.engine import chosen_engine
+from replicator.coupling.evidence import OFFSETS_TOPIC
 from replicator.flow.acl_rules import lockouts, wanted_acls
 from replicator.flow.acl_sync import principal
 from replicator.flow.first_start import is_first_start
@@ -26,7 +27,7 @@ from replicator.inspect.flow_plan import FlowPlan, Kind, PlanFinding, gone_topic
 from replicator.inspect.plan_coupled import plan_coupled
 from replicator.inspect.plan_file import file_findings, new_settings
 from replicator.inspect.plan_groups import plan_groups
-from replicator.inspect.plan_limits import limit_faults, size_warnings
+from replicator.inspect.plan_limits import limit_faults, offsets_topic_faults, size_warnings
 from replicator.inspect.plan_mirrors import mirror_warnings
 from replicator.inspect.plan_own_topics import TARGET_RIGHTS, plan_own_topics
 from replicator.inspect.plan_rights import lacks, missing_on_group, missing_on_topic, transaction_rights
@@ -97,6 +98,7 @@ class _Planner:
         source, target = self._clusters.connect()
         plan_versions(self._flow, self._result)
         self.attempt(lambda: self._limits(target), "cluster")
+        self.attempt(self._offsets_topic, "cluster")
         # Without that right positions cannot be read, and waiting for them would be in vain.
         readable = self._group()
         listing = self._listing(source, target)
@@ -345,6 +347,14 @@ class _Planner:
         logs = {at: it.source for at, it in self._expected.items() if isinstance(it.source, LogEnds)}
         for incident in refused_timestamps(self._flow, self._clusters.source, offsets, logs, bounds, _now_ms()):
             self._found(incident, "topic")
+
+    def _offsets_topic(self) -> None:
+        found = self._clusters.listed_target([OFFSETS_TOPIC])[OFFSETS_TOPIC]
+        if found.denied is not None:
+            message = f"{found.denied}; whether {OFFSETS_TOPIC} keeps positions is not known"
+            self._result.note(PlanFinding("warning", "right", message))
+        for stops, message in offsets_topic_faults(self._flow, {} if found.info is None else found.info.configs):
+            self._result.note(PlanFinding("error" if stops else "warning", "limit", message))
 
     def _tiered(self, listing: Listing) -> None:
         stored = {at: it.stored_offset for at, it in self._expected.items()}

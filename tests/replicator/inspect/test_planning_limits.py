@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from embedded_broker.testing.handle import KafkaBroker
 from replicator.config import Flow, load_text
+from replicator.inspect import planning
 from replicator.inspect.flow_plan import FlowPlan, PlanFinding
-from replicator.inspect.plan_limits import limit_faults, size_warnings
+from replicator.inspect.plan_limits import limit_faults, offsets_topic_faults, size_warnings
 from replicator.kafka.topic_questions import TopicInfo
 
 BROKER = {"transaction.max.timeout.ms": "900000", "offsets.retention.minutes": "10080"}
@@ -55,6 +67,50 @@ def test_positions_that_would_expire_between_commits() -> None:
     assert list(limit_faults(flow("recommit_interval_ms: 1800000"), {"offsets.retention.minutes": "60"})) == []
     (fault,) = limit_faults(flow("recommit_interval_ms: 1800001"), {"offsets.retention.minutes": "60"})
     assert "forgets positions after 60 minutes" in fault
+
+
+def test_a_compacted_offsets_topic_keeps_positions() -> None:
+    for configs in ({}, {"cleanup.policy": "compact"}, {"cleanup.policy": "compact", "retention.ms": "1"}):
+        assert list(offsets_topic_faults(flow(), configs)) == []
+
+
+def test_an_offsets_topic_that_expires_positions() -> None:
+    for policy in ("delete", "compact,delete"):
+        configs = {"cleanup.policy": policy, "retention.ms": "3600000"}
+        ((stops, said),) = offsets_topic_faults(flow("recommit_interval_ms: 1800001"), configs)
+        assert stops
+        assert f"__consumer_offsets has cleanup.policy={policy}, and Kafka needs compact" in said
+        assert "after 3600000 ms (retention.ms); limits.recommit_interval_ms is 1800001" in said
+        for kept in (configs, configs | {"retention.ms": "-1"}, {"cleanup.policy": policy}):
+            ((stops, said),) = offsets_topic_faults(flow("recommit_interval_ms: 1800000"), kept)
+            assert not stops
+            assert "removes positions that no worker commits again" in said
+
+
+@pytest.mark.tier("default")
+def test_a_target_whose_offsets_topic_expires_positions_is_refused() -> None:
+    with KafkaBroker() as broker:
+        text = f"""\
+clusters:
+  a: {{properties: {{bootstrap.servers: "{broker.bootstrap}"}}}}
+  b: {{properties: {{bootstrap.servers: "{broker.bootstrap}"}}}}
+flows:
+  f: {{source: a, target: b, topics: [t]}}
+"""
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 1)])["t"].result(10)
+        config = load_text(text, env={})
+        assert planning.plan(config.flows["f"], config, connect_timeout_ms=10_000).findings == []
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in (("cleanup.policy", "compact,delete"), ("retention.ms", "60000"))
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, "__consumer_offsets", incremental_configs=entries)
+        admin.incremental_alter_configs([resource])[resource].result(10)
+        plan = planning.plan(config.flows["f"], config, connect_timeout_ms=10_000)
+        (found,) = plan.findings
+        assert (found.severity, found.kind, plan.exit_code()) == ("error", "limit", 4)
+        assert "__consumer_offsets has cleanup.policy=compact,delete" in found.message
 
 
 def test_records_larger_than_the_target_takes() -> None:
