@@ -27,7 +27,8 @@ Examples:
 Exit codes:
   0  every flow can run
   2  the flow file is wrong, or two flows conflict
-  3  a cluster cannot be reached or has no transactions, or a right is missing
+  3  a cluster cannot be reached, has no transactions or is an unknown Kafka,
+     or a right is missing
   4  something else would stop a flow (see `error` lines)
 """
 
@@ -42,9 +43,9 @@ def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """Connect and say what would happen, changing nothing.
 
     Shows topics to create with partitions and configs, ACLs to create (sync_acls), missing rights, limits that
-    don't fit, and topics that transactions tie together. Where the flow runs with another file: what this one would
-    change, or why workers would not take it. Topics are offered to the target with validate_only, so its policies and
-    quotas are asked too.
+    don't fit, what a cluster can't do, and topics that transactions tie together. Where the flow runs with another
+    file: what this one would change, or why workers would not take it. Topics are offered to the target with
+    validate_only, so its policies and quotas are asked too.
     """
     from replicator import config
     from replicator.inspect import planning

@@ -31,7 +31,7 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retri
 from replicator.model.partition import Partition
 from replicator.state.flow_state import FlowState
 from replicator.state.source_claims import SourceClaims
-from replicator.wire.cluster_versions import check_transactions
+from replicator.wire.cluster_versions import check_target
 from replicator.wire.topics import topic_questions
 
 LEADERS_S = 0.1  # between the first two questions whether new partitions are led: Kafka takes some ms for each
@@ -254,8 +254,8 @@ class ControlPlane:
         )
 
     def create_internal(self, lanes: int) -> None:
-        """Make sure of the flow's own topics. Raises Unsupported, first: the target has no transactions."""
-        check_transactions(self.flow)
+        """Make sure of the flow's own topics. Raises Unsupported, first, see `check_target`."""
+        check_target(self.flow)
         for answer in self.create(internal_topics(self.flow, lanes)).values():
             if isinstance(answer, ReplicatorError):
                 raise answer

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from replicator.config import Cluster, Flow
 from replicator.inspect.flow_plan import FlowPlan, PlanFinding
 from replicator.model.errors import ReplicatorError
-from replicator.wire.cluster_versions import spoken, without_transactions
+from replicator.wire.cluster_versions import only_unknown_versions, spoken, without_transactions
 from replicator.wire.connection import Spoken
 
 TRIED = ("3.9", "4.0", "4.3")
@@ -38,21 +38,30 @@ _FETCH, _FETCH_OF_OLDEST = 1, 17
 """The highest version of Fetch in the oldest release that was tried."""
 
 
-def plan_versions(flow: Flow, result: FlowPlan) -> None:
-    """Ask both clusters, and add to a plan what they say. Raises nothing that a cluster says."""
+def plan_versions(flow: Flow, result: FlowPlan, *, reached: bool = True) -> bool:
+    """Ask both clusters, and add to a plan what they say; whether they speak what is known here. Raises nothing that a
+    cluster says. `reached`: both have answered other questions; else one that doesn't answer is told of already."""
+    known = True
     for cluster in (flow.source, flow.target):
         try:
             found = spoken(cluster, f"eos-replicate.{flow.name}.plan")
         except ReplicatorError as error:
-            unknown = "which release of Kafka it is" + (", and whether it has transactions" * (cluster is flow.target))
-            result.note(PlanFinding("warning", "cluster", f"{error}; {unknown}, is not known"))
+            if reached:
+                unknown = "which release of Kafka it is" + ", and whether it has transactions" * (
+                    cluster is flow.target
+                )
+                result.note(PlanFinding("warning", "cluster", f"{error}; {unknown}, is not known"))
             continue
         result.releases[cluster.name] = release_of(found)
         for message in release_warnings(cluster, found):
             result.note(PlanFinding("warning", "cluster", message))
-        fault = without_transactions(cluster, found) if cluster is flow.target else None
-        if fault is not None:
-            result.note(PlanFinding("error", "cluster", str(fault), fault.exit_code))
+        missing = without_transactions(cluster, found) if cluster is flow.target else None
+        later = only_unknown_versions(cluster, found)
+        known = known and later is None
+        for fault in (missing, later):
+            if fault is not None:
+                result.note(PlanFinding("error", "cluster", str(fault), fault.exit_code))
+    return known
 
 
 def release_of(found: Spoken) -> str:

@@ -40,7 +40,7 @@ from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.partition import Reason
 from replicator.model import names
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
@@ -95,8 +95,13 @@ class _Planner:
         self._result.note(found)
 
     def run(self) -> None:
-        source, target = self._clusters.connect()
-        plan_versions(self._flow, self._result)
+        try:
+            source, target = self._clusters.connect()
+        except Unreachable:  # so ends librdkafka with a later Kafka, too
+            plan_versions(self._flow, self._result, reached=False)
+            raise
+        if not plan_versions(self._flow, self._result):
+            return  # other questions would be asked until they time out
         self.attempt(lambda: self._limits(target), "cluster")
         self.attempt(self._offsets_topic, "cluster")
         # Without that right positions cannot be read, and waiting for them would be in vain.

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 
 from replicator.config import Cluster, Flow
 from replicator.model.errors import Unreachable, Unsupported
+from replicator.wire import protocol
 from replicator.wire.any_broker import AnyBroker
 from replicator.wire.connection import ConnectionLost, Spoken
 
@@ -20,7 +21,20 @@ _OF_TRANSACTIONS = {
     26: "EndTxn",
     28: "TxnOffsetCommit",
 }
-"""APIs by key. Without one of them no flow can write its control topic and its positions, however it delivers."""
+"""By API key. Without one of them no flow can write its control topic and its positions, however it delivers."""
+
+_BY_ALL = (
+    "produce",
+    "fetch",
+    "list_offsets",
+    "metadata",
+    "find_coordinator",
+    "init_producer_id",
+    "add_partitions_to_txn",
+    "end_txn",
+    "txn_offset_commit",
+)
+"""APIs that each flow uses. Of these librdkafka knows no later version than `protocol.SPOKEN` has."""
 
 
 def spoken(cluster: Cluster, client_id: str, timeout_s: float = ASK_S) -> Spoken:
@@ -51,11 +65,28 @@ def without_transactions(cluster: Cluster, found: Spoken) -> Unsupported | None:
     )
 
 
-def check_transactions(flow: Flow) -> None:
-    """Raise Unsupported where the target says that it has no transactions. Where it says nothing, a producer finds
-    out."""
+def only_unknown_versions(cluster: Cluster, found: Spoken) -> Unsupported | None:
+    """Return why a cluster can't be used, where it has no version of some API any more that is known here: it is of a
+    later Kafka. Pure."""
+    unknown = list[str]()
+    for api in _BY_ALL:
+        key, _, ours = protocol.SPOKEN[api]
+        lowest, highest = found.apis.get(key, (0, 0))
+        if lowest > ours:
+            unknown.append(f"{api} {lowest} to {highest} (known here up to {ours})")
+    if not unknown:
+        return None
+    return Unsupported(
+        f"cluster {cluster.name!r} is an unknown, later version of Kafka: it speaks {', '.join(unknown)}"
+    )
+
+
+def check_target(flow: Flow) -> None:
+    """Raise Unsupported where the target says that it has no transactions, or is a version of Kafka that isn't known
+    here. Where it says nothing, a producer finds out."""
     fault = None
     with suppress(Unreachable, Unsupported):  # what is wrong with it is met again at once
-        fault = without_transactions(flow.target, spoken(flow.target, f"eos-replicate.{flow.name}.setup"))
+        found = spoken(flow.target, f"eos-replicate.{flow.name}.setup")
+        fault = without_transactions(flow.target, found) or only_unknown_versions(flow.target, found)
     if fault is not None:
         raise fault

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -24,7 +25,7 @@ from replicator.inspect import planning
 from replicator.inspect.flow_plan import FlowPlan, PlanFinding
 from replicator.inspect.plan_versions import TRIED, plan_versions, release_of, release_warnings
 from replicator.model.errors import Unsupported
-from replicator.wire.cluster_versions import spoken, without_transactions
+from replicator.wire.cluster_versions import check_target, only_unknown_versions, spoken, without_transactions
 from replicator.wire.connection import Spoken
 from tests.replicator.wire.fake_broker import Answer, FakeBroker, Leader, flow_of, response
 
@@ -39,6 +40,7 @@ TRANSACTIONS = {
 }
 KAFKA_4_3 = Spoken({1: (4, 18), **dict.fromkeys(TRANSACTIONS, (0, 5))}, {"metadata.version": 30})
 NEWER, OLDER = 31, 20
+API_VERSIONS = 18
 
 
 def leveled(level: int | None, fetch: int = 18) -> Spoken:
@@ -131,17 +133,24 @@ def test_a_broker_that_does_not_answer_is_no_reason_to_say_anything_else() -> No
 
 
 @pytest.fixture
-def without_apis(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaBroker]:
-    """An embedded broker that leaves the APIs of transactions out, as some compatible systems do."""
+def apis(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """All APIs of the embedded broker are registered; what a test changes of them is told, and gone afterwards."""
     registry.load_all()
-    for key in TRANSACTIONS:
-        monkeypatch.delitem(registry.APIS, key)
     api_versions._answer.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    api_versions._answer.cache_clear()
+
+
+@pytest.fixture
+def without_apis(apis: pytest.MonkeyPatch) -> Iterator[KafkaBroker]:
+    """An embedded broker that leaves the APIs of transactions out, as some compatible systems do."""
+    for key in TRANSACTIONS:
+        apis.delitem(registry.APIS, key)
     with KafkaBroker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", 1)])["t"].result(10)
         yield broker
-    api_versions._answer.cache_clear()
 
 
 def text_of(broker: KafkaBroker) -> str:
@@ -186,6 +195,36 @@ def test_a_target_without_transactions_is_named_before_anything_is_written(
     (told,) = json.loads(done.stdout)["flows"]
     assert (done.returncode, told["releases"]) == (Unsupported.exit_code, {"a": "", "b": ""})
     assert "releases of Kafka" not in shown(plan), "neither tells one"
+
+
+def test_a_later_kafka_that_has_dropped_all_that_is_known_is_named() -> None:
+    assert only_unknown_versions(EAST, KAFKA_4_3) is None
+    assert only_unknown_versions(EAST, Spoken({1: (17, 30), 3: (13, 20)}, {})) is None
+    assert str(only_unknown_versions(EAST, Spoken({1: (18, 30), 3: (13, 20)}, {}))) == (
+        "cluster 'east' is an unknown, later version of Kafka: it speaks fetch 18 to 30 (known here up to 17)"
+    )
+
+
+@pytest.mark.tier("default")
+@pytest.mark.parametrize("keys", [{1}, {0, 1, 3, 22}, set(registry.load_all()) - {API_VERSIONS}])
+def test_an_unknown_version_of_kafka_is_a_clear_message(apis: pytest.MonkeyPatch, keys: set[int]) -> None:
+    """Fetch alone: all but reading works. With all of them: librdkafka doesn't get through at all."""
+    with KafkaBroker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 1)])["t"].result(10)
+        for key in keys:
+            apis.setitem(registry.APIS, key, replace(registry.APIS[key], versions=range(50, 52)))
+        api_versions._answer.cache_clear()
+        flow, config = loaded(broker)
+        plan = planning.plan(flow, config, connect_timeout_ms=2_000)
+        with pytest.raises(Unsupported, match="unknown, later version of Kafka"):
+            check_target(flow)
+    said = [it.message for it in plan.findings if "unknown, later version" in it.message]
+    assert [it.startswith(f"cluster {name!r} is an unknown, ") for it, name in zip(said, "ab", strict=True)] == [
+        True
+    ] * 2
+    assert all("fetch 50 to 51 (known here up to 17)" in it for it in said)
+    assert plan.exit_code() == Unsupported.exit_code
 
 
 def shown(plan: FlowPlan) -> str:
