@@ -17,6 +17,8 @@ from replicator.inspect import planning
 from replicator.inspect.plan_mirrors import mirror_warnings
 from replicator.model.origins import Origin, Origins
 
+pytestmark = pytest.mark.tier("default")  # the unit tier is full
+
 
 @pytest.fixture
 def flow() -> Flow:
@@ -70,7 +72,7 @@ def test_offset_syncs_alone_say_either(flow: Flow) -> None:
     assert said.startswith("MirrorMaker 2 reads from cluster 'a', or copies to it (mm2-offset-syncs.b.internal): if")
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("long")
 def test_a_chain_of_flows_and_mirrormaker_2_are_found_on_brokers(tmp_path: Path) -> None:
     with ExitStack() as stack:
         brokers = [stack.enter_context(KafkaBroker()) for _ in "abc"]

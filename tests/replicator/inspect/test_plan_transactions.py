@@ -13,6 +13,7 @@ from replicator.model.partition import Partition
 from replicator.wire.producer_questions import ActiveProducers, TransactionalIds, TwoPhase
 from tests.replicator.wire.test_producer_questions import asking, led, producer, transaction
 
+pytestmark = pytest.mark.tier("default")  # the unit tier is full
 NOW_MS = 10**12
 OLD_MS, NEW_MS = NOW_MS - HANGS_MS - 1, NOW_MS - 1
 ATS = [Partition("t", number) for number in range(7)]
@@ -67,7 +68,6 @@ def test_what_is_not_known_is_said_once() -> None:
     ]
 
 
-@pytest.mark.tier("default")
 def test_brokers_tell_which_are_of_two_phase_commits() -> None:
     with asking() as (questions, one, _):
         one.ids = {"x": (1, "Ongoing"), "y": (2, "Ongoing")}

@@ -29,6 +29,7 @@ from replicator.wire.cluster_versions import check_target, only_unknown_versions
 from replicator.wire.connection import Spoken
 from tests.replicator.wire.fake_broker import Answer, FakeBroker, Leader, flow_of, response
 
+pytestmark = pytest.mark.tier("default")  # the unit tier is full
 ROOT = Path(__file__).parents[3]
 EAST = Cluster(name="east", properties=Properties({}))
 TRANSACTIONS = {
@@ -109,7 +110,6 @@ class Telling(Leader):
         }
 
 
-@pytest.mark.tier("default")
 def test_a_broker_is_asked_for_what_it_speaks_and_knows() -> None:
     answers = Telling()
     with FakeBroker(answers) as broker:
@@ -118,7 +118,7 @@ def test_a_broker_is_asked_for_what_it_speaks_and_knows() -> None:
     assert found.apis == answers.versions
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("long")
 def test_a_broker_that_does_not_answer_is_no_reason_to_say_anything_else() -> None:
     with FakeBroker(lambda *_: None) as broker:
         flow = flow_of(broker)
@@ -168,7 +168,6 @@ def loaded(broker: KafkaBroker) -> tuple[Flow, Config]:
     return config.flows["f"], config
 
 
-@pytest.mark.tier("default")
 def test_a_target_without_transactions_is_named_before_anything_is_written(
     without_apis: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -205,7 +204,6 @@ def test_a_later_kafka_that_has_dropped_all_that_is_known_is_named() -> None:
     )
 
 
-@pytest.mark.tier("default")
 @pytest.mark.parametrize("keys", [{1}, {0, 1, 3, 22}, set(registry.load_all()) - {API_VERSIONS}])
 def test_an_unknown_version_of_kafka_is_a_clear_message(apis: pytest.MonkeyPatch, keys: set[int]) -> None:
     """Fetch alone: all but reading works. With all of them: librdkafka doesn't get through at all."""

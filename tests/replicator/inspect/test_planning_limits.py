@@ -69,11 +69,13 @@ def test_positions_that_would_expire_between_commits() -> None:
     assert "forgets positions after 60 minutes" in fault
 
 
+@pytest.mark.tier("default")
 def test_a_compacted_offsets_topic_keeps_positions() -> None:
     for configs in ({}, {"cleanup.policy": "compact"}, {"cleanup.policy": "compact", "retention.ms": "1"}):
         assert list(offsets_topic_faults(flow(), configs)) == []
 
 
+@pytest.mark.tier("default")
 def test_an_offsets_topic_that_expires_positions() -> None:
     for policy in ("delete", "compact,delete"):
         configs = {"cleanup.policy": policy, "retention.ms": "3600000"}
