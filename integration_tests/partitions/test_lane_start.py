@@ -47,6 +47,7 @@ def claims_of_others(source: str, name: str) -> None:
         clients.put(writer, topic, value, key=key)
 
 
+@pytest.mark.tier(kafka="long")
 @pytest.mark.parametrize("pattern", [False, True], ids=["named", "by a pattern"])
 def test_a_deleted_source_topic_keeps_nothing_else_shut(two_topics: TwoTopics, pattern: bool) -> None:
     two = two_topics
