@@ -168,6 +168,13 @@ NEEDED = (
     ),
     Needed(
         GrantedBy.TARGET,
+        On.OFFSETS_LOG,
+        ("Describe", "DescribeConfigs"),
+        "seeing whether it removes positions (`plan`)",
+        optional=True,
+    ),
+    Needed(
+        GrantedBy.TARGET,
         On.TARGET_GROUPS,
         ("Describe", "Read"),
         "committing offsets of consumer groups (`groups`)",

@@ -73,6 +73,7 @@ def test_names_and_prefixes_of_both_sides() -> None:
         ("x.events", True),
         ("__eos.f.", True),
         ("__eos.f.offsets", True),
+        ("__consumer_offsets", False),
     }
     assert named(rights, Resource.GROUP, GrantedBy.TARGET) == {
         ("eos-replicate.f", False),
