@@ -39,7 +39,7 @@ def beside_others(
     say: Callable[[ReplicatorError], None] = lambda error: None,
     others_s: float = OTHERS_S,
 ) -> T:
-    """Return what `attempt` makes of a flow's control topic, which others write, too, and fence each other.
+    """Return what `attempt` makes of a flow's control topic or positions, which others write, too, and are fenced.
 
     It is tried again where `may_pass` says so of what it raised, for `others_s` seconds; then that is raised. `say` is
     told before each further attempt.

@@ -25,9 +25,9 @@ from functools import partial
 
 import structlog
 
-from replicator.backoff import Backoff
 from replicator.config import Config, Flow
 from replicator.failpoints import Failpoint
+from replicator.flow.retrying import beside_others
 from replicator.flow.setup import Setup
 from replicator.jobs.clients import JobClients
 from replicator.kafka import properties
@@ -60,7 +60,6 @@ from replicator.state.occurrences import Occurrence
 from replicator.state.own_file import lanes_wanted
 
 ONE_LANE = LaneAssignment(1)
-PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,18 +199,13 @@ class PositionChange:
         attempt: Callable[[FencedAttempt], None],
     ) -> None:
         """Try until it is certain that it was done. Raises what can't pass."""
-        backoff = Backoff(PAUSE_S, PAUSE_S_MAX)
-        give_up_s = time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
-        while True:
-            try:
-                self._attempt(clients, source_cluster, opened, attempt)
-            except (Fenced, UnknownOutcome, Abortable, Retriable, Unreachable) as error:
-                if time.monotonic() >= give_up_s:
-                    raise
-                self._log.info("position_set_tried_again", reason=str(error))
-                time.sleep(backoff.next_s())
-            else:
-                return
+        passing = (Fenced, UnknownOutcome, Abortable, Retriable, Unreachable)
+        beside_others(
+            partial(self._attempt, clients, source_cluster, opened, attempt),
+            may_pass=lambda error: isinstance(error, passing),
+            say=lambda error: self._log.info("position_set_tried_again", reason=str(error)),
+            others_s=self._flow.limits.connect_timeout_ms / 1000,
+        )
 
     def _attempt(
         self,
