@@ -68,10 +68,10 @@ test-long: $(STAMP) lint
 	$(MAKE) test-versions MINUTES=600
 
 # The seeds of long searches for so many MINUTES each: the embedded broker's simulation, the offset map, and reconcile without
-# Spark and with it. A run goes on where the last one ended, unless what it tests has changed; tests/long_results.json says what came out, and
-# how many tests are left. `make test-seeds-of-simulation` runs the first alone.
+# Spark and with it. A run goes on where the last one ended; what has passed with older code counts on, under its commit, unless the
+# test itself has changed. tests/long_results.json says what came out, and how many tests are left. `make test-seeds-of-simulation` runs the first alone.
 MINUTES ?= 30
-SEEDS = env EOS_TEST_BUDGET=long $(PYTEST) -q --timeout 7200 --record-in tests/long_results.json --in-parts $(MINUTES) --record
+SEEDS = env EOS_TEST_BUDGET=long $(PYTEST) -q --timeout 7200 --record-in tests/long_results.json --in-parts $(MINUTES) --keep-older --record
 SEARCHED = tests/replicator/spark/reconcile
 test-seeds-of-simulation: $(STAMP)
 	$(SEEDS) "simulation: seeds" tests/embedded_broker/simulation/test_clean_seeds.py

@@ -2,7 +2,9 @@
 
 `pytest --record PART --in-parts MINUTES` leaves out the tests that this part's entry names as passed, begins no test
 once the minutes are over, and adds what came out to the entry, with how many tests are left. It begins anew when a file
-of the repository that the tests had imported has changed, or the budget.
+of the repository that the tests had imported has changed, or the budget. With `--keep-older` what has passed with older
+code counts on, unless the file of the test has changed: thousands of seeds take longer than the code stays as it is.
+The entry says with which commit each has passed.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from tests.running.tiers import ROOT
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """See pytest."""
-    parser.getgroup("durations").addoption(
+    group = parser.getgroup("durations")
+    group.addoption(
         "--in-parts", type=float, metavar="MINUTES", help="with --record: go on where the last run ended, for so long"
     )
+    group.addoption("--keep-older", action="store_true", help="with --in-parts: count what has passed with older code")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,18 +41,23 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--in-parts goes on with what --record PART has written")
     if config.getoption("numprocesses", None):
         raise pytest.UsageError("--in-parts runs in one process, without -n")
-    config.pluginmanager.register(InParts(config.option.record, config.option.record_in, 60 * config.option.in_parts))
+    option = config.option
+    config.pluginmanager.register(
+        InParts(option.record, option.record_in, 60 * option.in_parts, config.rootpath, keep_older=option.keep_older)
+    )
 
 
 class InParts:
     """Chooses the tests of one run, and adds up what came out."""
 
-    def __init__(self, part: str, path: Path, seconds: float) -> None:
-        self._part, self._path = part, path
+    def __init__(self, part: str, path: Path, seconds: float, root: Path, *, keep_older: bool = False) -> None:
+        self._part, self._path, self._root = part, path, root
         self._end_s = time.monotonic() + seconds
         before = durations.load(path).get(part, {})
-        self._before = before if before and same_code(before.get("code", {})) and before.get("long") == LONG else {}
-        self._passed = set[str](self._before.get("done", ()))
+        same_budget = bool(before) and before.get("long") == LONG
+        self._before = before if same_budget and same_code(before.get("code", {})) else {}
+        self._older = _older(before, root, again=not self._before) if same_budget and keep_older else []
+        self._passed = set[str](self._before.get("done", ())).union(*(each["done"] for each in self._older))
         self._failed = set[str](self._before.get("failures", ()))
         self._all: set[str] = set()
         self._skipped: set[str] = set()
@@ -84,7 +93,10 @@ class InParts:
         """After the recorder has written this run's entry: add what was known before."""
         parts = durations.load(self._path)
         entry = parts[self._part]
+        self._passed &= self._all  # others are no longer asked for
         left = len(self._all - self._passed - self._skipped)
+        older = [each | {"done": sorted(self._all.intersection(each["done"]))} for each in self._older]
+        earlier = set[str]().union(*(each["done"] for each in older))
         entry |= {
             "seconds": entry["seconds"] + self._before.get("seconds", 0),
             "passed": len(self._passed),
@@ -92,7 +104,9 @@ class InParts:
             "left": left,
             "failures": sorted(self._failed),
             "long": LONG,
-            "done": sorted(self._passed),
+            "done": sorted(self._passed - earlier),
+            "tests": _digests(self._root, self._passed - earlier),
+            "older": [each for each in older if each["done"]],
             "code": self._before.get("code", {}) | code(),
             "files": _added(self._before.get("files", {}), entry["files"]),
         }
@@ -100,6 +114,34 @@ class InParts:
         ours = session.shouldstop and time.monotonic() > self._end_s
         if not session.testsfailed and (ours or session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.OK
+
+
+def _older(before: Mapping[str, Any], root: Path, *, again: bool) -> list[dict[str, Any]]:
+    """Return what has passed with older code, by commit; `again`: what `before` itself has is older, too.
+
+    What a test does stands in its file: where that has changed, its seeds are others.
+    """
+    found: list[dict[str, Any]] = list(before.get("older", ()))
+    if again:
+        taken = ("date", "commit", "machine", "seconds", "done")
+        found.append({each: before[each] for each in taken} | {"tests": before.get("tests", before["code"])})
+    now = _digests(root, [name for each in found for name in each["done"]])
+
+    def same(name: str, then: Mapping[str, str]) -> bool:
+        file = _file(name)
+        return file in now and then.get(file) == now[file]
+
+    return [each | {"done": [name for name in each["done"] if same(name, each["tests"])]} for each in found]
+
+
+def _file(name: str) -> str:
+    return name.partition("::")[0]
+
+
+def _digests(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return a digest of each file that these tests stand in."""
+    files = sorted({_file(name) for name in names})
+    return {file: _digest(root / file) for file in files if (root / file).is_file()}
 
 
 def code() -> dict[str, str]:

@@ -70,3 +70,26 @@ def test_it_begins_anew_where_the_code_has_changed(tmp_path: Path) -> None:
     results.write_text(json.dumps({"five": entry | {"code": entry["code"] | {"tests/budget.py": "other"}}}))
     code, entry, ran = run(tmp_path, "0")
     assert (code, ran, entry["passed"], entry["left"]) == (0, "0 ", 1, 5)
+
+
+@pytest.mark.tier("full")
+def test_older_results_count_where_they_are_kept(tmp_path: Path) -> None:
+    run(tmp_path, "0")
+    results = tmp_path / "results.json"
+
+    def change(**what: Any) -> None:
+        entry = json.loads(results.read_text())["five"]
+        results.write_text(json.dumps({"five": entry | {"commit": "older"} | what}))
+
+    change(code={"tests/budget.py": "other"})
+    code, entry, ran = run(tmp_path, "0", "--keep-older")
+    assert (code, ran, entry["passed"], entry["left"]) == (0, "1 ", 2, 4)
+    assert [(each["commit"], each["done"]) for each in entry["older"]] == [("older", ["test_five.py::test_passes[0]"])]
+    assert entry["done"] == ["test_five.py::test_passes[1]"]
+    code, entry, ran = run(tmp_path, "0", "--keep-older")
+    assert (ran, entry["passed"]) == ("2 ", 3), "with the same code the newest run goes on"
+    assert len(entry["older"]) == 1
+    entry["older"][0]["tests"] = {"test_five.py": "another test"}
+    change(code={"tests/budget.py": "again another"}, tests={"test_five.py": "another test"}, older=entry["older"])
+    code, entry, ran = run(tmp_path, "0", "--keep-older")
+    assert (ran, entry["passed"]) == ("0 ", 1), "what a test does stands in its file"
