@@ -1,5 +1,4 @@
-"""`verify` and `reconcile --local` after a flow of either engine: the last block of each position is compared by its
-digest."""
+"""`verify` and `reconcile` after a flow of either engine: the last block of each position is compared by its digest."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.tier("long")
 
 def found(copying: Copying, *command: str, code: int = 0) -> list[dict[str, Any]]:
     asked = [sys.executable, "-m", "cli.main", *command, "-c", str(copying.file.path), "--json"]
-    shown = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120, env=users_packages())
+    shown = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=300, env=users_packages())
     assert shown.returncode == code, shown
     partitions: list[dict[str, Any]] = json.loads(shown.stdout)["partitions"]
     return partitions
@@ -138,3 +137,34 @@ def test_one_altered_record_is_found_where_the_target_compresses_anew(
         assert (looked["verdict"], looked["records"]) == (verdict, block["records"])
         notes = [note for one in found(copying, "reconcile", "--local", code=code) for note in one["notes"]]
         assert ("last block" in str(notes)) == (verdict == "differs")
+
+
+@pytest.mark.parametrize("engine", ["records", "batches"])
+def test_reconcile_on_spark_compares_it_too(engine: str, make_copying: MakeCopying, target: BrokerHandle) -> None:
+    copying = make_copying(engine=engine, partitions=1)
+    written = clients.producer(copying.source, linger_ms=50)
+
+    running = copying.running()
+    for _ in range(2):  # the last block is one of several
+        for number in range(100):
+            written.produce(copying.topic, b"value %d" % number, b"%d" % number, 0)
+        assert written.flush(30) == 0
+        copying.wait_copied()
+    assert running.stop() == 0
+    (same,) = found(copying, "reconcile")
+    assert "last block" not in str(same["notes"])
+    (block,) = (one["last_block"] for one in found(copying, "verify"))
+    topic_id = clients.topic_id(copying.target, copying.copy)
+    target.kill()
+    target.cut_log(copying.copy, topic_id, 0, block["first"])
+    target.restart()
+    clients.settle(copying.target, copying.copy, 1)
+    copies = clients.read(copying.source, copying.topic, 0, 0)[-block["records"] :]
+    again = clients.producer(copying.target, linger_ms=50)
+    for place, copy in enumerate(copies):
+        value = copy.value() if place < len(copies) - 1 else b"altered"
+        again.produce(copying.copy, value, copy.key(), 0, timestamp=copy.timestamp()[1])
+    assert again.flush(30) == 0
+    (altered,) = found(copying, "reconcile", code=1)
+    assert altered["verdicts"]["altered"] == 1
+    assert [note for note in altered["notes"] if "its digest isn't the one that the position says" in note]

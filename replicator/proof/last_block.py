@@ -1,4 +1,5 @@
-"""Compares the last block of a position's digest with what stands on the target. Used by `verify` and `local`.
+"""Compares the last block of a position's digest with what stands on the target. Used by `verify`, `local`
+and, on Spark, `reconcile`.
 
 The position says where the block stands, which digest it follows and which it gives. A digest of batches can be
 compared only while the target has them as they were sent: one that was compressed anew, or changed by log compaction,
@@ -9,6 +10,7 @@ is another batch with the same records, and nothing is wrong with it. Where the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from kafka_records.batch import CorruptBatch
@@ -18,6 +20,7 @@ from replicator.model.checkpoint import DIGEST_KIND, DIGEST_UNTOLD
 from replicator.model.counting import counted
 from replicator.planes.batches_io.digest import PayloadChain, fields_of
 from replicator.planes.records.digest import Chain
+from replicator.proof.outcome import PartitionOutcome
 from replicator.proof.pairs import DigestBlock, Pair
 from replicator.proof.partition_side import PartitionSide
 from replicator.wire.committed_log import corrupt
@@ -62,6 +65,14 @@ def last_block(pair: Pair, target: PartitionSide) -> BlockCheck | None:
         return check_block(block, batches, target.start, compacted=pair.target_compacted)
     except CorruptBatch as error:
         raise corrupt(pair.target, block.first, error) from error
+
+
+def with_last_block(outcome: PartitionOutcome, pair: Pair, target: PartitionSide) -> PartitionOutcome:
+    """Add a note to an outcome where the last block of its position isn't equal. Raises as `last_block`."""
+    block = last_block(pair, target) if pair.count is not None else None
+    if block is None or block.verdict == "equal":
+        return outcome
+    return replace(outcome, notes=(*outcome.notes, block.said()))
 
 
 def check_block(

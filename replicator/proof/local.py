@@ -12,7 +12,7 @@ What the map doesn't cover is counted and left unproven: contents are compared o
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from replicator.config import Flow
@@ -20,7 +20,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.repair_rule import RepairChoice
 from replicator.offset_map.section import topic_id_bytes
-from replicator.proof.last_block import last_block
+from replicator.proof.last_block import with_last_block
 from replicator.proof.local_findings import Reported, ReportedRecord
 from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import place_of_map, refuse_delivery, stable_offsets
@@ -122,9 +122,7 @@ def _partition(
     with both_sides(flow, pair) as sides:
         one = compare_pair(pair, taken, stable, sides, told.passed, for_repair=for_repair)
         outcome, said = pair_report(pair, taken, one, sides, values=values)
-        block = last_block(pair, sides[1]) if pair.count is not None else None
-    if block is not None and block.verdict != "equal":
-        outcome = replace(outcome, notes=(*outcome.notes, block.said()))
+        outcome = with_last_block(outcome, pair, sides[1])
     return outcome, said, one.choice() if for_repair and one.mapped is not None else RepairChoice()
 
 

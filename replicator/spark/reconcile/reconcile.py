@@ -8,6 +8,7 @@ What the flow's offset map covers is compared by that (`by_map`), whatever it do
 4 explain   what is there twice, was altered or has moved, what retention and compaction removed      (explain)
 5 sum up    every record of both sides has exactly one verdict; findings as ranges        (summed_up)
 6 show      some altered records side by side                                               (altered)
+7 digest    the last block of each position, as the target has it                       (last_blocks)
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from replicator.proof.snapshot import Snapshot, after_reading
 from replicator.spark.reconcile import altered, arrow, kafka, opened_chunks
 from replicator.spark.reconcile.by_map.compare import ByMap, compare_by_map
 from replicator.spark.reconcile.explain import explain
+from replicator.spark.reconcile.last_blocks import look_at_last_blocks
 from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
 from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
@@ -76,7 +78,7 @@ def reconcile(
         values: whether the outcome may hold parts of the fields of altered records.
         for_repair: whether `by_map` is asked what a repair would copy.
 
-    Raises as `compare_by_map`.
+    Raises as `compare_by_map`, and `look_at_last_blocks`.
     """
     mapped = compare_by_map(spark, flow, snapshot, mode, say, values=values, for_repair=for_repair)
     found = mapped.outcomes
@@ -87,6 +89,7 @@ def reconcile(
         frames += [findings] if findings is not None else []
         for one in by_content:
             found[one.source] = replace(one, by_content=mapped.by_content[one.source])
+    found, stopped = look_at_last_blocks(flow, snapshot.pairs, found, say)
     outcome = Outcome(
         flow=flow.name,
         source=ClusterFacts(flow.source.name, snapshot.cluster_ids[0], flow.source.bootstrap_servers),
@@ -96,7 +99,7 @@ def reconcile(
         finished_ms=time.time_ns() // 1_000_000,
         partitions=tuple(found[pair.source] for pair in snapshot.pairs if pair.source in found),
         waiting=snapshot.waiting,
-        not_compared=(*snapshot.not_compared, *mapped.stopped),
+        not_compared=(*snapshot.not_compared, *mapped.stopped, *stopped),
         window=(snapshot.window.from_ms, snapshot.window.to_ms),
         spark_version=spark.version,
         values=values,
