@@ -1,9 +1,10 @@
 # An image of eos-replicate without Spark:
 #
-#   docker build -t eos-replicate .
+#   docker build -t eos-replicate --build-arg VERSION="$(python -m hatchling version)" .
 #   docker run --read-only -v "$PWD/flows.yaml:/etc/eos/flows.yaml:ro" eos-replicate
 #
-# BASE is any Debian with Python 3.11 or later and its venv module. docs/operate/container.md says how to run it.
+# BASE is any Debian with Python 3.11 or later and its venv module. VERSION is that of the package and of the image's label: no
+# repository is copied whose tags would tell it. docs/operate/container.md says how to run it.
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
@@ -19,7 +20,8 @@ COPY cli ./cli
 COPY embedded_broker ./embedded_broker
 COPY kafka_records ./kafka_records
 COPY replicator ./replicator
-RUN /build/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w /build/wheel . \
+ARG VERSION=0.0.0
+RUN SETUPTOOLS_SCM_PRETEND_VERSION="$VERSION" /build/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w /build/wheel . \
  && /build/bin/python -m pip --python /opt/eos/bin/python install --quiet --no-compile --no-deps /build/wheel/*.whl
 # Python keeps the bytecode of what `run`, `status` and `broker` import, and of no more: the root file system is read-only later.
 RUN env -u PYTHONDONTWRITEBYTECODE /opt/eos/bin/python -c \
@@ -29,6 +31,8 @@ RUN env -u PYTHONDONTWRITEBYTECODE /opt/eos/bin/python -c \
 FROM ${BASE}
 COPY --from=build /opt/eos /opt/eos
 RUN groupadd --gid 10001 eos && useradd --uid 10001 --gid eos --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin eos
+ARG VERSION=0.0.0
+LABEL org.opencontainers.image.version="$VERSION"
 ENV PATH=/opt/eos/bin:$PATH PYTHONDONTWRITEBYTECODE=1 EOS_HEALTH_URL=http://127.0.0.1:9308/healthz
 USER 10001:10001
 EXPOSE 9308

@@ -172,7 +172,7 @@ lock:
 	$(LOCK) --constraints constraints.txt --no-annotate -o constraints-run.txt
 	$(LOCK) --constraints constraints.txt --no-annotate --extra spark -o constraints-spark.txt
 	printf 'mkdocs\nmkdocs-material\n' | $(subst pyproject.toml,-,$(LOCK)) --constraints constraints.txt --no-annotate -o constraints-site.txt
-	echo hatchling | $(subst pyproject.toml,-,$(LOCK)) --constraints constraints.txt --no-annotate -o constraints-build.txt
+	printf 'hatchling\nhatch-vcs\nsetuptools-scm\n' | $(subst pyproject.toml,-,$(LOCK)) --constraints constraints.txt --no-annotate -o constraints-build.txt
 
 clean:
 	rm -rf $(VENV)

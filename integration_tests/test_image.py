@@ -58,10 +58,13 @@ def mounted(file: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.tier("default")
-def test_it_is_small_and_its_user_is_not_root(built: str) -> None:
+def test_it_is_small_and_says_its_version_and_its_user_is_not_root(built: str) -> None:
     size = int(image.docker("image", "inspect", "--format", "{{.Size}}", built).stdout)
     assert size <= MIB_MAX * 1_000_000
     assert image.docker("image", "inspect", "--format", "{{.Config.User}}", built).stdout.strip() == USER
+    label = '{{index .Config.Labels "org.opencontainers.image.version"}}'
+    assert image.docker("image", "inspect", "--format", label, built).stdout.strip() == image.VERSION
+    assert image.docker("run", "--rm", built, "--version").stdout == f"eos-replicate {image.VERSION}\n"
     spark = "import importlib.util as found; print(found.find_spec('pyspark'))"
     assert image.docker("run", "--rm", "--entrypoint", "python3", built, "-c", spark).stdout == "None\n"
 

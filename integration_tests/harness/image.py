@@ -23,6 +23,7 @@ BASE = "eos-replicate-test/debian-python:bookworm"
 IMAGE = "eos-replicate-test/image:latest"
 PACKAGES = "python3,python3-venv,ca-certificates"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+VERSION = "1.2.3"
 BUILD_S_MAX = 900
 
 
@@ -47,8 +48,8 @@ def built(directory: Path, *, makes_base: bool = True) -> str:
         if not makes_base:
             pytest.skip(f"there is no {BASE}: `python -m integration_tests.harness.prepare` makes it")
         _make_base(directory)
-    made = ["--quiet", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", IMAGE, str(ROOT)]
-    return docker("build", *made).stdout.strip()
+    arguments = ("--build-arg", f"BASE={BASE}", "--build-arg", f"VERSION={VERSION}")
+    return docker("build", "--quiet", "--network", "host", *arguments, "--tag", IMAGE, str(ROOT)).stdout.strip()
 
 
 def _make_base(directory: Path) -> None:
