@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-seeds-of-failovers test-versions test-compat compiled lint bench bench-engines env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-seeds-of-failovers test-versions test-compat compiled lint image-sbom bench bench-engines env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -125,6 +125,18 @@ lint: $(STAMP)
 	began=$$(date +%s); $(BIN)/ruff check .; $(BIN)/ruff format --check .; $(BIN)/mypy; $(BIN)/lint-imports; \
 	echo $$(($$(date +%s) - began)) > $(VENV)/.seconds-lint
 
+# The packages that are installed in an image, as a CycloneDX document. A container that is thrown away looks at them: the image has
+# no tool for that. The Debian packages of its base are not in the document.
+IMAGE ?= eos-replicate
+SBOM ?= dist/image.sbom.json
+image-sbom:
+	mkdir -p $(dir $(SBOM))
+	docker run --rm --user 0 --network host --entrypoint /bin/sh --volume "$(CURDIR)/constraints-sbom.txt:/constraints.txt:ro" $(IMAGE) -euc '\
+	  python3 -m venv /tmp/tool; \
+	  /tmp/tool/bin/python -m pip install --quiet --require-hashes --no-deps -r /constraints.txt >&2; \
+	  /tmp/tool/bin/cyclonedx-py environment --output-reproducible /opt/eos/bin/python' > $(SBOM).part
+	mv $(SBOM).part $(SBOM)
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -173,6 +185,7 @@ lock:
 	$(LOCK) --constraints constraints.txt --no-annotate --extra spark -o constraints-spark.txt
 	printf 'mkdocs\nmkdocs-material\n' | $(subst pyproject.toml,-,$(LOCK)) --constraints constraints.txt --no-annotate -o constraints-site.txt
 	printf 'hatchling\nhatch-vcs\nsetuptools-scm\n' | $(subst pyproject.toml,-,$(LOCK)) --constraints constraints.txt --no-annotate -o constraints-build.txt
+	echo cyclonedx-bom | $(subst pyproject.toml,-,$(LOCK)) --constraints constraints.txt --no-annotate -o constraints-sbom.txt
 
 clean:
 	rm -rf $(VENV)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.harness import clients, image
+from integration_tests.harness import clients, environments, image
 from integration_tests.harness.broker import free_port
 from integration_tests.harness.image import Container
 from integration_tests.harness.processes import wait_until
@@ -67,6 +68,28 @@ def test_it_is_small_and_says_its_version_and_its_user_is_not_root(built: str) -
     assert image.docker("run", "--rm", built, "--version").stdout == f"eos-replicate {image.VERSION}\n"
     spark = "import importlib.util as found; print(found.find_spec('pyspark'))"
     assert image.docker("run", "--rm", "--entrypoint", "python3", built, "-c", spark).stdout == "None\n"
+
+
+INSTALLED = """\
+import json
+from importlib import metadata
+print(json.dumps({found.name: found.version for found in metadata.distributions()}))
+"""
+
+
+@pytest.mark.tier("long")
+def test_its_list_of_packages_names_what_is_installed_in_it_and_nothing_else(built: str, tmp_path: Path) -> None:
+    """The tool that writes the list is neither in it nor, afterwards, in the image."""
+    listed = image.sbom(built, tmp_path / "image.sbom.json")
+    installed = json.loads(image.docker("run", "--rm", "--entrypoint", "python3", built, "-c", INSTALLED).stdout)
+    assert listed["bomFormat"] == "CycloneDX"
+    assert {part["name"]: part["version"] for part in listed["components"]} == installed
+    assert installed["eos-replicate"] == image.VERSION
+    names = {name.lower().replace("_", "-") for name in installed}
+    assert (
+        {"confluent-kafka", "pydantic-core"} <= names <= {*environments.pinned("constraints-run.txt"), "eos-replicate"}
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["image.sbom.json"]
 
 
 @pytest.mark.tier("long")

@@ -52,6 +52,28 @@ def test_what_is_built_has_its_list_of_packages_beside_it() -> None:
     assert line.endswith("-o dist/sbom.json")
 
 
+@pytest.mark.tier("default")
+def test_the_image_has_its_list_of_packages_beside_the_wheels() -> None:
+    lines = commands(ROOT / ".github" / "workflows" / "ci.yml")
+    (built,) = (at for at, line in enumerate(lines) if line.startswith("docker build"))
+    (listed,) = (at for at, line in enumerate(lines) if line.startswith("make image-sbom"))
+    assert listed > built
+    (image,) = re.findall(r"--tag (\S+)", lines[built])
+    assert lines[listed] == f"make image-sbom IMAGE={image} SBOM=dist/image.sbom.json"
+
+
+@pytest.mark.tier("default")
+def test_what_writes_lists_of_packages_is_pinned_with_its_hashes() -> None:
+    for path in WORKFLOWS:
+        lines = commands(path)
+        assert [line for line in lines if "cyclonedx-bom" in line] == [], f"{path.name}: by name, in any version"
+        first = next(at for at, line in enumerate(lines) if "cyclonedx-py" in line)
+        assert any("--require-hashes --no-deps -r constraints-sbom.txt" in line for line in lines[:first]), path.name
+    pinned = (ROOT / "constraints-sbom.txt").read_text()
+    assert re.search(r"^cyclonedx-bom==\S+ \\\n    --hash=sha256:", pinned, re.MULTILINE)
+    assert "cyclonedx" not in (ROOT / "Dockerfile").read_text() + (ROOT / "constraints-run.txt").read_text()
+
+
 def test_actionlint_finds_nothing() -> None:
     built = Path.home() / "go" / "bin" / "actionlint"
     program = shutil.which("actionlint") or (str(built) if built.exists() else None)

@@ -52,6 +52,15 @@ def built(directory: Path, *, makes_base: bool = True) -> str:
     return docker("build", "--quiet", "--network", "host", *arguments, "--tag", IMAGE, str(ROOT)).stdout.strip()
 
 
+def sbom(image: str, file: Path) -> dict[str, Any]:
+    """What `make image-sbom` writes of an image."""
+    command = ["make", "image-sbom", f"IMAGE={image}", f"SBOM={file}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=BUILD_S_MAX)
+    assert done.returncode == 0, done.stdout + done.stderr
+    written: dict[str, Any] = json.loads(file.read_text())
+    return written
+
+
 def _make_base(directory: Path) -> None:
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
         pytest.skip("debootstrap and root are needed to make a Debian base for the image")
