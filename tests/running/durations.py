@@ -10,6 +10,7 @@ Tests that take no time to speak of are kept as a number and a sum for each file
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
@@ -17,7 +18,8 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -97,14 +99,26 @@ class Recorder:
             "skips": dict(sorted(self._skipped.items())),
             "files": _by_file(self._seconds),
         }
-        parts = load(self._path)
-        parts[self._part] = entry
-        self._path.write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n")
+        with changing(self._path) as parts:
+            parts[self._part] = entry
 
 
 def load(path: Path = FILE) -> dict[str, Any]:
     """All parts of the file by their names."""
     return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[dict[str, Any]]:
+    """All parts of the file, written again at the end. Others, who record their parts beside this one, wait."""
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        parts = load(path)
+        yield parts
+        path.write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n")
+    finally:
+        os.close(directory)
 
 
 def recorded(parts: Mapping[str, Any], first: str = "") -> tuple[dict[str, float], dict[str, float]]:

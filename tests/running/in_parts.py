@@ -10,7 +10,6 @@ The entry says with which commit each has passed.
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -91,26 +90,25 @@ class InParts:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """After the recorder has written this run's entry: add what was known before."""
-        parts = durations.load(self._path)
-        entry = parts[self._part]
         self._passed &= self._all  # others are no longer asked for
         left = len(self._all - self._passed - self._skipped)
         older = [each | {"done": sorted(self._all.intersection(each["done"]))} for each in self._older]
         earlier = set[str]().union(*(each["done"] for each in older))
-        entry |= {
-            "seconds": entry["seconds"] + self._before.get("seconds", 0),
-            "passed": len(self._passed),
-            "failed": len(self._failed),
-            "left": left,
-            "failures": sorted(self._failed),
-            "long": LONG,
-            "done": sorted(self._passed - earlier),
-            "tests": _digests(self._root, self._passed - earlier),
-            "older": [each for each in older if each["done"]],
-            "code": self._before.get("code", {}) | code(),
-            "files": _added(self._before.get("files", {}), entry["files"]),
-        }
-        self._path.write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n")
+        with durations.changing(self._path) as parts:
+            entry = parts[self._part]
+            entry |= {
+                "seconds": entry["seconds"] + self._before.get("seconds", 0),
+                "passed": len(self._passed),
+                "failed": len(self._failed),
+                "left": left,
+                "failures": sorted(self._failed),
+                "long": LONG,
+                "done": sorted(self._passed - earlier),
+                "tests": _digests(self._root, self._passed - earlier),
+                "older": [each for each in older if each["done"]],
+                "code": self._before.get("code", {}) | code(),
+                "files": _added(self._before.get("files", {}), entry["files"]),
+            }
         ours = session.shouldstop and time.monotonic() > self._end_s
         if not session.testsfailed and (ours or session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.OK

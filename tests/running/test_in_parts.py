@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.running import in_parts
+from tests.running import durations, in_parts
 from tests.running.tiers import ROOT
 
 pytestmark = pytest.mark.tier("default")  # each test runs pytest a few times
@@ -93,3 +94,20 @@ def test_older_results_count_where_they_are_kept(tmp_path: Path) -> None:
     change(code={"tests/budget.py": "again another"}, tests={"test_five.py": "another test"}, older=entry["older"])
     code, entry, ran = run(tmp_path, "0", "--keep-older")
     assert (ran, entry["passed"]) == ("0 ", 1), "what a test does stands in its file"
+
+
+def test_runs_beside_each_other_keep_what_the_others_have_recorded(tmp_path: Path) -> None:
+    results, meanwhile = tmp_path / "results.json", threading.Event()
+
+    def other() -> None:
+        with durations.changing(results) as parts:
+            parts["other"] = {}
+        meanwhile.set()
+
+    with durations.changing(results) as parts:
+        parts["one"] = {}
+        beside = threading.Thread(target=other)
+        beside.start()
+        assert not meanwhile.wait(0.2), "it waits for this one"
+    beside.join(10)
+    assert set(durations.load(results)) == {"one", "other"}
