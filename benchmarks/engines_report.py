@@ -1,6 +1,7 @@
-"""The newest results of each row of `benchmarks.engines`: tables in docs/performance.md, and a picture.
+"""The newest results of each row of `benchmarks.engines`: tables in docs/performance.md, a sentence in README.md, and a
+picture for both.
 
-`python -m benchmarks.engines_report` writes both.
+`python -m benchmarks.engines_report` writes all of them.
 """
 
 from __future__ import annotations
@@ -205,15 +206,34 @@ def picture(results: dict[str, Any]) -> str:
     return template.render(bars=bars, height=y + 24, cores=results["machine"]["cores"]) + "\n"
 
 
+def summary(results: dict[str, Any]) -> str:
+    """Say in a sentence what the README says of `engine: batches`, above the picture."""
+    rows = [figures for name, figures in results["median"].items() if name in SHAPES and MIRROR in figures]
+    rates = sorted(row[BATCHES][RATE] / row[MIRROR][RATE] for row in rows)
+    shares = sorted(100 * row[BATCHES][CPU] / row[MIRROR][CPU] for row in rows)
+    return (
+        f"`engine: batches` passes record batches through as they are: **{rates[0]:.1f} to {rates[-1]:.1f} times** "
+        f"as many records a second as\nMirrorMaker 2, with {shares[0]:.0f} to {shares[-1]:.0f} % of its CPU time, by "
+        "what is copied ([all figures](docs/performance.md#both-engines)):\n\n"
+        "![Records a second beside MirrorMaker 2, by what is copied](docs/images/engines.svg)\n"
+    )
+
+
 def written(document: str, results: dict[str, Any]) -> str:
     """The document with these figures replaced. Raises ValueError without the two markers."""
     return report.between(document, BEGIN, END, section(results))
 
 
+def in_readme(document: str, results: dict[str, Any]) -> str:
+    """The README with its sentence replaced. Raises ValueError without the two markers."""
+    return report.between(document, BEGIN, END, summary(results))
+
+
 @click.command()
 def main() -> None:
-    """Write the newest results into docs/performance.md, and the picture; say which aims they reach."""
+    """Write the newest results into docs/performance.md, README.md, and the picture; say which aims they reach."""
     results = newest()
+    report.README.write_text(in_readme(report.README.read_text(), results))
     report.DOCUMENT.write_text(written(report.DOCUMENT.read_text(), results))
     PICTURE.write_text(picture(results))
     click.echo(str(PICTURE.relative_to(report.ROOT)))
