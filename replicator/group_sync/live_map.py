@@ -7,8 +7,10 @@ from functools import partial
 from itertools import groupby
 
 from replicator.config import Flow, routing
+from replicator.flow.frozen import failed_over
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.topic_questions import TopicInfo
+from replicator.model.errors import FlowFrozen
 from replicator.model.partition import Partition
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.translation.partition_maps import MappedPartition, read_partitions
@@ -23,7 +25,7 @@ class KafkaLiveMap:
         self._translator: Translator | None = None
         self._partitions: dict[str, list[Partition]] = {}
         self._target_topics: dict[str, str] = {}
-        self._failed_over = frozenset[str]()
+        self._failed_over, self._frozen = frozenset[str](), ""
 
     def close(self) -> None:
         """Let go of both clusters."""
@@ -33,7 +35,13 @@ class KafkaLiveMap:
         """See `LiveMap`."""
         control = self._clusters.state.control_if_any()
         self._failed_over = frozenset(() if control is None else control.failed_over)
+        self._frozen = failed_over(control)
         return self._failed_over
+
+    def refuse_frozen(self) -> None:
+        """See `LiveMap`."""
+        if self._frozen:
+            raise FlowFrozen(f"flow {self._flow.name}: {self._frozen}")
 
     def read(self) -> None:
         """See `LiveMap`."""

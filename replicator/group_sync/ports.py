@@ -65,6 +65,9 @@ class LiveMap(Protocol):
         """Ask anew which source topics were failed over: their groups are left alone from then on, and `partitions`
         doesn't have them. Raises ReplicatorError."""
 
+    def refuse_frozen(self) -> None:
+        """Raise FlowFrozen where the flow as a whole was failed over, or is about to be, when that was asked last."""
+
     def read(self) -> None:
         """Read them anew. Raises ReplicatorError."""
 

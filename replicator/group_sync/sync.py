@@ -151,8 +151,11 @@ class GroupSync:
         return RoundDone(len(self._followed), committed, tuple(unanswered), tuple(gone))
 
     def _begin(self) -> None:
-        self._known, self._kept = self._notes.begin(), None
-        self._failed_over = self._map.read_failed_over()  # fenced first: who fails over fences then
+        known = self._notes.begin()
+        # Fenced first: who fails over fences then. Whoever is fenced by that, and begins anew, must not go on.
+        self._failed_over = self._map.read_failed_over()
+        self._map.refuse_frozen()
+        self._known, self._kept = known, None
         if self._transactions is not None:
             self._transactions.begin(self._notes.transaction_notes())
         self._dropped.clear()

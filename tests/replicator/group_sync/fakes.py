@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode as E
 
 from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.ownership import LATE_MS, GroupOffset
-from replicator.model.errors import Fenced, ReplicatorError, Unreachable
+from replicator.model.errors import Fenced, FlowFrozen, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.offset_map.translate import TranslatedOffset
 from replicator.state.group_notes import GroupNotes
@@ -227,6 +227,7 @@ class FakeMap:
     unmapped: dict[Partition, int] = field(default_factory=dict)
     stable: dict[Partition, int] = field(default_factory=dict)
     failed_over: set[str] = field(default_factory=set)
+    frozen: bool = False
     _left_out: frozenset[str] = frozenset()
     target_end: int = 1_000
     growth: int = 0  # with each question for it
@@ -237,6 +238,11 @@ class FakeMap:
         """See `LiveMap`."""
         self._left_out = frozenset(self.failed_over)
         return self._left_out
+
+    def refuse_frozen(self) -> None:
+        """See `LiveMap`."""
+        if self.frozen:
+            raise FlowFrozen("flow f: it was failed over")
 
     def read(self) -> None:
         """See `LiveMap`."""
