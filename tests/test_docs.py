@@ -36,6 +36,8 @@ EVIDENCE = checkpoint.Evidence(
     generation=1, owner="", source_topic="", source_cluster="", source_topic_id="", target_topic_id="", map_topic_id="x"
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"(?<!\\)\|")
+"""The line at which a cell begins or ends."""
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -116,6 +118,44 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(document: Path) -> No
         leads_to = document.parent / link if link else document
         assert leads_to.exists(), link
         assert not anchor or anchor in anchors(leads_to), f"{link}#{anchor}"
+
+
+def torn_rows(text: str) -> list[str]:
+    """Lines of tables that no page shows as a row: they have no header, another number of cells, or a paragraph or an
+    item of a list directly before them, whose text they become."""
+    outside = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.M | re.S)
+    torn, table, before = [], list[str](), ""
+    for line in [*(it.strip() for it in outside.splitlines()), ""]:
+        if line.startswith("|"):
+            table.append(line)
+            continue
+        if table:
+            cells = len(CELL.findall(table[0]))
+            whole = not before or before.endswith("-->")
+            headed = whole and len(table) > 1 and re.fullmatch(r"\|(?: *:?-+:? *\|)+", table[1]) is not None
+            torn += [row for row in table if not headed or len(CELL.findall(row)) != cells]
+        table, before = [], line
+    return torn
+
+
+def test_every_row_of_a_table_stands_under_its_header() -> None:
+    assert {str(path.relative_to(ROOT)): found for path in DOCUMENTS if (found := torn_rows(path.read_text()))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "torn"),
+    [
+        ("| a | b |\n|---|---|\n| 1 | `x` |\n", []),
+        ("<!-- made -->\n| a |\n|---|\n| 1 |\n<!-- end -->\n", []),
+        ("```\n| a |\n```\n", []),
+        ("| a |\n|---|\n\n| 1 |\n", ["| 1 |"]),
+        ("- an item\n  of two lines\n| 1 | 2 |\n", ["| 1 | 2 |"]),
+        ("Text.\n| a |\n|---|\n", ["| a |", "|---|"]),
+        ("| a |\n|---|\n| 1 | 2 |\n", ["| 1 | 2 |"]),
+    ],
+)
+def test_a_row_without_a_header_is_found(text: str, torn: list[str]) -> None:
+    assert torn_rows(text) == torn
 
 
 def test_every_command_is_named_in_the_readme_or_the_changelog() -> None:

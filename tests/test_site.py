@@ -92,6 +92,13 @@ def assert_built(done: subprocess.CompletedProcess[str], site: Path) -> None:
     built = site / "dist" / "site"
     assert [page for page in PAGES if not (built / page.with_suffix(".html")).exists()] == []
     assert "Getting started" in (built / "index.html").read_text()
+    assert {page.name: found for page in built.rglob("*.html") if (found := shown_as_text(page.read_text()))} == {}
+
+
+def shown_as_text(page: str) -> list[str]:
+    """Rows of tables that stand on a page as they were written."""
+    outside = re.sub(r"<(pre|code|script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return re.findall(r"^\s*(?:<[^>]*>)*\|.*\|", outside, re.MULTILINE)
 
 
 def break_a_link(site: Path) -> None:
@@ -147,6 +154,14 @@ def test_every_page_can_be_read_on_a_phone(site: Path, tmp_path: Path) -> None:
     page.write_text(kept)
     assert_built(build(zensical(), site), site)
     assert shown(site / "dist" / "site", tmp_path / "profile") == {}
+
+
+@pytest.mark.tier("full")
+def test_a_row_that_no_builder_shows_as_one_is_found(site: Path) -> None:
+    page = site / "docs" / "concepts.md"
+    page.write_text(page.read_text() + "\n- an item\n| `one` | two |\n")
+    assert build(zensical(), site).returncode == 0
+    assert shown_as_text((site / "dist" / "site" / "concepts.html").read_text()) == ["|  | two |"]
 
 
 @pytest.mark.tier("full")
