@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-seeds-of-failovers test-versions test-compat compiled lint image-sbom bench bench-engines env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-seeds-of-failovers test-product test-versions test-compat compiled lint image-sbom bench bench-engines env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -109,6 +109,15 @@ FAILOVERS = integration_tests/groups/test_failover_seeds.py
 test-seeds-of-failovers: $(STAMP)
 	EOS_FAILOVER_SEEDS=$$(seq -s, 1 200) $(SEEDS) "failovers: seeds" $(FAILOVERS) -m "not kafka"
 	EOS_FAILOVER_SEEDS=$$(seq -s, 501 520) $(SEEDS) "failovers: seeds on Kafka" $(FAILOVERS) -m kafka
+
+# In the same way: what takes long of the product around the data path, on real Kafka: an older version and this one in turn, 50
+# changes under load; takeovers from MirrorMaker 2, killed at each write and step; 1,000 subjects with references; chart and image.
+test-product: $(STAMP)
+	$(SEEDS) "versions in turn on Kafka" integration_tests/exactly_once/test_upgrade.py -m kafka
+	$(SEEDS) "takeovers from MirrorMaker 2 on Kafka" integration_tests/test_adopt_mm2_killed.py -m kafka
+	$(SEEDS) "schema registry on Kafka" integration_tests/test_schema_registry.py -m kafka
+	$(SEEDS) "chart" integration_tests/kubernetes/test_chart.py
+	$(SEEDS) "image" integration_tests/test_image.py
 
 # Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
 test-long-kafka: $(STAMP)
