@@ -25,6 +25,7 @@ BROKERS, LANES, PARTITIONS, WORKERS = 2, 4, 8, 2
 AWAY_S = budget(25, 60)  # beyond a session; the long one beyond the time for which a revoked lane goes on
 PAUSE_S_MAX = 3.0
 TOPIC = "numbers"
+ON_ONE_BROKER = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "2"}
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
@@ -50,7 +51,7 @@ def flow_name(bootstrap: str) -> tuple[str, int]:
 def test_copying_goes_on(tmp_path: Path) -> None:
     need_kafka()
     source = KafkaContainer()
-    target = KafkaCluster(BROKERS, offsets_topic_replication_factor="1", offsets_topic_num_partitions="2")
+    target = KafkaCluster(BROKERS, settings=ON_ONE_BROKER)
     workers: list[Replicator] = []
     try:
         source.start()

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ElectionType
 
-from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.crew import LANES, PARTITIONS, Crew
 from integration_tests.harness.kafka_cluster import KafkaCluster
@@ -29,7 +27,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.tier("long"), pytest.mark.timeout(1
 SEEDS = [int(text) for text in os.environ.get("EOS_CLUSTER_SEEDS", ",".join(map(str, range(601, 611)))).split(",")]
 BROKERS, SESSION_MS = 3, 6_000
 AWAY_S = 2.0, 12.0
-IN_SYNC = {"min_insync_replicas": "2", "transaction_state_log_min_isr": "2"}
+IN_SYNC = {"min.insync.replicas": "2", "transaction.state.log.min.isr": "2"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Sides:
 @pytest.fixture(scope="module")
 def sides() -> Iterator[Sides]:
     need_kafka()
-    found = Sides(KafkaContainer(), KafkaCluster(BROKERS, **IN_SYNC))
+    found = Sides(KafkaContainer(), KafkaCluster(BROKERS, settings=IN_SYNC))
     with ExitStack() as closing, ThreadPoolExecutor() as pool:
         closing.callback(found.source.stop)
         closing.callback(found.target.stop)
@@ -70,8 +68,7 @@ def freeze_a_broker(target: KafkaCluster, pause_s: float, broker: int) -> str:
 
 def move_leaders(target: KafkaCluster) -> str:
     """All partitions go to the leaders that they had at first."""
-    admin = clients.admin(target.bootstrap)
-    admin.elect_leaders(ElectionType.PREFERRED).result(clients.TIMEOUT_S)
+    target.move_leaders()
     return "leaders move"
 
 

@@ -45,6 +45,7 @@ class Copying:
         partitions: int = PARTITIONS,
         seed: int = 1,
         source_configs: dict[str, str] | None = None,
+        source_replicas: int = 1,
         **settings: Any,
     ) -> None:
         """`via` and `source_via` are what the flow uses instead of the clusters' addresses: a proxy's, or the client
@@ -52,7 +53,7 @@ class Copying:
         self.name = f"flow-{uuid.uuid4().hex[:8]}"
         self.topic, self.copy = f"{self.name}.in", f"{self.name}.in.copy"
         self.source, self.target, self.partitions = source.bootstrap, target.bootstrap, partitions
-        clients.create_topic(self.source, self.topic, partitions, source_configs)
+        clients.create_topic(self.source, self.topic, partitions, source_configs, replicas=source_replicas)
         self.load = Load(self.source, self.topic, partitions, seed)
         self.file = FlowFile(
             directory,

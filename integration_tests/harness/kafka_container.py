@@ -44,7 +44,7 @@ exec /etc/kafka/docker/run
 """
 
 
-def _variables(settings: Mapping[str, str]) -> dict[str, str]:
+def variables(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings of a broker as the image's entry point takes them."""
     return {f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in settings.items()}
 
@@ -69,7 +69,7 @@ SETTINGS = {
     "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
     "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
     "KAFKA_TRANSACTION_MAX_TIMEOUT_MS": "900000",
-    **_variables(SHORT_SESSIONS),
+    **variables(SHORT_SESSIONS),
     "KAFKA_GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS": "1000",
     "KAFKA_GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS": "100",
     # how often Kafka looks for transactions that are past their timeout; its default of 10 s would be waited for
@@ -91,7 +91,7 @@ BROKER = {
 }
 
 
-def _cluster_id() -> str:
+def cluster_id() -> str:
     """Clusters must differ: a flow whose source and target are one cluster is refused."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
 
@@ -143,13 +143,13 @@ class KafkaContainer:
         testcontainers_config.ryuk_disabled = True  # one image is enough; fixtures remove their containers
         port, controller_port = free_port(), free_port()
         self.bootstrap, self._controller_address = f"127.0.0.1:{port}", f"127.0.0.1:{controller_port}"
-        common = SETTINGS | {"CLUSTER_ID": _cluster_id()}
+        common = SETTINGS | {"CLUSTER_ID": cluster_id()}
         self._transactions = transactions
         self._controller = DockerContainer(image).with_envs(**common, **CONTROLLER)
         self._controller.with_bind_ports(f"{CLIENT_PORT}/tcp", port)
         self._controller.with_bind_ports(f"{CONTROLLER_PORT}/tcp", controller_port)
         self._container = DockerContainer(image).with_envs(
-            **common | {"KAFKA_AUTO_CREATE_TOPICS_ENABLE": str(auto_create).lower()} | _variables(settings or {}),
+            **common | {"KAFKA_AUTO_CREATE_TOPICS_ENABLE": str(auto_create).lower()} | variables(settings or {}),
             **BROKER,
             KAFKA_ADVERTISED_LISTENERS=f"PLAINTEXT://{self.bootstrap},BROKER://localhost:9094",
             KAFKA_HEAP=f"{heap_mib}m",

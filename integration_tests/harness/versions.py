@@ -25,16 +25,19 @@ TRANSACTIONS_VARIABLE = "EOS_TARGET_TRANSACTIONS"
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """Kafka's versions at the source and at the target, and the target's transaction protocol."""
+    """Kafka's versions at the source and at the target, and the target's transaction protocol; how many brokers each
+    cluster has, and each partition replicas."""
 
     source: str
     target: str
     transactions: int
+    brokers: int = 1
 
     @property
     def name(self) -> str:
         """What its results are recorded under."""
-        return f"{self.source} to {self.target}, transactions {self.transactions}"
+        brokers = f", {self.brokers} brokers" if self.brokers > 1 else ""
+        return f"{self.source} to {self.target}, transactions {self.transactions}{brokers}"
 
     def environment(self) -> dict[str, str]:
         """The variables that choose it."""
@@ -54,8 +57,11 @@ def _pairs() -> Iterator[VersionPair]:
                 yield VersionPair(source, target, TRANSACTIONS[target][nth])
 
 
-PAIRS = tuple(_pairs())
-"""All that are tested, the most telling ones first."""
+BROKERS = 3
+ON_THREE_BROKERS = tuple(VersionPair(source, target, TRANSACTIONS[target][0], BROKERS) for source, target in _FIRST[:3])
+"""Clusters of three brokers, each partition on all of them."""
+PAIRS = (*_pairs(), *ON_THREE_BROKERS)
+"""All that are tested: with one broker on each side, the most telling ones first, then with three."""
 
 
 def image(side: Side, default: str, environment: Mapping[str, str] = os.environ) -> str:

@@ -105,7 +105,7 @@ def test_a_broker_that_is_not_known_to_be_dead_yet_holds_back_its_partitions_onl
 ) -> None:
     """Its partitions still have it as leader. One flow waits for it in vain, the next one sees it come back."""
     need_kafka()
-    cluster = KafkaCluster(2, broker_session_timeout_ms="600000")
+    cluster = KafkaCluster(2, settings={"broker.session.timeout.ms": "600000"})
     made: list[Copying] = []
 
     def opened(connect_timeout_ms: int) -> Copying:

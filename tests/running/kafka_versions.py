@@ -45,14 +45,21 @@ TESTS = (
     f"{CONTRACT}test_kill.py",
 )
 """What a flow rests on at the target, and workers and brokers that die, with both engines."""
+ON_THREE_BROKERS = (f"{EXACTLY_ONCE}test_three_brokers.py",)
+"""Where clusters have as many: brokers die, leaders move, and workers die at their commits, with both engines."""
 WHOLE_MINUTES_MIN = 0.5
 """A pair isn't begun with less time left."""
+
+
+def tests_of(pair: VersionPair) -> tuple[str, ...]:
+    """What is run with a pair."""
+    return ON_THREE_BROKERS if pair.brokers > 1 else TESTS
 
 
 def run(pair: VersionPair, minutes: float) -> int:
     """Run what is left of a pair's tests; pytest's exit code."""
     command = [sys.executable, "-m", "pytest", "-q", "--timeout", "900", "-m", "kafka", "--record-in", str(FILE)]
-    command += ["--record", pair.name, "--in-parts", f"{minutes:.2f}", *TESTS]
+    command += ["--record", pair.name, "--in-parts", f"{minutes:.2f}", *tests_of(pair)]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **pair.environment()}, check=False).returncode
 
 
@@ -64,12 +71,13 @@ def done(entry: Mapping[str, Any]) -> bool:
 def table(parts: Mapping[str, Any]) -> str:
     """The lines between `BEGIN` and `END`."""
     lines = [
-        "| source | target | transaction protocol | contract | exactly once | failed or not run | recorded |",
-        "|---|---|---|---|---|---|---|",
+        "| source | target | brokers | transaction protocol | contract | exactly once | failed or not run | recorded |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for pair in PAIRS:
         cells = _cells(parts[pair.name]) if pair.name in parts else ["not run", "", "", ""]
-        lines.append(f"| {pair.source} | {pair.target} | {pair.transactions} | {' | '.join(cells)} |")
+        brokers = f"{pair.brokers}, replication factor {pair.brokers}" if pair.brokers > 1 else "1"
+        lines.append(f"| {pair.source} | {pair.target} | {brokers} | {pair.transactions} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from integration_tests.exactly_once import test_three_brokers
 from integration_tests.harness.versions import PAIRS, RELEASES, VersionPair, image, target_transactions
 from tests.running import durations, kafka_versions
 from tests.running.tiers import ROOT
@@ -43,11 +44,20 @@ def test_each_result_is_of_a_pair_and_names_its_day_and_commit() -> None:
 
 
 def test_all_versions_meet_each_other_in_each_protocol_of_the_target() -> None:
-    assert len(set(PAIRS)) == len(PAIRS) == len(RELEASES) * sum(map(len, kafka_versions_of_target().values()))
+    alone = [pair for pair in PAIRS if pair.brokers == 1]
+    assert len(set(alone)) == len(alone) == len(RELEASES) * sum(map(len, kafka_versions_of_target().values()))
     for source in RELEASES:
-        assert {(pair.target, pair.transactions) for pair in PAIRS if pair.source == source} == {
+        assert {(pair.target, pair.transactions) for pair in alone if pair.source == source} == {
             (target, each) for target, protocols in kafka_versions_of_target().items() for each in protocols
         }
+
+
+def test_three_brokers_run_the_newest_version_and_meet_the_oldest_one_either_way() -> None:
+    oldest, newest = min(RELEASES), max(RELEASES)
+    many = [pair for pair in PAIRS if pair.brokers > 1]
+    assert {(pair.source, pair.target) for pair in many} == {(newest, newest), (oldest, newest), (newest, oldest)}
+    assert {pair.brokers for pair in many} == {test_three_brokers.BROKERS}
+    assert len({pair.name for pair in PAIRS}) == len(PAIRS)
 
 
 def kafka_versions_of_target() -> dict[str, tuple[int, ...]]:
@@ -55,7 +65,7 @@ def kafka_versions_of_target() -> dict[str, tuple[int, ...]]:
 
 
 def test_the_tests_are_there() -> None:
-    for test in kafka_versions.TESTS:
+    for test in (*kafka_versions.TESTS, *kafka_versions.ON_THREE_BROKERS):
         path, _, function = test.partition("::")
         text = (ROOT / path).read_text()
         assert not function or re.search(rf"\b{function.partition('[')[0]}\b", text), test
@@ -75,8 +85,9 @@ def test_the_tests_are_there() -> None:
 def test_the_table_hides_no_failure(changes: dict[str, object], told: str) -> None:
     pair = PAIRS[0]
     lines = kafka_versions.table(json.loads(json.dumps({pair.name: entry(**changes)}))).splitlines()
-    assert lines[2] == f"| {pair.source} | {pair.target} | {pair.transactions} {told}"
+    assert lines[2] == f"| {pair.source} | {pair.target} | 1 | {pair.transactions} {told}"
     assert lines[3].endswith("| not run |  |  |  |")
+    assert lines[-1].startswith(f"| {PAIRS[-1].source} | {PAIRS[-1].target} | 3, replication factor 3 |")
 
 
 def test_only_a_whole_run_of_this_code_is_done() -> None:
