@@ -43,7 +43,7 @@ WRITES = {
 }
 """All that an adoption asks of the target that changes anything there: how often."""
 READS = {"api_versions", "metadata", "describe_cluster", "find_coordinator", "list_offsets", "fetch"}
-READS |= {"list_groups", "describe_groups", "offset_fetch", "describe_configs"}
+READS |= {"list_groups", "describe_groups", "consumer_group_describe", "offset_fetch", "describe_configs"}
 SEEDS = range(6)
 COMPARED = 20
 
