@@ -142,6 +142,7 @@ def test_every_row_of_a_table_stands_under_its_header() -> None:
     assert {str(path.relative_to(ROOT)): found for path in DOCUMENTS if (found := torn_rows(path.read_text()))} == {}
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize(
     ("text", "torn"),
     [

@@ -118,6 +118,7 @@ def test_the_documents_show_the_newest_results() -> None:
     assert engines.in_readme(readme, results) == readme
 
 
+@pytest.mark.tier("default")
 def test_the_readme_has_the_lowest_and_the_highest_ratio() -> None:
     ours, theirs = ({engines.RATE: rate, engines.CPU: cpu} for rate, cpu in ((420.0, 0.11), (100.0, 1.0)))
     one = {engines.BATCHES: ours, engines.MIRROR: theirs}
