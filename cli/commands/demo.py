@@ -121,8 +121,14 @@ def demo(
 
 @contextmanager
 def scratch(keep: bool) -> Iterator[tuple[Path, list[str]]]:
-    """Make a temporary directory, removed at the end or at a signal, unless the list names a reason to keep it."""
-    directory = Path(tempfile.mkdtemp(prefix="eos-demo-"))
+    """Make a temporary directory, removed at the end or at a signal, unless the list names a reason to keep it.
+
+    Raises ClickException where none can be made.
+    """
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="eos-demo-"))
+    except OSError as error:  # as in a container with a read-only root
+        raise click.ClickException(f"the demo needs a directory to write into: {error.strerror}; set TMPDIR") from error
     reasons = ["--keep"] if keep else []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     for number in (signal.SIGTERM, signal.SIGHUP):

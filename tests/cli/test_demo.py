@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,14 @@ def test_a_demo_without_a_verdict_is_an_error_with_its_reason(tmp_path: Path, mo
 
 @pytest.mark.tier("full")
 @pytest.mark.timeout(300)
+@pytest.mark.tier("default")  # the unit tier is full
+def test_without_a_directory_to_write_into_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")  # root, which may write nearly anywhere, runs some tests
+    done = CliRunner().invoke(command.demo, ["--records", "10"])
+    assert done.exit_code == 1
+    assert "the demo needs a directory to write into: No such file or directory; set TMPDIR" in done.stderr
+
+
 def test_several_workers_share_the_flow(tmp_path: Path) -> None:
     """One is killed, then each is restarted in turn, and nothing is lost."""
     process = start(tmp_path, *SMALL, "--workers", "3", "--kills", "1", "--broker-kills", "0")
