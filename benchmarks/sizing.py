@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from replicator.model.counting import counted
 from replicator.workers.balance import LANES_AUTO_MAX, PARTITIONS_PER_LANE
 
 RESULTS = Path(__file__).parent / "results" / "sizing"
@@ -178,7 +179,7 @@ def main(
     click.echo(f"lanes               {found.lanes}")
     click.echo(f"transactions/s      {found.transactions_per_s:.0f}")
     click.echo(f"MiB/s               {found.mib_per_s:.1f} from the source, and as much to the target")
-    click.echo(f"cores               {found.cores:.2f}: {found.processes} processes")
+    click.echo(f"cores               {found.cores:.2f}: {counted(found.processes, 'process', 'processes')}")
     click.echo(f"memory, MiB         {found.memory_mib:.0f}; with full queues {found.memory_mib_max:.0f}")
 
 

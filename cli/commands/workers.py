@@ -20,6 +20,7 @@ from cli.options import (
     print_wrapped,
     show_failed,
 )
+from replicator.model.counting import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +85,7 @@ def show(console: Console, found: FoundWorkers) -> None:
     if not its.workers:
         print_wrapped(console, f"{its.flow}: nobody runs it, or a process that runs it alone (run --standalone)")
         return
-    print_wrapped(console, f"{its.flow}: generation {its.generation}, {its.lanes} lanes")
+    print_wrapped(console, f"{its.flow}: generation {its.generation}, {counted(its.lanes, 'lane')}")
     _show_workers(console, [_row(worker) for worker in its.workers])
     if its.unassigned:
         print_wrapped(console, f"not assigned: lanes {', '.join(map(str, its.unassigned))}", style="yellow")

@@ -34,6 +34,8 @@ def drawn(it: FoundWorkers, *, terminal: bool = True) -> list[str]:
 def test_names_that_fit_stand_in_a_table() -> None:
     lines = drawn(found(worker("host-1", 0, 1), worker("host-2", 2)))
     assert lines[0] == "orders: generation 3, 64 lanes"
+    with_one = FlowWorkers(flow="orders", generation=3, lanes=1, workers=(worker("host-1", 0),), unassigned=())
+    assert drawn(FoundWorkers(workers=with_one))[0] == "orders: generation 3, 1 lane"
     [row] = [line for line in lines if "host-1" in line]
     assert row.split() == ["host-1:4711", "/10.20.30.40", "1.2.3", "0,", "1", "2027-01-15T08:00:00Z"]
 

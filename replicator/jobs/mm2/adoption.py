@@ -39,6 +39,7 @@ from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.lane.plan import LanePlan
 from replicator.model.commands import Command
+from replicator.model.counting import counted
 from replicator.model.errors import ConfigError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
@@ -151,8 +152,8 @@ class Mm2Adoption:
         if members:
             raise NotDecided(
                 Objection.STILL_RUNS,
-                f"group {self._group} of MirrorMaker 2 has {members} members: stop it. One that was killed is a member "
-                "until its session has timed out",
+                f"group {self._group} of MirrorMaker 2 has {counted(members, 'member')}: stop it. One that was killed "
+                "is a member until its session has timed out",
             )
 
     def _pairs(
