@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+import replicator
 from integration_tests.harness import clients, java
 from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.embedded import EmbeddedBroker
 from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import FAILPOINTS, FlowFile, Replicator
+from replicator.offset_map.translate import TranslatedOffset
 
 pytestmark = [pytest.mark.tier("full"), pytest.mark.timeout(900)]
 ADOPTED_S_MAX = 90
@@ -294,6 +296,21 @@ def test_killed_at_any_step_it_has_adopted_all_or_nothing(copied: Takeover, step
     code, _, said = copied.adopt("--yes-i-mean", "orders")
     assert code == (REFUSED if step == "after_position_set" else 0), said
     copied.assert_goes_on()
+
+
+def test_no_offset_of_what_it_has_copied_is_translated(copied: Takeover) -> None:
+    """The flow's map doesn't tell where these copies stand: a consumer that went on behind them would skip some."""
+    values = [b"%d" % number for number in range(10)]
+    clients.put(clients.producer(copied.source), "t", *values, partition=0, timestamp=1_000)
+    clients.put(clients.producer(copied.target), "a.t", *values[:4], partition=0, timestamp=1_000)
+    code, _, said = copied.adopt("--yes-i-mean", "orders")
+    assert code == 0, said
+    file, flow = copied.file.path, copied.file.flow
+    first, last, after = replicator.translate(file, flow, [("t", 0, offset) for offset in (0, 3, 4)])
+    assert first.translated == last.translated == TranslatedOffset(None, None, ("before_map",), (0, 4))
+    assert after.translated == TranslatedOffset(4, 0)
+    (back,) = replicator.translate(file, flow, [("a.t", 0, 2)], reverse=True)
+    assert back.translated == TranslatedOffset(None, None, ("before_map",), (0, 4))
 
 
 def test_its_own_topics_must_be_excluded(copied: Takeover) -> None:

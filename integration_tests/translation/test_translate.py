@@ -189,3 +189,37 @@ def test_what_was_not_copied_or_is_another_topic_has_no_translation(make_copying
     code, out, said = asked(copying, "--time", "1970-01-01T00:00:00Z", "--csv")
     assert (code, out) == (1, "")
     assert said.count("source topic's id was") == copying.partitions, said
+
+
+@pytest.mark.tier("full", kafka="long")
+@pytest.mark.parametrize("to", [5, 8])
+def test_no_copy_before_a_position_that_was_set_is_skipped(make_copying: MakeCopying, to: int) -> None:
+    copying = make_copying(partitions=1)
+    _copy_more(copying, range(6))
+    clients.put(clients.producer(copying.source), copying.topic, *[b"%d" % number for number in range(6, 10)])
+    command = [sys.executable, "-m", "cli.main", "position", "set", "-c", str(copying.file.path), "--why", "a test"]
+    command += ["--partition", f"{copying.topic}:0", "--offset", str(to), "--yes-i-mean", copying.file.flow]
+    subprocess.run(command, check=True, timeout=ASKED_S_MAX)
+    _copy_more(copying, range(10, 12))
+    here = [(it.offset() or 0, it.value()) for it in clients.read(copying.source, copying.topic, 0)]
+    there = [(it.offset() or 0, it.value()) for it in clients.read(copying.target, copying.copy, 0)]
+    asked_for = [(copying.topic, 0, offset) for offset, _ in here]
+    found = replicator.translate(copying.file.path, copying.file.flow, asked_for)
+    assert any(it.offset is not None for it in found)
+    for (offset, _), it in zip(here, found, strict=True):
+        after = {value for at, value in here if at >= offset}
+        first = min(at for at, value in there if value in after)
+        low, high = it.translated.bounds or (0, it.offset)
+        assert low <= first, it
+        if it.offset is None:
+            assert first <= (high or 0), it
+        else:  # a record that stands there twice may be skipped once
+            kept = {value for at, value in there if at >= it.offset}
+            assert kept >= after & {value for _, value in there}, it
+
+
+def _copy_more(copying: Copying, numbers: range) -> None:
+    worker = copying.running()
+    clients.put(clients.producer(copying.source), copying.topic, *[b"%d" % number for number in numbers])
+    clients.wait_value(copying.target, copying.copy, 0, b"%d" % numbers[-1])
+    assert worker.stop() == 0, worker.tail()

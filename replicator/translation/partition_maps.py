@@ -13,7 +13,7 @@ stable offsets, below which copies are visible. At last log starts: what expired
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -38,11 +38,14 @@ from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import MapPlace, connected, place_of_map, refuse_delivery, stable_at
 from replicator.proof.map_reader import TRIES_MAX, BlocksGone, MapRead, covered_of, raw_sections, read_sections
 from replicator.state.claims import Claim
+from replicator.state.signed_gaps import Adoption, adoptions
 from replicator.wire.map_index import IndexMoved, MapIndexLog
 
 Side = Literal["source", "target"]
 NOT_COPIED = "not_copied"
 """The problem of a partition that the flow has not begun to copy."""
+NOT_KNOWN = ClaimedStart(0, 0)
+"""Where nothing says where the flow began: perhaps before its map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +208,19 @@ def _known(
         positions = offset_reader.positions(flow, routes.values())
         claimed = asked.state.claims_if_any()
     claims, former = claimed.claims if claimed else {}, former_targets(flow, routes, claimed)
+    adopted = adoptions(claimed.occurrences) if claimed else ()
     known: dict[Partition, _Known] = {}
     untold: dict[Partition, MappedPartition | Untold] = {}
     for name, info in sources.items():
         for at in (Partition(name, number) for number in range(info.partitions)):
             to = _route(flow, at)
-            told = _told(at, to, positions.get(to), claims.get(to), here.cluster_id, info, targets.get(to.topic))
+            claim = claims.get(to)
+            told = _told(at, to, positions.get(to), claim, here.cluster_id, info, targets.get(to.topic))
             if isinstance(told, Untold):
                 untold[at] = told
             else:
-                known[at] = replace(told, generations=told.generations._replace(former=former.get(at, ())))
+                generations = told.generations._replace(former=former.get(at, ()))
+                known[at] = replace(told, generations=generations, start=_start(claim, adopted))
     return known, untold
 
 
@@ -238,10 +244,24 @@ def _told(
     source, target = (LogEnds(info.topic_id, 0, OFFSET_MAX, OFFSET_MAX) for info in (here, there))
     if wrong := compare(position, cluster, at.topic, source, target, position.evidence.generation):
         return Untold(at, to, *wrong)
-    # Without a claim nothing says where the flow began: perhaps before its map.
-    start = ClaimedStart(claim.offset, claim.target_end) if claim is not None else ClaimedStart(0, 0)
     generations = Generations(-1 if claim is None else claim.generation, position.evidence.generation, ())
-    return _Known(here.topic_id, there.topic_id, position, start, generations)
+    return _Known(here.topic_id, there.topic_id, position, NOT_KNOWN, generations)
+
+
+def _start(claim: Claim | None, adopted: Iterable[Adoption]) -> ClaimedStart:
+    """Return where copying began: none of the source's records before that offset stands on the target.
+
+    A target that isn't empty is claimed only because of a decision. The records that it has are copies of those before
+    the offset, which MirrorMaker 2 has made, or this flow before its position was set: no map tells where they stand.
+    They are not where a topic was copied from its beginning after it was created again.
+    """
+    if claim is None:
+        return NOT_KNOWN
+    start = ClaimedStart(claim.offset, claim.target_end)
+    of_former = any(
+        it.former_topic_id and it.copied_to(claim.target) and (it.offset, it.target_end) == start for it in adopted
+    )
+    return start if of_former or not start.target_end else NOT_KNOWN
 
 
 def _route(flow: Flow, at: Partition) -> Partition:
