@@ -244,6 +244,10 @@ def somebody_elses(takeover: Takeover) -> None:
     copy(takeover, [b"%d" % number for number in range(10)], [b"0", b"1", b"foreign", b"2"])
 
 
+def left_out(takeover: Takeover) -> None:
+    copy(takeover, [b"%d" % number for number in range(10)], [b"0", b"1", b"5", b"6"])
+
+
 def gone_at_the_source(takeover: Takeover) -> None:
     copy(takeover, [b"%d" % number for number in range(10)], [b"%d" % number for number in range(4)])
     clients.delete_records(takeover.source, "t", 0, 6)
@@ -260,6 +264,7 @@ def gone_at_the_source(takeover: Takeover) -> None:
         (nothing_there, ("--connect-offsets", OFFSETS), REFUSED, "a.t[0] has no record"),
         (open_transaction, (), REFUSED, "a transaction is open in a.t[0]"),
         (somebody_elses, (), REFUSED, "offset 2, which stands among copies"),
+        (left_out, (), REFUSED, "the copy at target offset 2 doesn't follow those before it"),
         (gone_at_the_source, ("--connect-offsets", OFFSETS, "--trust-offsets"), REFUSED, "can't go on at 4"),
         (equal_records, ("--connect-offsets", "nothing"), WRONG, "has no topic nothing"),
         (equal_records, ("--trust-offsets",), WRONG, "there are none without --connect-offsets"),
@@ -282,6 +287,16 @@ def test_equal_records_are_taken_by_offsets_that_are_trusted(copied: Takeover) -
     (row,) = found["partitions"]
     assert (row["position"], row["compared"]) == (4, None)
     assert found["empty"] == [{"topic": "t", "partition": 1}]
+
+
+def test_equal_records_that_stand_further_on_are_not_taken_for_copied(copied: Takeover) -> None:
+    """Killed, it has copied the last two again; such records, and the one before them, stand at the end, too."""
+    here, there = "uabcabXYZbab", "uabcabab"
+    copy(copied, [letter.encode() for letter in here], [letter.encode() for letter in there])
+    code, found, said = copied.adopt("--yes-i-mean", "orders")
+    assert code == 0, said
+    (row,) = found["partitions"]
+    assert (row["position"], row["next_source_offset"], row["doubled"]) == (6, 6, [[4, 6]])
 
 
 @pytest.mark.parametrize(

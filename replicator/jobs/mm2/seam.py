@@ -6,8 +6,12 @@ was copied ends behind the furthest run, which need not be the last one: a repli
 again leaves a shorter run behind a longer one.
 
 Invariants
-- A record equals another if key, value, headers and timestamp do. Equal records at several offsets make a run that
-  could end at several places: where that changes the end, nothing is decided.
+- A record equals another if key, value, headers and timestamp do. Where equal records stand at several offsets, the
+  place of the first record that stands once tells those behind it: a copy goes on at the furthest place, or begins
+  again before it, and never beyond it. Where no record stands once, and that changes the end, nothing is decided.
+- Of several ends that explain all copies the furthest is taken: up to there each source record has a copy of its own.
+- A copy beyond the furthest place was written behind records that were left out: nothing is decided, unless the target
+  is compacted.
 - A record of the target behind one that was recognized, and that the source doesn't have, is somebody else's: nothing
   is decided. Before the first one that was recognized the source may have deleted what was copied.
 """
@@ -15,7 +19,7 @@ Invariants
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -74,9 +78,9 @@ class NoSeam(ValueError):
         super().__init__(why)
 
 
-def find_seam(source: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> Seam:
+def find_seam(source: Sequence[RecordDigest], target: Sequence[RecordDigest], *, gaps: bool = False) -> Seam:
     """Find where the copy of `source` in `target` ends. Both ascend; `target` isn't empty, and has the partition's last
-    committed record as its last.
+    committed record as its last. `gaps`: the target may lack copies in between, as a compacted topic does.
 
     Raises NoSeam.
     """
@@ -84,55 +88,89 @@ def find_seam(source: Sequence[RecordDigest], target: Sequence[RecordDigest]) ->
     for index, record in enumerate(source):
         if record.digest:
             places[record.digest].append(index)
-    runs: list[CopiedRange] = []
-    lowest = highest = 0
-    for found in _runs_backwards(source, target, places):
-        if isinstance(found, RecordDigest):
-            _refuse_foreign(target, found, places)
-            break
-        run, ends = found
-        runs.append(run)
-        lowest, highest = max(lowest, min(ends)), max(highest, max(ends))
-    if lowest != highest:
+    known = _known_from(target, places)
+    copies = target[known:]
+    unique = next((at for at, record in enumerate(copies) if len(places[record.digest]) == 1), None)
+    ends = _ends(source, copies, 0 if unique is None else unique, places, gaps=gaps)
+    if unique and any(source[end].digest == it.digest for end in ends if end < len(source) for it in copies[:unique]):
+        ends |= _ends(source, copies, 0, places, gaps=gaps)  # it may have been reached before the first unique record
+    if len(ends) > 1:
+        before = " or before ".join(str(source[end - 1].offset + 1) for end in (min(ends), max(ends)))
         raise NoSeam(
-            f"equal records stand at several offsets of the source: it may end before {lowest} or before {highest}",
-            equal_records=True,
+            f"equal records stand at several offsets of the source: it may end before {before}", equal_records=True
         )
-    runs.reverse()
-    return Seam(lowest, sum(1 for record in target if record.offset >= runs[0].target_first), _doubled(runs))
+    (end,) = ends
+    return Seam(source[end - 1].offset + 1, len(copies), _doubled(_runs(source, copies, unique or 0, places)))
 
 
-def _runs_backwards(
-    source: Sequence[RecordDigest], target: Sequence[RecordDigest], places: Mapping[bytes, list[int]]
-) -> Iterator[tuple[CopiedRange, set[int]] | RecordDigest]:
-    """Yield the runs from the last one on, each with the source offsets behind which it may end; or the record that the
-    source doesn't have, and then no more."""
-    at = len(target) - 1
-    while at >= 0:
-        ends = places.get(target[at].digest, [])
-        if not ends:
-            yield target[at]
-            return
-        if len(ends) > EQUAL_MAX:
-            why = f"the source has {len(ends)} records like that at target offset {target[at].offset}"
-            raise NoSeam(why, equal_records=True)
-        lengths = {end: _equal_backwards(source, end, target, at) for end in ends}
-        longest = max(lengths.values())
-        best = [end for end, length in lengths.items() if length == longest]
-        end = best[0]
-        run = CopiedRange(
-            source[end - longest + 1].offset,
-            source[end].offset + 1,
-            target[at - longest + 1].offset,
-            target[at].offset,
-        )
-        yield run, {source[index].offset + 1 for index in best}
-        at -= longest
+def _known_from(target: Sequence[RecordDigest], places: Mapping[bytes, list[int]]) -> int:
+    """Return the index from which on the source has all of them. Raises NoSeam where that can't be."""
+    known = len(target)
+    while known and target[known - 1].digest in places:
+        known -= 1
+    if known:
+        _refuse_foreign(target, target[known - 1], places)
+    return known
 
 
-def _equal_backwards(source: Sequence[RecordDigest], end: int, target: Sequence[RecordDigest], at: int) -> int:
+def _ends(
+    source: Sequence[RecordDigest],
+    copies: Sequence[RecordDigest],
+    start: int,
+    places: Mapping[bytes, list[int]],
+    *,
+    gaps: bool,
+) -> set[int]:
+    """Return the indexes in `source` before which the copy may end, if `copies[start]` is a copy of any record that
+    equals it. Raises NoSeam where none explains all that follow."""
+    begun = places[copies[start].digest]
+    if len(begun) > EQUAL_MAX:
+        why = f"the source has {len(begun)} records like that at target offset {copies[start].offset}"
+        raise NoSeam(why, equal_records=True)
+    found, beyond = set[int](), copies[start]
+    for place in begun:
+        end = furthest = place + 1
+        for copy in copies[start + 1 :]:
+            equal = places[copy.digest]
+            furthest = max(furthest, equal[-1] + 1)
+            if end < len(source) and source[end].digest == copy.digest:
+                end += 1
+            elif equal[0] >= end:
+                if not gaps:
+                    beyond = max(beyond, copy)
+                    break
+                end = equal[0] + 1
+        else:
+            found |= {end, furthest} if gaps else {end}
+    if not found:
+        raise NoSeam(f"the copy at target offset {beyond.offset} doesn't follow those before it: some were left out")
+    return found
+
+
+def _runs(
+    source: Sequence[RecordDigest], copies: Sequence[RecordDigest], start: int, places: Mapping[bytes, list[int]]
+) -> list[CopiedRange]:
+    """Tell consecutive source records among the copies from `start` on: of equal ones those of the longest run."""
+    runs = list[CopiedRange]()
+    at, reached = start, len(source)
+    while at < len(copies):
+        equal = places[copies[at].digest]
+        begun = [place for place in equal if place <= reached][-EQUAL_MAX:] or equal[:1]
+        length, first = max((_equal_forwards(source, place, copies, at), place) for place in begun)
+        reached = first + length if not runs else max(reached, first + length)
+        last = copies[at + length - 1].offset
+        runs.append(CopiedRange(source[first].offset, source[first + length - 1].offset + 1, copies[at].offset, last))
+        at += length
+    return runs
+
+
+def _equal_forwards(source: Sequence[RecordDigest], first: int, copies: Sequence[RecordDigest], at: int) -> int:
     length = 0
-    while length <= end and length <= at and source[end - length].digest == target[at - length].digest:
+    while (
+        first + length < len(source)
+        and at + length < len(copies)
+        and source[first + length].digest == copies[at + length].digest
+    ):
         length += 1
     return length
 

@@ -134,13 +134,14 @@ class SidesReader:
         """Find where the copy ends, and the source's records that told it: those from about the time of the first of
         `copies` on, and where that isn't enough from about the time of one that was copied again. Raises NoSeam.
         """
+        gaps = self._ask_target.compacted(sides.target.topic)
         first = self._from_time(sides, copies[0].offset)
         if last is not None:
             first = min(first, last)
         while True:
             source = self._window(sides, copies, first)
             try:
-                return find_seam(source, copies), source
+                return find_seam(source, copies, gaps=gaps), source
             except NoSeam as error:
                 earlier = first if error.unknown is None else self._from_time(sides, error.unknown)
                 if earlier >= first - 2 * self._compare:

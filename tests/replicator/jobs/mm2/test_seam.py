@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,8 @@ def log(contents: str, first: int = 0, step: int = 1) -> list[RecordDigest]:
         ("cdef", "abcd", 2, ()),  # the source has deleted what was copied first
         ("aaab", "aaab", 4, ()),
         ("xabyabz", "xabyab", 6, ()),
+        ("uabcabXYZbab", "uabcabab", 6, ((4, 6),)),  # "bab" stands further on, too: a copy doesn't jump there
+        ("uaaaz", "uaaaa", 4, ((3, 4),)),
     ],
 )
 def test_the_end_is_behind_the_furthest_record_that_was_copied(
@@ -44,11 +48,40 @@ def test_the_end_is_behind_the_furthest_record_that_was_copied(
         ("abcd", "axc", "offset 1, which stands among copies"),
         ("", "a", "the last one"),
         ("a" * 2_000, "a", "2000 records like that"),
+        ("cacca", "cca", "before 2 or before 5"),  # "c" and again "ca", or all of it from the second "c" on
+        ("abcdef", "abef", "offset 2 doesn't follow those before it"),
     ],
 )
 def test_nothing_is_decided_where_the_records_do_not_tell(source: str, target: str, said: str) -> None:
     with pytest.raises(NoSeam, match=said):
         find_seam(log(source), log(target))
+
+
+def test_a_compacted_target_may_lack_copies_in_between() -> None:
+    assert find_seam(log("abcdefg"), log("adf"), gaps=True).end == 6
+    with pytest.raises(NoSeam, match="before 4 or before 6"):
+        find_seam(log("abcdedg"), log("abd"), gaps=True)
+
+
+@pytest.mark.tier("default")
+@given(
+    source=st.text("abc", min_size=1, max_size=30),
+    restarts=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=4),
+)
+def test_where_records_equal_others_none_is_lost_or_copied_without_need(
+    source: str, restarts: list[tuple[int, int]]
+) -> None:
+    """With letters in front that stand once: whatever is decided, each has its copies, and what is copied next isn't
+    there yet as often as it is at the source."""
+    source = "XY" + source
+    target, reached = source[:2], 2
+    for back, length in restarts:
+        first = max(0, reached - back)
+        target += source[first : first + length]
+        reached = max(reached, min(len(source), first + length))
+    end = find_seam(log(source), log(target)).end
+    assert end >= reached, "copied again"
+    assert not Counter(source) - Counter(target + source[end:]), "lost"
 
 
 def test_what_was_copied_twice_is_named_up_to_a_number_of_ranges() -> None:
