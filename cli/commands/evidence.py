@@ -83,8 +83,10 @@ def _as_json(found: CheckedEvidence, trusted: Path | None) -> dict[str, Any]:
 
 
 def _show(directory: Path, found: CheckedEvidence, trusted: Path | None) -> None:
+    from replicator.model.printable import printable
+
     for line in found.wrong:
-        say(line)
+        say(printable(line))
     if found.wrong or found.manifest is None:
         say(f"{directory} is not what was signed")
         return
@@ -92,7 +94,7 @@ def _show(directory: Path, found: CheckedEvidence, trusted: Path | None) -> None
     made = datetime.fromtimestamp(manifest.made_ms / 1000, UTC).isoformat(timespec="seconds")
     files = counted(len(manifest.files), "file")
     are, them = ("is", "it") if len(manifest.files) == 1 else ("are", "them")
-    say(f"{directory}: {files} {are} as {manifest.command} of flow {manifest.flow} wrote {them}")
+    say(f"{directory}: {files} {are} as {printable(manifest.command)} of flow {printable(manifest.flow)} wrote {them}")
     say(f"signed at {made} by the key {manifest.public_key}")
     if trusted is None:
         say("whose key that is can't be known here: compare it, or give the public key with --key")

@@ -14,6 +14,8 @@ from typing import Any
 
 KIND, VERSION = "eos-replicate evidence", 1
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
+MADE_MS_END = 253_402_300_800_000
+"""The year 10000, which no calendar of Python has."""
 OWN = frozenset({MANIFEST, SIGNATURE})
 
 
@@ -63,15 +65,18 @@ def decode(content: bytes) -> Manifest:
         kind, version = body["kind"], body["version"]
         if (kind, version) != (KIND, VERSION):
             raise BadManifest(f"it is of kind {kind!r} and version {version!r}, not {KIND!r} and {VERSION}")
+        made_ms = int(body["made_ms"])
+        if not 0 <= made_ms < MADE_MS_END:
+            raise BadManifest(f"it was made at {made_ms}, which is no time")
         return Manifest(
             command=str(body["command"]),
             flow=str(body["flow"]),
-            made_ms=int(body["made_ms"]),
+            made_ms=made_ms,
             tool_version=str(body["tool_version"]),
             public_key=str(body["public_key"]),
             files={str(name): SignedFile(int(it["bytes"]), str(it["sha256"])) for name, it in body["files"].items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise error if isinstance(error, BadManifest) else BadManifest(f"it can't be read: {error!r}") from error
 
 

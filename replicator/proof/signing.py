@@ -5,13 +5,17 @@ Nobody is asked: neither a cluster nor the network. Used by the commands `reconc
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
+import os
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from replicator.model.errors import ConfigError
 from replicator.proof.manifest import MANIFEST, OWN, SIGNATURE, BadManifest, Manifest, SignedFile, compare, decode
@@ -19,6 +23,8 @@ from replicator.proof.manifest import MANIFEST, OWN, SIGNATURE, BadManifest, Man
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+OWN_BYTES_MAX = 64 * 1024 * 1024
+"""Of a manifest: several hundred thousand files."""
 Seal = Callable[[Path], None]
 """Called with a report's directory once all of its files are there, before it gets its name."""
 
@@ -42,14 +48,18 @@ class Signer:
         self._key, self._command, self._flow, self._version = _private(path), command, flow, tool_version
 
     def __call__(self, directory: Path) -> None:
-        """Write the manifest of all files of `directory`, and its signature. See `Seal`."""
+        """Write the manifest of all files of `directory`, and its signature. See `Seal`. Raises ConfigError where
+        something in it is no file."""
+        files, others = _files(directory)
+        if others:
+            raise ConfigError("; ".join(f"{directory / name} {what}" for name, what in sorted(others.items())))
         manifest = Manifest(
             command=self._command,
             flow=self._flow,
             made_ms=time.time_ns() // 1_000_000,
             tool_version=self._version,
             public_key=self._key.public_key().public_bytes_raw().hex(),
-            files=_files(directory),
+            files=files,
         ).encode()
         (directory / MANIFEST).write_bytes(manifest)
         (directory / SIGNATURE).write_bytes(_signature_text(self._key.sign(manifest)))
@@ -77,11 +87,13 @@ def check(directory: Path, trusted: Path | None = None) -> CheckedEvidence:
         raise ConfigError(f"{directory} is not a directory")
     key = None if trusted is None else _public(trusted)
     try:
-        content = (directory / MANIFEST).read_bytes()
+        content = _own(directory / MANIFEST)
         manifest = decode(content)
         signed_by = bytes.fromhex(manifest.public_key)
     except OSError as error:
         return CheckedEvidence(None, (f"{MANIFEST} can't be read: {error.strerror}",))
+    except _NoFileError as error:
+        return CheckedEvidence(None, (f"{MANIFEST} {error}",))
     except BadManifest as error:
         return CheckedEvidence(None, (f"{MANIFEST}: {error}",))
     except ValueError:
@@ -90,7 +102,9 @@ def check(directory: Path, trusted: Path | None = None) -> CheckedEvidence:
     if key is not None and key.public_bytes_raw() != signed_by:
         wrong.append(f"it was signed by the key {manifest.public_key}, not by that of {trusted}")
     wrong += _signature_faults(directory, content, signed_by)
-    wrong += compare(manifest.files, _files(directory))
+    found, others = _files(directory)
+    wrong += [f"{name} {what}" for name, what in sorted(others.items())]
+    wrong += compare({name: it for name, it in manifest.files.items() if name not in others}, found)
     return CheckedEvidence(manifest, tuple(wrong))
 
 
@@ -98,7 +112,9 @@ def _signature_faults(directory: Path, content: bytes, public_key: bytes) -> lis
     from cryptography.exceptions import InvalidSignature
 
     try:
-        text = (directory / SIGNATURE).read_bytes()
+        text = _own(directory / SIGNATURE)
+    except _NoFileError as error:
+        return [f"{SIGNATURE} {error}"]
     except OSError as error:
         return [f"{SIGNATURE} can't be read: {error.strerror}"]
     try:
@@ -118,20 +134,62 @@ def _signature_text(signature: bytes) -> bytes:
     return f"{signature.hex()}\n".encode()
 
 
-def _files(directory: Path) -> dict[str, SignedFile]:
-    """Read all files below `directory` but the manifest's own, by their path in it. A link is what it leads to."""
-    found = {}
-    for path in sorted(directory.rglob("*")):
-        name = path.relative_to(directory).as_posix()
-        if name in OWN or path.is_dir():
-            continue
-        try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-                found[name] = SignedFile(file.tell(), digest)
-        except OSError as error:
-            raise ConfigError(f"{path} can't be read: {error.strerror}") from error
-    return found
+def _files(directory: Path) -> tuple[dict[str, SignedFile], dict[str, str]]:
+    """Read all files below `directory` but the manifest's own, by their path in it. A link to a file is what it leads
+    to. Returns what is no file beside them, as a pipe or a link to a directory, with what it is.
+
+    Raises ConfigError where one can't be read.
+    """
+    found, others = dict[str, SignedFile](), dict[str, str]()
+
+    def refuse(error: OSError) -> NoReturn:
+        raise ConfigError(f"{error.filename} can't be read: {error.strerror}") from error
+
+    for parent, directories, files in os.walk(directory, onerror=refuse):
+        links = [name for name in directories if Path(parent, name).is_symlink()]
+        for path in (Path(parent, name) for name in (*links, *files)):
+            name = path.relative_to(directory).as_posix()
+            if name in OWN:
+                continue
+            try:
+                with _opened(path) as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                    found[name] = SignedFile(file.tell(), digest)
+            except _NoFileError as error:
+                others[name] = str(error)
+            except OSError as error:
+                refuse(error)
+    return found, others
+
+
+class _NoFileError(ValueError):
+    """Says what it is instead."""
+
+
+def _opened(path: Path) -> BufferedReader:
+    """Open a regular file, and wait for nobody who would write into a pipe. Raises _NoFileError, OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if path.is_symlink() and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise _NoFileError("is a link that leads nowhere") from error
+        if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):  # a socket
+            raise _NoFileError("is no file") from error
+        raise
+    file = os.fdopen(os.dup(descriptor), "rb") if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    os.close(descriptor)
+    if file is None:
+        raise _NoFileError("is a link to a directory" if path.is_symlink() and path.is_dir() else "is no file")
+    return file
+
+
+def _own(path: Path) -> bytes:
+    """Read the manifest or its signature. Raises _NoFileError, OSError."""
+    with _opened(path) as file:
+        content = file.read(OWN_BYTES_MAX + 1)
+    if len(content) > OWN_BYTES_MAX:
+        raise _NoFileError(f"has more than {OWN_BYTES_MAX:,} bytes")
+    return content
 
 
 def _key_of(public_key: bytes) -> Ed25519PublicKey:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import time
@@ -112,9 +114,37 @@ def forget(report: Path) -> None:
     (report / MANIFEST).write_bytes(said.encode())
 
 
+def link_to_a_directory(report: Path) -> None:
+    """A file below it would be shown, and isn't one that was signed."""
+    (report.parent / "outside").mkdir()
+    (report.parent / "outside" / "report.html").write_text("<p>differs</p>")
+    (report / "more").symlink_to(report.parent / "outside")
+
+
+def replace_by_a_pipe(report: Path, name: str = "report.json") -> None:
+    """Nobody writes into it: who opens it waits."""
+    (report / name).unlink()
+    os.mkfifo(report / name)
+
+
+def grow(report: Path) -> None:
+    """It takes no room on the disk."""
+    with (report / MANIFEST).open("r+b") as file:
+        file.truncate(1 << 40)
+
+
 @pytest.mark.parametrize(
     ("tamper", "said"),
     [
+        (link_to_a_directory, "more is a link to a directory"),
+        (replace_by_a_pipe, "report.json is no file"),
+        (lambda report: replace_by_a_pipe(report, MANIFEST), "manifest.json is no file"),
+        (lambda report: replace_by_a_pipe(report, SIGNATURE), "manifest.sig is no file"),
+        (lambda report: (report / "more").symlink_to("nothing"), "more is a link that leads nowhere"),
+        (lambda report: (report / "more").symlink_to("more"), "more is a link that leads nowhere"),
+        (lambda report: (report / "more").symlink_to("/dev/zero"), "more is no file"),
+        (lambda report: (report / MANIFEST).write_text("[" * 200_000), "manifest.json: it can't be read"),
+        (grow, "manifest.json has more than"),
         (remove, "report.html is missing"),
         (add, "more.json was not there"),
         (add_below, "below/manifest.json was not there"),
@@ -139,6 +169,29 @@ def test_who_signs_it_again_has_another_key(report: Path, key: Path, tmp_path: P
     assert signing.check(report).wrong == (), "nobody has said whose key it must be"
     (said,) = signing.check(report, key.with_suffix(".pub")).wrong
     assert "it was signed by the key" in said
+
+
+@pytest.mark.parametrize("made_ms", [-1, 1e300, float("inf"), 253_402_300_800_000])
+def test_a_manifest_of_no_time_is_named(report: Path, made_ms: float) -> None:
+    said = json.loads((report / MANIFEST).read_text())
+    (report / MANIFEST).write_text(json.dumps(said | {"made_ms": made_ms}))
+    (wrong,) = signing.check(report).wrong
+    assert "manifest.json: it" in wrong
+
+
+def test_names_that_a_terminal_would_obey_are_escaped(report: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (report / "\x1b[2J\nall is well").write_text("")
+    Path(os.fsdecode(bytes(report) + b"/\xff")).write_text("")
+    assert invoke(["evidence", "check", str(report)]) == 1
+    said = capsys.readouterr().out
+    assert "\\u001b[2J\\nall is well was not there" in said
+    assert "\\xff was not there" in said
+
+
+def test_what_is_no_file_is_not_signed(report: Path, key: Path) -> None:
+    (report / "more").symlink_to(".")
+    with pytest.raises(ConfigError, match="more is a link to a directory"):
+        Signer(key, "reconcile", "orders", "1.0")(report)
 
 
 def test_a_manifest_of_a_newer_version_is_named(report: Path) -> None:
