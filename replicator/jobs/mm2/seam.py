@@ -53,11 +53,13 @@ class CopiedRange:
 @dataclass(frozen=True, slots=True)
 class Seam:
     """The copy ends before source offset `end`. `compared`: how many records of the target were recognized; `doubled`:
-    source offsets of records that stand on the target more than once."""
+    source offsets of records that stand on the target more than once; `begun`: the target offset of the record from
+    which on that was told: all records of the source that equal it must be among those that were given."""
 
     end: int
     compared: int
     doubled: tuple[Span, ...]
+    begun: int
 
     @property
     def said(self) -> str:
@@ -71,7 +73,7 @@ class Seam:
 
 class NoSeam(ValueError):
     """The end of the copy can't be told from the records; says why. `equal_records`: for they stand at several offsets.
-    `unknown`: for the source has no record like that at this target offset."""
+    `unknown`: for the source has no record like that at this target offset, or none that the copies before it reach."""
 
     def __init__(self, why: str, *, equal_records: bool = False, unknown: int | None = None) -> None:
         self.equal_records, self.unknown = equal_records, unknown
@@ -100,7 +102,8 @@ def find_seam(source: Sequence[RecordDigest], target: Sequence[RecordDigest], *,
             f"equal records stand at several offsets of the source: it may end before {before}", equal_records=True
         )
     (end,) = ends
-    return Seam(source[end - 1].offset + 1, len(copies), _doubled(_runs(source, copies, unique or 0, places)))
+    doubled = _doubled(_runs(source, copies, unique or 0, places))
+    return Seam(source[end - 1].offset + 1, len(copies), doubled, copies[unique or 0].offset)
 
 
 def _known_from(target: Sequence[RecordDigest], places: Mapping[bytes, list[int]]) -> int:
@@ -143,7 +146,8 @@ def _ends(
         else:
             found |= {end, furthest} if gaps else {end}
     if not found:
-        raise NoSeam(f"the copy at target offset {beyond.offset} doesn't follow those before it: some were left out")
+        why = f"the copy at target offset {beyond.offset} doesn't follow those before it: some were left out"
+        raise NoSeam(why, unknown=beyond.offset)
     return found
 
 

@@ -141,12 +141,16 @@ class SidesReader:
         while True:
             source = self._window(sides, copies, first)
             try:
-                return find_seam(source, copies, gaps=gaps), source
+                seam = find_seam(source, copies, gaps=gaps)
             except NoSeam as error:
                 earlier = first if error.unknown is None else self._from_time(sides, error.unknown)
                 if earlier >= first - 2 * self._compare:
                     raise
-                first = earlier
+            else:
+                earlier = self._from_time(sides, seam.begun)  # an equal record may stand there, too
+                if earlier >= first - 2 * self._compare:
+                    return seam, source
+            first = earlier
 
     def _copy_before(self, sides: ComparedSides, end: int, following: Sequence[RecordDigest]) -> int | None:
         """Find the target offset, before `end`, of a copy of a source record that we would copy (`following`): then all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -122,3 +123,36 @@ def test_what_was_written_and_aborted_is_no_copy(compacted: bool) -> None:
         found = adopted(source, target, 10)
         assert found is not None
         assert (found.end, found.seam, found.last) == (0, None, None)
+
+
+def test_equal_records_that_are_further_back_are_looked_for() -> None:
+    """Killed behind `4 2 3`, and again behind the `4 2` that it copied once more: one record is compared, from whose
+    time on the source has one `3` and one `4`."""
+    source, times = [4, 2, 3, 3, 4], [0, 1, 3, 4, 2]
+    with pytest.raises(NotDecided, match="equal records"):
+        adopted(Log(source, times), Log([4, 2, 3, 4, 2], times), 1)
+
+
+@given(
+    source=st.lists(st.integers(0, 5), min_size=1, max_size=30),
+    times=st.lists(st.integers(0, 30), min_size=6, max_size=6),
+    restarts=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=4),
+    compare=st.integers(1, 5),
+)
+def test_of_equal_records_none_is_lost(
+    source: list[int], times: list[int], restarts: list[tuple[int, int]], compare: int
+) -> None:
+    """Whatever is decided: each has its copies at the end, and what MirrorMaker 2 has copied isn't copied again."""
+    target, reached = list[int](), 0
+    for back, length in restarts:
+        first = max(0, reached - back)
+        target += source[first : first + length]
+        reached = max(reached, min(len(source), first + length))
+    try:
+        found = adopted(Log(source, times), Log(target, times), compare)
+    except NotDecided:
+        return
+    assert found is not None
+    place = -(-found.end // GAP)
+    assert place >= reached, "copied again"
+    assert not Counter(source) - Counter(target + source[place:]), "lost"
