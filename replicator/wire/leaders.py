@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from replicator.model.errors import ReplicatorError
+from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.wire.access import Access
 from replicator.wire.any_broker import body_at
 from replicator.wire.connection import Address, Connection, ConnectionLost
+from replicator.wire.response_limits import BadResponse
 
 ATTEMPT_S, ATTEMPT_S_MAX = 1.0, 8.0
 """How long a broker may take to connect, or to send a bit of its answer: so many times as long as the last one."""
@@ -120,7 +121,10 @@ class Leaders:
             answer = connection.receive(number, min(limit_s, time.monotonic() + _SLICE_S))
             now_s = time.monotonic()
             if answer is not None:
-                body_at(answer, connection)
+                try:
+                    body_at(answer, connection)
+                except BadResponse as error:
+                    raise Unreachable(f"{connection.where}: answers with {error}") from error
                 self.attempt_s = max(ATTEMPT_S, min(ATTEMPT_S_MAX, _TIMES_LONGER * (now_s - began_s)))
                 return answer
             if connection.received_bytes != seen:
