@@ -289,6 +289,7 @@ def test_equal_records_are_taken_by_offsets_that_are_trusted(copied: Takeover) -
     assert found["empty"] == [{"topic": "t", "partition": 1}]
 
 
+@pytest.mark.tier("long", kafka="long")
 def test_equal_records_that_stand_further_on_are_not_taken_for_copied(copied: Takeover) -> None:
     """Killed, it has copied the last two again; such records, and the one before them, stand at the end, too."""
     here, there = "uabcabXYZbab", "uabcabab"

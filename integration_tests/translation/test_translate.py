@@ -191,7 +191,7 @@ def test_what_was_not_copied_or_is_another_topic_has_no_translation(make_copying
     assert said.count("source topic's id was") == copying.partitions, said
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long", kafka="long")
 @pytest.mark.parametrize("to", [5, 8])
 def test_no_copy_before_a_position_that_was_set_is_skipped(make_copying: MakeCopying, to: int) -> None:
     copying = make_copying(partitions=1)

@@ -83,6 +83,7 @@ def test_no_java_is_said(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "Spark needs Java" in capsys.readouterr().err
 
 
+@pytest.mark.tier("default")
 def test_an_unreachable_cluster_is_named_before_spark_starts(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

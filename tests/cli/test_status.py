@@ -275,6 +275,7 @@ flows: {f: {source: a, target: b, topics: [t], limits: {connect_timeout_ms: 1000
 """
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("command", [["status"], ["incident", "list"]], ids=" ".join)
 def test_lines_of_the_client_are_no_output(
     command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]

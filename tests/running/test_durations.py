@@ -84,6 +84,7 @@ def test_where_two_parts_ran_a_test_the_first_asked_for_counts(tmp_path: Path) -
     assert durations.expected(tests, tmp_path / "durations.json", "all") == {tests[0]: 7.5, tests[1]: 0.3}
 
 
+@pytest.mark.tier("default")
 def test_a_person_sees_how_far_it_is_what_failed_and_what_to_install(tmp_path: Path) -> None:
     said = run(tmp_path, "--progress").stdout
     assert "unit 4/4 · 2 failed" in said

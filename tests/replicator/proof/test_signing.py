@@ -171,6 +171,7 @@ def test_who_signs_it_again_has_another_key(report: Path, key: Path, tmp_path: P
     assert "it was signed by the key" in said
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("made_ms", [-1, 1e300, float("inf"), 253_402_300_800_000])
 def test_a_manifest_of_no_time_is_named(report: Path, made_ms: float) -> None:
     said = json.loads((report / MANIFEST).read_text())
@@ -179,6 +180,7 @@ def test_a_manifest_of_no_time_is_named(report: Path, made_ms: float) -> None:
     assert "manifest.json: it" in wrong
 
 
+@pytest.mark.tier("default")
 def test_names_that_a_terminal_would_obey_are_escaped(report: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (report / "\x1b[2J\nall is well").write_text("")
     Path(os.fsdecode(bytes(report) + b"/\xff")).write_text("")
@@ -188,6 +190,7 @@ def test_names_that_a_terminal_would_obey_are_escaped(report: Path, capsys: pyte
     assert "\\xff was not there" in said
 
 
+@pytest.mark.tier("default")
 def test_what_is_no_file_is_not_signed(report: Path, key: Path) -> None:
     (report / "more").symlink_to(".")
     with pytest.raises(ConfigError, match="more is a link to a directory"):

@@ -25,6 +25,7 @@ class Garbled:
         """Nothing to let go of."""
 
 
+@pytest.mark.tier("default")
 def test_an_answer_without_its_header_is_one_that_could_not_be_had() -> None:
     leaders = Leaders(cast(Any, None), "test")
     with pytest.raises(Unreachable, match="broker 1: answers with a response without its header"):

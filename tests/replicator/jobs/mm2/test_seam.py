@@ -57,6 +57,7 @@ def test_nothing_is_decided_where_the_records_do_not_tell(source: str, target: s
         find_seam(log(source), log(target))
 
 
+@pytest.mark.tier("default")
 def test_a_compacted_target_may_lack_copies_in_between() -> None:
     assert find_seam(log("abcdefg"), log("adf"), gaps=True).end == 6
     with pytest.raises(NoSeam, match="before 4 or before 6"):

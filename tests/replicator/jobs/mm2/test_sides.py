@@ -125,6 +125,7 @@ def test_what_was_written_and_aborted_is_no_copy(compacted: bool) -> None:
         assert (found.end, found.seam, found.last) == (0, None, None)
 
 
+@pytest.mark.tier("default")
 def test_equal_records_that_are_further_back_are_looked_for() -> None:
     """Killed behind `4 2 3`, and again behind the `4 2` that it copied once more: one record is compared, from whose
     time on the source has one `3` and one `4`."""
@@ -133,6 +134,7 @@ def test_equal_records_that_are_further_back_are_looked_for() -> None:
         adopted(Log(source, times), Log([4, 2, 3, 4, 2], times), 1)
 
 
+@pytest.mark.tier("default")
 @given(
     source=st.lists(st.integers(0, 5), min_size=1, max_size=30),
     times=st.lists(st.integers(0, 30), min_size=6, max_size=6),
