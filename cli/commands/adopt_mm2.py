@@ -179,7 +179,10 @@ def _show(plan: AdoptionPlan, start: str) -> None:
         say(f"{at}: nothing was copied of it; it begins as the flow says (start: {start})")
     if plan.unselected:
         say(f"MirrorMaker 2 has copied topics that the flow doesn't select: {', '.join(plan.unselected)}")
-    say(f"group {plan.group} has no members: MirrorMaker 2 doesn't run, if it is its group")
+    say(
+        f"group {plan.group} has no members, or isn't there: MirrorMaker 2 doesn't run, if that is its group (--alias, "
+        "--connect-group)"
+    )
 
 
 def said(it: AdoptedPartition) -> Sequence[str]:

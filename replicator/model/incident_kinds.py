@@ -151,7 +151,8 @@ _TARGET = {
     "target_not_empty": IncidentKind(
         "The target partition has records, but the flow has neither a position nor a claim there",
         "Copying from the start could double records",
-        f"Delete the target topic if nobody needs its records, or change rename. {_ADOPT}",
+        "Delete the target topic if nobody needs its records, or change rename. If MirrorMaker 2 has copied them, stop "
+        f"it and go on where it has ended: eos-replicate adopt-mm2 --flow FLOW --dry-run -c FILE. {_ADOPT}",
     ),
     "target_has_later_records": IncidentKind(
         "A committed record follows the last one that this flow has written",
