@@ -7,11 +7,11 @@ from functools import partial
 from itertools import groupby
 
 from replicator.config import Flow, routing
-from replicator.flow.frozen import failed_over
+from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.model.errors import FlowFrozen
 from replicator.model.partition import Partition
+from replicator.state.control_topic import Control
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.translation.partition_maps import MappedPartition, read_partitions
 from replicator.translation.translate import Translator
@@ -25,7 +25,8 @@ class KafkaLiveMap:
         self._translator: Translator | None = None
         self._partitions: dict[str, list[Partition]] = {}
         self._target_topics: dict[str, str] = {}
-        self._failed_over, self._frozen = frozenset[str](), ""
+        self._control: Control | None = None
+        self._failed_over = frozenset[str]()
 
     def close(self) -> None:
         """Let go of both clusters."""
@@ -33,15 +34,13 @@ class KafkaLiveMap:
 
     def read_failed_over(self) -> Collection[str]:
         """See `LiveMap`."""
-        control = self._clusters.state.control_if_any()
+        control = self._control = self._clusters.state.control_if_any()
         self._failed_over = frozenset(() if control is None else control.failed_over)
-        self._frozen = failed_over(control)
         return self._failed_over
 
     def refuse_frozen(self) -> None:
         """See `LiveMap`."""
-        if self._frozen:
-            raise FlowFrozen(f"flow {self._flow.name}: {self._frozen}")
+        check_frozen(self._flow, self._control)
 
     def read(self) -> None:
         """See `LiveMap`."""
