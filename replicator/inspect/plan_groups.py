@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from replicator.config import Flow, routing
+from replicator.model.counting import named
 from replicator.model.errors import ReplicatorError
 from replicator.wire.group_questions import GroupQuestions
 from replicator.wire.group_requests import ListedGroup
@@ -72,7 +73,6 @@ def group_warnings(flow: Flow, groups: list[GroupPlan]) -> Iterator[str]:
         ("has_members", "have members at the target, and are not moved while they do"),
         ("members_at_source", "are share groups with members at the source, and are not moved while they have some"),
     ):
-        named = [it.group for it in groups if it.action == action]
-        if named:
-            more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
-            yield f"groups {', '.join(named[:NAMED_MAX])}{more} {said}"
+        found = [it.group for it in groups if it.action == action]
+        if found:
+            yield f"groups {named(found, most=NAMED_MAX)} {said}"

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from replicator.config import Flow
+from replicator.model.counting import named
 from replicator.model.origins import Origins
 
 NAMED_MAX = 5
@@ -32,25 +33,20 @@ def mirror_warnings(
             by_flow[name].append(topic)
     for name, copies in sorted(by_flow.items()):
         yield (
-            f"{source}: flow {name!r} has written {_named(copies)}; what isn't yet copied to there, or was left out, "
-            "isn't here either"
+            f"{source}: flow {name!r} has written {named(copies, most=NAMED_MAX)}; what isn't yet copied to there, or "
+            "was left out, isn't here either"
         )
     found = [match for name in sorted(listed) if (match := _CHECKPOINTS.fullmatch(name))]
     for match in found:
         alias = match["alias"]
         copies = sorted(it for it in topics if it.startswith(f"{alias}."))
-        what = _named(copies) if copies else "topics, maybe of this flow, under their own names"
+        what = named(copies, most=NAMED_MAX) if copies else "topics, maybe of this flow, under their own names"
         yield (
             f"{source}: MirrorMaker 2 copies from {alias!r} ({match[0]}), {what}; what it has doubled or lost stays so"
         )
     syncs = [name for name in sorted(listed) if _OFFSET_SYNCS.fullmatch(name)]
     if syncs and not found:
         yield (
-            f"MirrorMaker 2 reads from cluster {flow.source.name!r}, or copies to it ({_named(syncs)}): if it does, "
-            "what it has doubled or lost stays so"
+            f"MirrorMaker 2 reads from cluster {flow.source.name!r}, or copies to it ({named(syncs, most=NAMED_MAX)}): if "
+            "it does, what it has doubled or lost stays so"
         )
-
-
-def _named(topics: list[str]) -> str:
-    more = f" and {len(topics) - NAMED_MAX} more" if len(topics) > NAMED_MAX else ""
-    return ", ".join(topics[:NAMED_MAX]) + more

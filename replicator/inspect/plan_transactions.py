@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 
 from replicator.config import Flow
-from replicator.model.counting import counted
+from replicator.model.counting import named
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
 from replicator.wire.producer_questions import ActiveProducers, LedTopic, ProducerQuestions, TransactionalIds
@@ -55,7 +55,7 @@ def open_warnings(producers: ActiveProducers, ids: TransactionalIds, now_ms: int
     two_phase = {it.producer_id: it for it in ids.two_phase}
     coordinated = {it.producer_id for it in ids.transactions}
     for producer_id, partitions in where.items():
-        held = f"what follows it in {_named(partitions)} is not copied"
+        held = f"what follows it in {named(partitions, most=NAMED_MAX, noun='partition')} is not copied"
         if (prepared := two_phase.get(producer_id)) is not None:
             yield (
                 f"transaction of {prepared.transactional_id!r} at the source, open for "
@@ -71,11 +71,6 @@ def open_warnings(producers: ActiveProducers, ids: TransactionalIds, now_ms: int
     failed = [*producers.failed.values(), *ids.unanswered]
     if failed:
         yield f"{failed[0]}; whether more transactions stay open at the source is not known"
-
-
-def _named(partitions: list[Partition]) -> str:
-    more = len(partitions) - NAMED_MAX
-    return ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {counted(more, 'more partition')}" if more > 0 else "")
 
 
 def _age(ms: int) -> str:

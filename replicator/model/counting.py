@@ -12,9 +12,11 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
 
 
-def named(texts: Sequence[str], between: str = ", ") -> str:
-    """Name them as in `a, b, c`; of many the first, and how many more there are: a line of a log stays one that can be
-    read.
+def named(things: Sequence[object], between: str = ", ", *, most: int = NAMED_MAX, noun: str = "") -> str:
+    """Name them as in `a, b, c`; of many the first, `most` of them, and how many more there are: a line of a log stays
+    one that can be read. `noun`: what they are, said with that number.
     """
-    more = len(texts) - NAMED_MAX
-    return between.join(texts[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
+    shown, more = between.join(map(str, things[:most])), len(things) - most
+    if more <= 0:
+        return shown
+    return f"{shown} and {counted(more, f'more {noun}') if noun else f'{more:,} more'}"

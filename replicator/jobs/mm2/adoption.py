@@ -39,7 +39,7 @@ from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.lane.plan import LanePlan
 from replicator.model.commands import Command
-from replicator.model.counting import counted
+from replicator.model.counting import counted, named
 from replicator.model.errors import ConfigError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
@@ -165,8 +165,8 @@ class Mm2Adoption:
         if missing:
             raise NotDecided(
                 Objection.NOT_PROVEN,
-                f"MirrorMaker 2 has copied {_named(missing)}, and the source or the target has no such partition: a "
-                "topic was created again, or rename gives it another name",
+                f"MirrorMaker 2 has copied {named(missing, most=NAMED_MAX)}, and the source or the target has no such "
+                "partition: a topic was created again, or rename gives it another name",
             )
         return {at: to for at, to in targets.items() if to is not None}
 
@@ -177,7 +177,10 @@ class Mm2Adoption:
 
     def _refuse_begun(self, begun: Sequence[Partition]) -> None:
         if begun:
-            raise NotDecided(Objection.HAS_POSITION, f"flow {self._flow.name} has begun to copy {_named(begun)}")
+            raise NotDecided(
+                Objection.HAS_POSITION,
+                f"flow {self._flow.name} has begun to copy {named(begun, most=NAMED_MAX)}",
+            )
 
     def _sides(self, clients: JobClients, pairs: Mapping[Partition, Partition]) -> list[ComparedSides]:
         """Read both sides as they are now. Raises a cluster's error."""
@@ -290,8 +293,3 @@ def _changed(was: ComparedSides, now: ComparedSides) -> str | None:
         (f"the end of {now.target}", was.target_log.end, now.target_log.end),
     )
     return next((f"{what} was {before}, is {after}" for what, before, after in facts if before != after), None)
-
-
-def _named(partitions: Sequence[Partition]) -> str:
-    more = len(partitions) - NAMED_MAX
-    return ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
