@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replicator.jobs.mm2.seam import NoSeam, RecordDigest, find_seam
@@ -110,11 +110,13 @@ def test_offsets_may_have_gaps_on_both_sides() -> None:
     restarts=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=6),
     seen=st.integers(1, 60),
 )
+@example(records=3, restarts=[(0, 2), (2, 1), (0, 1)], seen=2)  # copies 0 and 2: that 1 was copied before isn't seen
 def test_whatever_a_replicator_has_copied_again_nothing_is_lost_or_copied_a_third_time(
     records: int, restarts: list[tuple[int, int]], seen: int
 ) -> None:
     """Each restart begins at or before the furthest record that was copied. `seen`: of the target, so many records from
-    its end on are looked at, at least the last restart and the furthest record."""
+    its end on are looked at, at least the last restart and the furthest record. Where one of them doesn't follow those
+    before it, what stands between was copied before: that looks as if it was left out, and is refused."""
     target: list[int] = []
     reached = furthest_at = 0
     for back, length in restarts:
@@ -127,6 +129,13 @@ def test_whatever_a_replicator_has_copied_again_nothing_is_lost_or_copied_a_thir
     source = [RecordDigest(number * 2, b"%d" % number) for number in range(records)]
     copied = [RecordDigest(at, b"%d" % number) for at, number in enumerate(target)]
     looked_at = copied[-max(seen, len(copied) - furthest_at + 1) :]
+    seen_to = target[-len(looked_at)] + 1
+    for number in target[-len(looked_at) :]:
+        if number > seen_to:
+            with pytest.raises(NoSeam, match="some were left out"):
+                find_seam(source, looked_at)
+            return
+        seen_to = max(seen_to, number + 1)
     found = find_seam(source, looked_at)
     assert found.end == 2 * reached - 1, "one past the offset of the furthest one"
     assert found.compared == len(looked_at)
