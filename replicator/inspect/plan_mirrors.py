@@ -47,6 +47,6 @@ def mirror_warnings(
     syncs = [name for name in sorted(listed) if _OFFSET_SYNCS.fullmatch(name)]
     if syncs and not found:
         yield (
-            f"MirrorMaker 2 reads from cluster {flow.source.name!r}, or copies to it ({named(syncs, most=NAMED_MAX)}): if "
-            "it does, what it has doubled or lost stays so"
+            f"MirrorMaker 2 reads from cluster {flow.source.name!r}, or copies to it ({named(syncs, most=NAMED_MAX)}): "
+            "if it does, what it has doubled or lost stays so"
         )
