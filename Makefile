@@ -86,6 +86,13 @@ test-seeds: test-seeds-of-simulation test-seeds-of-offset-map
 test-seeds-of-offset-map: $(STAMP)
 	$(SEEDS) "offset map: seeds" tests/model/test_offset_map.py
 
+# In the same way: logs and maps on brokers, to which everything was done that the model knows: verdicts and repair without Spark, and
+# what Spark says of them.
+MAPPED = integration_tests/proof/test_local.py integration_tests/proof/test_repair.py
+test-seeds-of-proof: $(STAMP)
+	$(SEEDS) "proof: seeds without Spark" $(MAPPED) -k "no_verdict or what_was_lost or all_sizes" -m "not kafka"
+	$(SEEDS) "proof: seeds on Spark" integration_tests/spark/test_by_map.py -k spark_says -m "not kafka"
+
 # In the same way: the seeds of kills on a standalone Spark cluster.
 test-kills: $(STAMP)
 	$(SEEDS) "kills on a standalone Spark cluster" integration_tests/spark/test_cluster_kills.py -m "not kafka"

@@ -25,9 +25,10 @@ from integration_tests.spark.seeded_oracle import Allowed, Expected, Of, unlike
 from replicator import config
 from replicator.model.partition import Partition
 from replicator.proof import snapshot, verdicts
+from replicator.proof.by_content import alignment
 from replicator.proof.outcome import Outcome, PartitionOutcome
 from replicator.proof.snapshot import Window
-from replicator.spark.reconcile import alignment, reconcile
+from replicator.spark.reconcile import reconcile
 from tests.budget import budget
 
 AT_ONCE = 100

@@ -27,7 +27,8 @@ from integration_tests.spark.seeded_harm import contents, harm
 from integration_tests.spark.seeded_histories import drawn
 from integration_tests.spark.seeded_logs import Logs, SeededFlow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import alignment, cutting, explain
+from replicator.proof.by_content import alignment, cutting
+from replicator.spark.reconcile import explain
 from tests.budget import budget
 from tests.replicator.spark.reconcile.histories import wrongly_counted
 

@@ -67,9 +67,14 @@ def last_block(pair: Pair, target: PartitionSide) -> BlockCheck | None:
         raise corrupt(pair.target, block.first, error) from error
 
 
+def names_block(pair: Pair) -> bool:
+    """Say whether a pair's position names a block that is compared: not without a count of what was copied."""
+    return pair.block is not None and pair.count is not None
+
+
 def with_last_block(outcome: PartitionOutcome, pair: Pair, target: PartitionSide) -> PartitionOutcome:
     """Add a note to an outcome where the last block of its position isn't equal. Raises as `last_block`."""
-    block = last_block(pair, target) if pair.count is not None else None
+    block = last_block(pair, target) if names_block(pair) else None
     if block is None or block.verdict == "equal":
         return outcome
     return replace(outcome, notes=(*outcome.notes, block.said()))

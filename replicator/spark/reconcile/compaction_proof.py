@@ -22,10 +22,10 @@ from replicator.config import Flow
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition, Span, merged
 from replicator.proof import verdicts
+from replicator.proof.by_content.record_verdicts import FINDING, Finding
 from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.transforms import PARTITION
-from replicator.spark.reconcile.verdicts import FINDING, Finding
 from replicator.wire import log_evidence
 
 INTERVALS_AT_ONCE = 1_000

@@ -23,13 +23,13 @@ from pyspark.sql import functions as F
 from replicator.config import Flow
 from replicator.model.partition import Partition
 from replicator.proof import verdicts
+from replicator.proof.by_content.record_verdicts import FINDING, ONLY_ALTERATIONS
+from replicator.proof.by_content.retention import OneSided, RetainedPrefix, retained_prefix
 from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import arrow, compaction_proof, left_out, opened_chunks, resolve
 from replicator.spark.reconcile.opened_chunks import Firsts
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.resolve import KNOWN, PartitionFacts
-from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
-from replicator.spark.reconcile.verdicts import FINDING, ONLY_ALTERATIONS
 
 _ONE_SIDED = (verdicts.MISSING, verdicts.EXTRA, verdicts.DOUBLED)
 ON_DRIVER_MAX = 20_000

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
 from replicator.proof import verdicts
+from replicator.proof.by_content.alignment import Side
+from replicator.proof.by_content.record_verdicts import FINDING, RECORD, Finding, ReadRecord
 from replicator.proof.pairs import Offsets
 from replicator.spark.reconcile import arrow, kafka, transforms
-from replicator.spark.reconcile.alignment import Side
 from replicator.spark.reconcile.opened_chunks import FIELDS, FOUND, Firsts
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.transforms import PARTITION
-from replicator.spark.reconcile.verdicts import FINDING, RECORD, Finding, ReadRecord
 
 _MORE = (verdicts.EXTRA, verdicts.DOUBLED)
 _RANKED = f"topic string, partition int, {arrow.columns(ReadRecord, RECORD.rank, *FIELDS)}"

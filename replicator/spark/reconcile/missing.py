@@ -13,11 +13,11 @@ from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.proof import verdicts
+from replicator.proof.by_content.record_verdicts import FINDING
 from replicator.proof.outcome import Outcome
 from replicator.proof.repair_report import RepairFacts
 from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile.summed_up.partitions import GUESSED, PAIRED_BY_GUESS
-from replicator.spark.reconcile.verdicts import FINDING
 
 SPANS_MAX = 100_000
 """Spans that one repair takes: each may cost it a transaction, and all are held in memory."""

@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import alterations, arrow, verdicts
+from replicator.proof.by_content import alterations, record_verdicts
+from replicator.proof.by_content.record_verdicts import FINDING, RECORD, Finding, ReadRecord
+from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.transforms import PARTITION
-from replicator.spark.reconcile.verdicts import FINDING, RECORD, Finding, ReadRecord
 
 FIELDS = tuple(name for name in ReadRecord._fields if name != RECORD.rank)
 """What is read of a record, see `transforms.by_field`; its rank comes from its place among those that are read."""
@@ -110,7 +111,7 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
         here = _records(table, True, gap.source.rank, gap.source_skipped)
         there = _records(table, False, gap.target.rank, gap.target_skipped)
         edges = (gap.source.before, gap.source.after), (gap.target.before, gap.target.after)
-        found = verdicts.compare(
+        found = record_verdicts.compare(
             here, there, edges, number=number, from_end=gap.from_end, compacted=gap.compacted, prefix_cut=gap.prefix_cut
         )
         return arrow.table([(topic, partition, *item) for item in found], FOUND_TYPES)

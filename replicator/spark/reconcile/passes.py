@@ -17,12 +17,13 @@ from pyspark.sql import functions as F
 
 from replicator.config import Cluster, Flow
 from replicator.model.partition import Partition
+from replicator.proof.by_content import alignment
+from replicator.proof.by_content.alignment import Aligned, Gap, Side
+from replicator.proof.by_content.cutting import Cutter, Piece
+from replicator.proof.by_content.record_verdicts import RECORD
 from replicator.proof.pairs import Offsets, Pair
-from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms
-from replicator.spark.reconcile.alignment import Aligned, Gap, Side
-from replicator.spark.reconcile.cutting import Cutter, Piece
+from replicator.spark.reconcile import arrow, kafka, opened_chunks, transforms
 from replicator.spark.reconcile.opened_chunks import GapRange, GapSides
-from replicator.spark.reconcile.verdicts import RECORD
 
 TASK_RECORDS = 2_000_000
 """A partition with more offsets than these is read by several tasks."""

@@ -22,19 +22,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import Flow
 from replicator.model.counting import counted
-from replicator.proof import verdicts
+from replicator.proof import altered, verdicts
+from replicator.proof.by_content.record_verdicts import ONLY_ALTERATIONS
+from replicator.proof.by_content.retention import OneSided, RetainedPrefix, retained_prefix
+from replicator.proof.last_blocks import look_at_last_blocks
 from replicator.proof.outcome import ClusterFacts, Mode, Outcome, PartitionOutcome
 from replicator.proof.pairs import Pair
 from replicator.proof.snapshot import Snapshot, after_reading
-from replicator.spark.reconcile import altered, arrow, kafka, opened_chunks
+from replicator.spark.reconcile import arrow, kafka, opened_chunks
 from replicator.spark.reconcile.by_map.compare import ByMap, compare_by_map
 from replicator.spark.reconcile.explain import explain
-from replicator.spark.reconcile.last_blocks import look_at_last_blocks
 from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
-from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
 from replicator.spark.reconcile.summed_up.partitions import all_summed_up
-from replicator.spark.reconcile.verdicts import ONLY_ALTERATIONS
 
 PREFIX_TIMES, PREFIX_RECORDS = 2, 4_096
 """Where a log was cut at its beginning, so many times as many records as the other side has before the first common one

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from replicator.model.errors import Unreachable
 from replicator.proof import page
+from replicator.proof.by_content.record_verdicts import FINDING
 from replicator.proof.outcome import Outcome
 from replicator.proof.outcome_json import as_json
 from replicator.proof.report_directory import complete
@@ -25,7 +26,6 @@ from replicator.spark.cause import FAILURES, root
 from replicator.spark.directories import HadoopDirectory, LocalDirectory
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
-from replicator.spark.reconcile.verdicts import FINDING
 
 ROWS_AT_ONCE = 10_000
 FILES = ("findings.parquet", "report.html", "report.json")

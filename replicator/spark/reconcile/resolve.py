@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
 from replicator.proof import verdicts
+from replicator.proof.by_content.names import names
+from replicator.proof.by_content.record_verdicts import FINDING, SIDES, Finding
 from replicator.proof.copied_again import CopiedRun, copied_from
 from replicator.spark.reconcile import arrow
-from replicator.spark.reconcile.names import names
 from replicator.spark.reconcile.transforms import PARTITION
-from replicator.spark.reconcile.verdicts import FINDING, SIDES, Finding
 
 
 class PartitionFacts(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from replicator.spark.reconcile.verdicts import RECORD
+from replicator.proof.by_content.record_verdicts import RECORD
 
 KEY_BYTES_SHOWN = 64
 PARTITION = ("topic", "partition")

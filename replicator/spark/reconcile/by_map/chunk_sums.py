@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
+from replicator.proof.row_places import Offsets, RowPlaces
+from replicator.proof.task_map import MapFacts, PairMap, map_of
 from replicator.spark.reconcile import arrow
-from replicator.spark.reconcile.by_map.row_places import Offsets, RowPlaces
-from replicator.spark.reconcile.by_map.task_map import MapFacts, PairMap, map_of
 
 Words = NDArray[np.uint64]
 SUMS = (

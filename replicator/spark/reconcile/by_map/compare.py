@@ -33,12 +33,12 @@ from replicator.proof.pair_comparison import LEFT_MAX
 from replicator.proof.pairs import Offsets, Pair
 from replicator.proof.snapshot import Snapshot
 from replicator.proof.summed_up import summed_up
+from replicator.proof.task_map import MapFacts, map_of
 from replicator.spark.reconcile import arrow, kafka
 from replicator.spark.reconcile.by_map import chunk_sums, compared_pairs, known_rows, opened_rows
 from replicator.spark.reconcile.by_map.chunk_sums import MapSaid, SumKind
 from replicator.spark.reconcile.by_map.compared_pairs import ComparedPair, PairCounts
 from replicator.spark.reconcile.by_map.opened_rows import OPENED, ChunksToOpen
-from replicator.spark.reconcile.by_map.task_map import MapFacts, map_of
 from replicator.spark.reconcile.passes import READS_MAX, Passes, tasks
 from replicator.wire.access import access
 

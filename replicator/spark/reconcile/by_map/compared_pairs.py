@@ -21,6 +21,7 @@ from replicator.jobs.repair_plan import PlannedPartition
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
 from replicator.offset_map.verdicts import ComparedRecord, MapVerdict
+from replicator.proof.by_content.record_verdicts import Finding
 from replicator.proof.coverage import Coverage, SideCount
 from replicator.proof.local_findings import MissingSpans, ReportedRecord, missing_spans
 from replicator.proof.outcome import PartitionOutcome
@@ -29,10 +30,9 @@ from replicator.proof.pair_report import pair_report
 from replicator.proof.pair_rows import PairRows
 from replicator.proof.pairs import Pair
 from replicator.proof.partition_side import PartitionSide, both_sides
+from replicator.proof.task_map import MapFacts, map_of
 from replicator.spark.reconcile import arrow
-from replicator.spark.reconcile.by_map.task_map import MapFacts, map_of
 from replicator.spark.reconcile.opened_chunks import FOUND
-from replicator.spark.reconcile.verdicts import Finding
 
 COMPARED = f"{FOUND}, compared binary"
 """Findings; `compared`: of one row besides for each pair, a `ComparedPair` or the error that there was."""

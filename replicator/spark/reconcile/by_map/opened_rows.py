@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
 from replicator.proof.record_digests import KEY_BYTES_MAX
+from replicator.proof.row_places import Mask, Offsets
+from replicator.proof.task_map import MapFacts, map_of
 from replicator.spark.reconcile import arrow
-from replicator.spark.reconcile.by_map.row_places import Mask, Offsets
-from replicator.spark.reconcile.by_map.task_map import MapFacts, map_of
 
 CARRIED = ("offset", "digest", "second_digest", "kept_key", "tombstone", "timestamp_ms")
 OPENED = (

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
 from replicator.proof import verdicts
+from replicator.proof.by_content.record_verdicts import FINDING
 from replicator.proof.outcome import BUCKETS, OffsetRange
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.passes import Compared
-from replicator.spark.reconcile.verdicts import FINDING
 
 RANGES_OF_VERDICT, RANGES_MAX = 20, 5_000
 """Ranges of each verdict in each partition that are told, and of all; the driver and the page hold them."""

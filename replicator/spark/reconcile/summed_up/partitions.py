@@ -14,13 +14,13 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from replicator.proof import verdicts
+from replicator.proof.by_content.retention import RetainedPrefix
 from replicator.proof.outcome import BUCKETS, DIFFERS, PartitionOutcome
 from replicator.proof.pairs import Pair
 from replicator.proof.summed_up import CHANGED, outcome_of
 from replicator.spark.reconcile.opened_chunks import First, Firsts
 from replicator.spark.reconcile.passes import ToOpen
 from replicator.spark.reconcile.resolve import BY_RETENTION
-from replicator.spark.reconcile.retention import RetainedPrefix
 from replicator.spark.reconcile.summed_up.found import Found, LeftOut, found
 
 GUESSED = (

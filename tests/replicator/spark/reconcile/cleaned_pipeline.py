@@ -16,8 +16,8 @@ from replicator.jobs.repair_spans import Missing
 from replicator.model.partition import Span
 from replicator.planes.contract import RecordIdentity
 from replicator.proof import verdicts
+from replicator.proof.by_content.record_verdicts import Finding, ReadRecord
 from replicator.spark.reconcile.compaction_proof import IntervalVerdict, Place, Read, proven_places
-from replicator.spark.reconcile.verdicts import Finding, ReadRecord
 from tests.replicator.spark.reconcile.drawn import Content
 from tests.replicator.spark.reconcile.histories import Cleaned
 from tests.replicator.spark.reconcile.pipeline import compared, records

@@ -13,9 +13,9 @@ from replicator.jobs.repair_decision import Asked
 from replicator.jobs.repair_spans import Missing
 from replicator.planes.contract import RecordIdentity
 from replicator.proof import verdicts
-from replicator.spark.reconcile import alterations
-from replicator.spark.reconcile.alignment import Gap, Side, align, side
-from replicator.spark.reconcile.verdicts import Finding, ReadRecord, compare
+from replicator.proof.by_content import alterations
+from replicator.proof.by_content.alignment import Gap, Side, align, side
+from replicator.proof.by_content.record_verdicts import Finding, ReadRecord, compare
 from tests.replicator.spark.reconcile.drawn import Content
 from tests.replicator.spark.reconcile.histories import History
 from tests.replicator.spark.reconcile.test_cutting import cut

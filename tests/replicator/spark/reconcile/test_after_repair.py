@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from replicator.proof import verdicts as v
+from replicator.proof.by_content import alignment
 from replicator.proof.copied_again import CopiedRun
-from replicator.spark.reconcile import alignment, missing, reconcile
+from replicator.spark.reconcile import missing, reconcile
 from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content, Drawn, Entry, of_cut_logs
 from tests.replicator.spark.reconcile.read_lists import found
 

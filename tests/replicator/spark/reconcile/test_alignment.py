@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from replicator.spark.reconcile import alignment
-from replicator.spark.reconcile.alignment import Aligned, align, mean_size, side
+from replicator.proof.by_content import alignment
+from replicator.proof.by_content.alignment import Aligned, align, mean_size, side
 from tests.replicator.spark.reconcile.test_cutting import MEAN, SIZE, cut, some
 
 RECORDS = 20_000

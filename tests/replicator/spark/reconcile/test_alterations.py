@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from replicator.proof import verdicts
-from replicator.spark.reconcile.alterations import altered
-from replicator.spark.reconcile.verdicts import Finding
+from replicator.proof.by_content.alterations import altered
+from replicator.proof.by_content.record_verdicts import Finding
 
 
 def missing(rank: int, place: int, *, key: int = 7, value: int, ms: int = 5) -> Finding:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from replicator.proof.by_content.names import Names, names
+from replicator.proof.by_content.record_verdicts import FINDING, RECORD, Finding, ReadRecord
 from replicator.spark import reconcile
 from replicator.spark.reconcile import arrow, resolve
-from replicator.spark.reconcile.names import Names, names
 from replicator.spark.reconcile.resolve import KNOWN, PartitionFacts
-from replicator.spark.reconcile.verdicts import FINDING, RECORD, Finding, ReadRecord
 
 pytestmark = pytest.mark.tier("default")  # parses all of Spark's modules
 PACKAGE = Path(reconcile.__file__).parents[1]

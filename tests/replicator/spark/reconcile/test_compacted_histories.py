@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from replicator.proof import verdicts
-from replicator.spark.reconcile.verdicts import Finding
+from replicator.proof.by_content.record_verdicts import Finding
 from tests.budget import budget
 from tests.replicator.spark.reconcile.cleaned_pipeline import reconciled, repaired
 from tests.replicator.spark.reconcile.drawn import Content

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from replicator.spark.reconcile import alignment
-from replicator.spark.reconcile.cutting import MAX_TIMES, Cutter, Piece
+from replicator.proof.by_content import alignment
+from replicator.proof.by_content.cutting import MAX_TIMES, Cutter, Piece
 
 MEAN, SIZE = 64, 100
 

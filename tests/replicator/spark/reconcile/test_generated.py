@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from replicator.model.partition import Partition
 from replicator.proof import verdicts
-from replicator.spark.reconcile import alignment, cutting, explain, reconcile
+from replicator.proof.by_content import alignment, cutting
+from replicator.spark.reconcile import explain, reconcile
 from tests.budget import budget
 from tests.replicator.spark.reconcile.drawn import drawn_partition
 from tests.replicator.spark.reconcile.read_lists import reconciled

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import pytest
 
 from replicator.proof import verdicts
-from replicator.spark.reconcile.verdicts import Finding
+from replicator.proof.by_content.record_verdicts import Finding
 from tests.budget import budget
 from tests.replicator.spark.reconcile.histories import History, drawn_history, wrongly_counted
 from tests.replicator.spark.reconcile.pipeline import counted, reconciled, repaired

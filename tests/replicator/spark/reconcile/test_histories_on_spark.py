@@ -17,8 +17,9 @@ from replicator.jobs.repair_decision import Asked
 from replicator.jobs.repair_spans import Missing
 from replicator.model.partition import Partition
 from replicator.planes.contract import RecordIdentity
+from replicator.proof.by_content import alignment
 from replicator.proof.pairs import Pair
-from replicator.spark.reconcile import alignment, explain, missing
+from replicator.spark.reconcile import explain, missing
 from tests.budget import budget
 from tests.replicator.spark.reconcile.drawn import Content, Drawn, Entry, spread
 from tests.replicator.spark.reconcile.histories import drawn_history, wrongly_counted

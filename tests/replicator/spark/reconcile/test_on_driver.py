@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.proof import verdicts
+from replicator.proof.by_content.record_verdicts import Finding
 from replicator.spark.reconcile import arrow, resolve
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
-from replicator.spark.reconcile.verdicts import Finding
 
 
 def findings(spark: SparkSession) -> DataFrame:

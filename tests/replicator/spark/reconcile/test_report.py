@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
 from replicator.proof import headline, next_steps, page, report_directory, verdicts
+from replicator.proof.by_content.record_verdicts import Finding
 from replicator.proof.outcome import OffsetRange
 from replicator.proof.outcome_json import as_json
 from replicator.proof.pairs import WaitingPair
 from replicator.spark import directories
 from replicator.spark.reconcile import opened_chunks, report
-from replicator.spark.reconcile.verdicts import Finding
 from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, DAMAGED, SIGNED, outcome, partition
 
 FORMATS = Path(__file__).parents[4] / "docs/reference/formats.md"

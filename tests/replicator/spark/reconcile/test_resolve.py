@@ -9,9 +9,9 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from replicator.proof import verdicts
+from replicator.proof.by_content.record_verdicts import Finding
 from replicator.spark.reconcile import opened_chunks, resolve
 from replicator.spark.reconcile.resolve import expired, explained, moved, removed_meanwhile
-from replicator.spark.reconcile.verdicts import Finding
 
 SCHEMA = opened_chunks.FOUND
 SIDE = "topic string, partition int, offset long, digest long, key_hash long"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from replicator.model.partition import Partition
+from replicator.proof.by_content.retention import OneSided, RetainedPrefix, retained_prefix
 from replicator.proof.pairs import Pair
-from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
 
 AT = Partition("t", 0)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from replicator.proof import verdicts
-from replicator.spark.reconcile import alterations
-from replicator.spark.reconcile.verdicts import Finding, compare
+from replicator.proof.by_content import alterations
+from replicator.proof.by_content.record_verdicts import Finding, compare
 from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content
 from tests.replicator.spark.reconcile.histories import History
 from tests.replicator.spark.reconcile.pipeline import counted, reconciled, records, repaired

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicator.spark.reconcile import sequences
-from replicator.spark.reconcile.sequences import matched, rising
+from replicator.proof.by_content import sequences
+from replicator.proof.by_content.sequences import matched, rising
 
 pytestmark = pytest.mark.tier("default")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from replicator.proof import verdicts
-from replicator.spark.reconcile import alterations
-from replicator.spark.reconcile.verdicts import Finding, ReadRecord, compare
+from replicator.proof.by_content import alterations
+from replicator.proof.by_content.record_verdicts import Finding, ReadRecord, compare
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from replicator.offset_map.mapped import OffsetRanges
+from replicator.proof.row_places import RowPlaces
 from replicator.spark.reconcile.by_map.chunk_sums import SumKind, TaskSums, mixed
-from replicator.spark.reconcile.by_map.row_places import RowPlaces
 from tests.replicator.spark.reconcile.by_map.drawn_maps import END, PAIR, drawn_map
 
 BITS = 3

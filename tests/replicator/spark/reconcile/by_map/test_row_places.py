@@ -11,7 +11,7 @@ from replicator.offset_map.order import stands_behind
 from replicator.offset_map.places import is_compared
 from replicator.offset_map.verdicts import ComparedRecord
 from replicator.proof.coverage import Coverage
-from replicator.spark.reconcile.by_map.row_places import NOWHERE, RowPlaces, inside
+from replicator.proof.row_places import NOWHERE, RowPlaces, inside
 from tests.replicator.spark.reconcile.by_map.drawn_maps import END, PAIR, drawn_map, spans
 
 OFFSETS = np.arange(0, END + 60, dtype=np.int64)

@@ -12,7 +12,7 @@ from replicator.config import Flow
 from replicator.model.counting import counted
 from replicator.model.errors import Incident, Unsupported
 from replicator.model.partition import Partition
-from replicator.proof.last_block import with_last_block
+from replicator.proof.last_block import names_block, with_last_block
 from replicator.proof.outcome import PartitionOutcome
 from replicator.proof.pairs import Pair
 from replicator.proof.partition_side import PartitionSide
@@ -37,7 +37,7 @@ def look_at_last_blocks(
         Unreachable, NotAllowed, Retriable: as for other clients.
     """
     done, stopped = dict(outcomes), list[Incident]()
-    looked = [pair for pair in pairs if pair.source in outcomes and pair.block is not None and pair.count is not None]
+    looked = [pair for pair in pairs if pair.source in outcomes and names_block(pair)]
     if not looked:
         return done, stopped
     say(f"comparing the last block of {counted(len(looked), 'position')}")

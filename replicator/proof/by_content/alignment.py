@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from replicator.spark.reconcile.cutting import MEAN_MIN, Piece, begins_chunk, joined
-from replicator.spark.reconcile.sequences import matched, once
+from replicator.proof.by_content.cutting import MEAN_MIN, Piece, begins_chunk, joined
+from replicator.proof.by_content.sequences import matched, once
 
 CHUNKS_MAX = 1 << 18
 """About as many chunks as the driver holds for all partitions of one side."""

@@ -19,7 +19,7 @@ from replicator.proof.map_cut import MapUpTo
 from replicator.proof.map_place import MapPlace
 from replicator.proof.map_reader import read_sections
 from replicator.proof.pairs import Pair, own_sections
-from replicator.spark.reconcile.by_map.row_places import RowPlaces
+from replicator.proof.row_places import RowPlaces
 
 KEPT_BLOCKS_MAX = 200_000
 """Of a map with no more offsets all partitions are read at once."""

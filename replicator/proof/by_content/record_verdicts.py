@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from replicator.proof.by_content.names import names
+from replicator.proof.by_content.sequences import Pairs, matched
 from replicator.proof.verdicts import DOUBLED, EXTRA, MISSING, REORDERED, SAME
-from replicator.spark.reconcile.names import names
-from replicator.spark.reconcile.sequences import Pairs, matched
 
 
 class ReadRecord(NamedTuple):

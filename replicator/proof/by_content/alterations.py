@@ -19,8 +19,8 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import NamedTuple
 
+from replicator.proof.by_content.record_verdicts import SIGNS, Finding, sign
 from replicator.proof.verdicts import ALTERED, FIELDS, MISSING
-from replicator.spark.reconcile.verdicts import SIGNS, Finding, sign
 
 Sign = tuple[Hashable, ...] | None
 """What two records must have in common; None: this record has nothing of the kind."""
