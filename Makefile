@@ -104,11 +104,13 @@ test-brokers: $(STAMP)
 # In the same way: schedules in which workers share a flow and join, leave, die, stand still and get other files, on the
 # embedded broker, on real Kafka, and with three brokers that die, too. Those on the embedded broker are five series of a hundred, which
 # mostly wait, so three can run side by side: make -j3 test-series-of-workers-1 test-series-of-workers-2 test-series-of-workers-3
+# Those on Kafka are two series of 25.
 SCHEDULES = integration_tests/exactly_once/test_workers.py -k any_schedule
 test-series-of-workers-%: $(STAMP)
 	EOS_WORKERS_SEEDS=$$(seq -s, $$((100 * $* - 99)) $$((100 * $*))) $(SEEDS) "workers: schedules, series $*" $(SCHEDULES) -m "not kafka"
-test-seeds-of-workers: $(foreach series,1 2 3 4 5,test-series-of-workers-$(series))
-	EOS_WORKERS_SEEDS=$$(seq -s, 501 550) $(SEEDS) "workers: schedules on Kafka" $(SCHEDULES) -m kafka
+test-series-of-workers-on-kafka-%: $(STAMP)
+	EOS_WORKERS_SEEDS=$$(seq -s, $$((25 * $* + 476)) $$((25 * $* + 500))) $(SEEDS) "workers: schedules on Kafka, series $*" $(SCHEDULES) -m kafka
+test-seeds-of-workers: $(foreach series,1 2 3 4 5 on-kafka-1 on-kafka-2,test-series-of-workers-$(series))
 	$(SEEDS) "workers: schedules with three brokers" integration_tests/exactly_once/test_workers_on_a_cluster.py
 
 # In the same way: failovers at any moment under load, while workers, both brokers and the command die, and on real Kafka.
