@@ -22,6 +22,7 @@ STEPS = (
     "before_offsets",
     "before_end_txn",
     "after_end_txn",
+    "change_prepared",
     "before_decision",
     "before_end_decision",
     "after_decision",

@@ -42,12 +42,13 @@ def apply(path: Path, name: str | None, dry_run: bool, as_json: bool) -> int:
     until it is applied. All workers take it up within seconds; none is
     restarted. A process that runs the flow alone (run --standalone) keeps to its own file, and is thrown out.
     """
-    from replicator import config
+    from replicator import config, failpoints
     from replicator.flow.applying import apply_settings
 
     log_to_stderr()
     flow = one(config.load(path, os.environ), path, name)
-    found = apply_settings(flow, patience_ms(flow), dry_run=dry_run)
+    failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+    found = apply_settings(flow, patience_ms(flow), dry_run=dry_run, failpoint=failpoint)
     if as_json:
         differs = {
             key: {"before": before or None, "after": after or None} for key, (before, after) in found.differs.items()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from replicator.config import Flow
+from replicator.failpoints import Failpoint, nothing
 from replicator.flow.deciding import changed
 from replicator.flow.never_run import check_new
 from replicator.flow.occupied import check_free
@@ -38,7 +39,9 @@ class AppliedSettings:
     workers: int
 
 
-def apply_settings(flow: Flow, connect_timeout_ms: int, *, dry_run: bool = False) -> AppliedSettings:
+def apply_settings(
+    flow: Flow, connect_timeout_ms: int, *, dry_run: bool = False, failpoint: Failpoint = nothing
+) -> AppliedSettings:
     """Open a generation with the settings of this flow, if the open one has others.
 
     Args:
@@ -77,5 +80,6 @@ def apply_settings(flow: Flow, connect_timeout_ms: int, *, dry_run: bool = False
             flow,
             plane,
             lambda changer: changer.ensure(propose, {}, free),
+            step=failpoint,
         )
         return AppliedSettings(generation.number, opened, differs, workers)

@@ -176,16 +176,20 @@ def changed(
     by: str = "",
     decided_by: str = "",
     waits: Callable[[Generation], None] = lambda change: None,
+    step: Callable[[str], None] = lambda _: None,
 ) -> T:
     """Do what `ask` wants of a changer for a command, asked again while others write the control topic, or an answer
-    was lost. Raises as `Changer` does, once others have kept the control id for long. `thaw`, `by`, `decided_by` as of
-    `Changer`; without `by` each changer has a name of its own. `waits` is told, once, of a change of generations that
-    somebody has begun and not ended, and that is waited for."""
+    was lost. Raises as `Changer` does, once others have kept the control id for long.
+
+    `thaw`, `by`, `decided_by` and `step` as of `Changer`; without `by` each changer has a name of its own. `waits` is
+    told, once, of a change of generations that somebody has begun and not ended, and that is waited for.
+    """
     _wait_for_others(plane, waits)
 
     def attempt() -> T:
         name = by or process_name()
-        return ask(Changer(flow, plane.state, name, _ignored, _no_starts, thaw=thaw, decided_by=decided_by))
+        at = flow, plane.state, name, _ignored, _no_starts
+        return ask(Changer(*at, thaw=thaw, decided_by=decided_by, step=step))
 
     return beside_others(attempt)
 

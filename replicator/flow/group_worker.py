@@ -98,6 +98,7 @@ class GroupWorker:
         self._since_ms: dict[int, int] = {}
         self._duty: threading.Event | None = None  # set: the duties of lane 0 end
         self._error: BaseException | None = None
+        self.half_done: tuple[int, float] | None = None  # the change that it has ended for, see `TakenOver`
         self._over = self._finished = self._stopping = self._was_assigned = False
         self._stop_by: float | None = None
         self._observer = parts.observe(flow)
@@ -321,7 +322,7 @@ class GroupWorker:
         """Stop all lanes of this generation: `flow.shared_flow` looks for the one that follows."""
         if not self._over and not self._stopping:
             self._log.info("generation_over", reason=str(error))
-            self._over = True
+            self._over, self.half_done = True, error.half_done
             self._leave(now_s, at_once=True)
 
     def _fail(self, error: BaseException, now_s: float) -> None:

@@ -4,6 +4,10 @@ lanes: a control topic whose broker doesn't answer must not hold them up. Starte
 
 The end of the control topic is asked for each `LOOK_S`, and the topic is read when there is something new. A lane that
 copies learns of another generation by its fencing. One without records would only learn of it at the next discovery.
+
+A generation that is only being prepared changes nothing yet. Whoever prepares it may have died, and then nobody else
+learns of it: once it has been seen for `FINISH_AFTER_S`, workers that share the flow are told, and finish the change.
+That of a job or of another command waits for whoever calls that again: the flow goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -26,8 +30,9 @@ from replicator.model.errors import ReplicatorError, TakenOver
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control, check_generation
 from replicator.state.flow_state import FlowState
-from replicator.state.generation import Generation
+from replicator.state.generation import Generation, Kind
 from replicator.state.run_settings import FLOW, RunSettings
+from replicator.workers.settings import FINISH_AFTER_S
 
 LOOK_S = 1.0
 SLICE_S = 0.2  # between two looks at whether the flow ends
@@ -56,15 +61,22 @@ class SettingsWatch:
         self._ended, self._log, self._clock = ended, log, clock or RealClock()
         self._ends: tuple[int, int] | None = None  # before it was read last
         self._unread = ""  # why it could not be read last
+        self._preparing: tuple[Generation, float] | None = None  # that nobody has opened, and since when it was seen
+        self._told_half_done = 0
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
         """Run until it has ended; this is the thread's work. `failed` is told what ends it: TakenOver when the
-        generation is over, or a bug.
+        generation is over, or a bug. A change that is half done doesn't end it: whoever is told may leave it so.
         """
         try:
             with closing(self._topics):
                 while not self._ended.is_set():
-                    self.look()
+                    try:
+                        self.look()
+                    except TakenOver as error:
+                        if error.half_done is None:
+                            raise
+                        failed(error)
                     self._clock.wait(self._ended, LOOK_S)
         except BaseException as error:  # noqa: BLE001 - the flow classifies it
             failed(error)
@@ -72,11 +84,14 @@ class SettingsWatch:
     def look(self) -> None:
         """Look once. That the target doesn't answer at all others say.
 
-        Raises TakenOver when the generation is over.
+        Raises TakenOver when the generation is over, and, once for each change, when it is half done (`half_done`).
         """
         ends = self._asked_ends()
-        if ends is None or ends == self._ends or ends[0] < ends[1]:
-            return  # the last one: somebody writes to it just now, and whoever reads it waits for that
+        if ends is None or ends[0] < ends[1]:
+            return  # somebody writes to it just now, and whoever reads it waits for that
+        if ends == self._ends:
+            self._check_half_done()
+            return
         try:
             control = self._control()
             check_generation(control, self._generation.number, self._generation.assignment, running=True)
@@ -88,8 +103,28 @@ class SettingsWatch:
                 self._log.warning("settings_unread", reason=str(error))
             return
         self._ends, self._unread = ends, ""
+        self._note_preparing(control.preparing)
         if self._throttle.take(control.settings):
             tell_settings(self._log, control.settings)
+
+    def _note_preparing(self, found: Generation | None) -> None:
+        if found is None or found.kind is not Kind.LIVE:
+            self._preparing = None
+        elif self._preparing is None or self._preparing[0] != found:
+            self._preparing = found, self._clock.now_s()
+
+    def _check_half_done(self) -> None:
+        """Raise TakenOver, once, where a change that was seen has stood for long. The topic hasn't grown since."""
+        if self._preparing is None:
+            return
+        found, since_s = self._preparing
+        if self._told_half_done == found.number or self._clock.now_s() - since_s < FINISH_AFTER_S:
+            return
+        self._told_half_done = found.number
+        raise TakenOver.of_generation(
+            f"{found.begun_said} is being prepared, and for {FINISH_AFTER_S:.0f} s nobody has opened it",
+            half_done=(found.number, since_s),
+        )
 
     def _asked_ends(self) -> tuple[int, int] | None:
         asked = self._topics.list_offsets([self._at], (LATEST, STABLE))

@@ -115,6 +115,7 @@ class SharedFlow:
             self._alive()
             if not again():
                 return made.code
+            self._finder.half_done(made.half_done)
             code = made.code
         return code
 

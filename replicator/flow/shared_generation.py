@@ -58,6 +58,7 @@ class SharedGeneration:
         self._flow, self._log, self._asked, self._take_over = flow, log, asked, take_over
         self._waits = waits
         self._proposes, self._standing_by, self._ran, self._warned = True, "", False, 0
+        self._seen = NOTHING_SEEN  # before `find`
         self._listing: Mapping[str, int] = {}  # as it was at the last look
 
     def flow(self, control: Control) -> Flow:
@@ -66,6 +67,11 @@ class SharedGeneration:
         if control.open is None or control.open.kind is not Kind.LIVE or not self._decided(control).runs:
             return self._flow
         return followed(self._flow, control.open)
+
+    def half_done(self, seen: tuple[int, float] | None) -> None:
+        """Take over since when lanes of this process have seen a change that nobody finishes; see `TakenOver`."""
+        number, since_s = seen or (0, 0.0)
+        self._seen = NOTHING_SEEN.look(0, number, since_s)
 
     def look(self, setup: Setup) -> Control | None:
         """Read the control topic, before anything is listed or written; None once `asked` is set. A worker whose file
@@ -84,7 +90,8 @@ class SharedGeneration:
 
         Raises TakenOver where Spark's rounds have taken the flow from this process, and what `Setup` raises.
         """
-        self._listing, watch, control = listing.partitions, NOTHING_SEEN, setup.seen or setup.look()
+        self._listing, watch, control = listing.partitions, self._seen, setup.seen or setup.look()
+        self._seen = NOTHING_SEEN
         while not self._asked.is_set():
             now_s, passing = time.monotonic(), _passing(control.open)
             watch = watch.look(_number(control.open), _number(control.preparing), now_s, passing=passing)

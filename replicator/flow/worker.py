@@ -112,7 +112,11 @@ class FlowWorker:
         def failed(error: BaseException) -> None:
             self._events.put(DiscoveryEnded(error))
 
-        self._parts.watch(self._flow, generation, self._ended, failed)
+        def over(error: BaseException) -> None:
+            if not (isinstance(error, TakenOver) and error.half_done):  # the next start finishes it; this one copies
+                failed(error)
+
+        self._parts.watch(self._flow, generation, self._ended, over)
         self._parts.clusters(self._flow, self._ended, failed, self._connecting.told)
         self._parts.duties(self._flow, self._ended, failed)
         try:

@@ -97,16 +97,19 @@ class TakenOver(ReplicatorError):
     """Another owner or another generation runs this flow now; this process must not go on.
 
     `by_generation`: the generation under which the lanes ran is closed, or about to be; whoever has opened another one.
+    `half_done`: nobody has: the number of the one that is being prepared, and since when this process has seen it, by
+    its monotonic clock.
     """
 
     exit_code = 5
     by_generation = False
+    half_done: tuple[int, float] | None = None
 
     @classmethod
-    def of_generation(cls, why: str) -> TakenOver:
-        """Make one of a generation that is over."""
+    def of_generation(cls, why: str, half_done: tuple[int, float] | None = None) -> TakenOver:
+        """Make one of a generation that is over, or is to be ended by who finishes a change (`half_done`)."""
         error = cls(why)
-        error.by_generation = True
+        error.by_generation, error.half_done = True, half_done
         return error
 
 

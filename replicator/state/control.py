@@ -80,16 +80,17 @@ class Changer:
         seen: Control | None = None,
         thaw: bool = False,
         decided_by: str = "",
+        step: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`by` is this process's name in the generations that it begins, `decided_by` whoever has typed the command.
 
         `first`: the flow has never run (see `flow.first_start`), so its control topic may be empty; otherwise an empty
         one is the incident `control_topic_lost`. `seen`: the control topic as it was read just now. `thaw`: a flow that
-        was failed over may go on; otherwise nothing replaces its generation.
+        was failed over may go on; otherwise nothing replaces its generation. `step` is told of what was done.
         """
         self._flow, self._state, self._by, self._on_error = flow, state, by, on_error
         self._resolve_starts = resolve_starts
-        self._first, self._seen, self._thaw, self._decided_by = first, seen, thaw, decided_by
+        self._first, self._seen, self._thaw, self._decided_by, self._step = first, seen, thaw, decided_by, step
         self._writer: TransactionalProducer | None = None
 
     def ensure(self, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> tuple[Generation, bool]:
@@ -206,6 +207,7 @@ class Changer:
                     told = self._by, wanted.own, wanted.failed_over, self._decided_by
                     prepared = control.prepare(wanted.assignment, listing, now_ms, kind, *told)
                     self._write([self._of_control((prepared.key, prepared.encode()))])
+                    self._step("change_prepared")
                     control = self._read()
                 control = self._finish(control, now_ms)
             return open_

@@ -7,17 +7,19 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from replicator.flow.settings_watch import SettingsWatch
+from replicator.flow.settings_watch import LOOK_S, SettingsWatch
 from replicator.kafka.offset_questions import ListedOffset
 from replicator.lane.throttle import FlowThrottle
 from replicator.model.errors import ReplicatorError, Retriable, TakenOver, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control
-from replicator.state.generation import Generation, Phase
+from replicator.state.generation import Generation, Kind, Phase
 from replicator.state.run_settings import NO_SETTINGS, Paused, RunSettings
+from replicator.workers.settings import FINISH_AFTER_S
 from tests.replicator.flow.fakes import flow
 
 AT = Partition("__eos.f.control", 0)
@@ -140,6 +142,58 @@ def test_another_generation_ends_this_one_once_it_is_open() -> None:
     watch.run(failed.append)
     assert target.read == 3
     assert [isinstance(error, TakenOver) and error.by_generation for error in failed] == [True]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_change_that_nobody_finishes_is_told_once(kind: Kind) -> None:
+    """That of another command waits for whoever calls that again."""
+    target, failed = Target(), list[BaseException]()
+    watch = watched(target)
+    watch.look()
+    begun = Generation(2, Phase.PREPARING, 2, kind, by="who has died")
+    target.generations, target.stable, target.end = {1: RUNS, 2: begun}, 4, 4
+
+    def told(error: BaseException) -> None:
+        failed.append(error)
+        seen_s.append(target.time_s)
+
+    seen_s, first_s = list[float](), target.time_s
+    target.wait = lambda event, timeout_s: _pass(target, event, timeout_s)  # type: ignore[method-assign]
+    watch.run(told)
+    assert target.read == 2, "it hasn't grown"
+    if kind is not Kind.LIVE:
+        assert not failed
+        return
+    (error,) = failed
+    assert isinstance(error, TakenOver)
+    assert (error.by_generation, error.half_done) == (True, (2, first_s))
+    assert "who has died" in str(error)
+    assert FINISH_AFTER_S <= seen_s[0] - first_s <= FINISH_AFTER_S + 2 * LOOK_S
+
+
+def test_a_change_that_is_opened_in_time_is_not_told() -> None:
+    target = Target()
+    watch = watched(target)
+    begun = {1: RUNS, 2: Generation(2, Phase.PREPARING, 2)}
+    target.generations, target.stable, target.end = begun, 4, 4
+    watch.look()
+    target.time_s += FINISH_AFTER_S - 1
+    target.generations, target.stable, target.end = {1: RUNS}, 5, 5  # as if it had been taken back
+    watch.look()
+    target.generations, target.stable, target.end = begun, 6, 6
+    watch.look()
+    target.time_s += FINISH_AFTER_S - 1
+    watch.look()
+    target.time_s += 1
+    with pytest.raises(TakenOver, match="nobody has opened it"):
+        watch.look()
+
+
+def _pass(target: Target, event: threading.Event, timeout_s: float) -> bool:
+    target.time_s += timeout_s
+    if target.time_s > 3 * FINISH_AFTER_S:
+        event.set()
+    return event.is_set()
 
 
 def test_a_bug_ends_the_flow() -> None:
