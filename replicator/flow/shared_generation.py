@@ -79,8 +79,7 @@ class SharedGeneration:
         self._own = replace(self._own, source_cluster=setup.source_cluster)
         while not self._asked.is_set():
             control = setup.look(ahead=True)
-            other = other_cluster(self._flow, control, setup.source_cluster)
-            if not other:
+            if not (other := self._other_cluster(control)):
                 return control
             self._stand_by(other)
         return None
@@ -97,7 +96,9 @@ class SharedGeneration:
             watch = watch.look(_number(control.open), _number(control.preparing), now_s, passing=passing)
             check_frozen(self._flow, control)
             newest = control.open or control.preparing
-            if newest is not None and newest.kind.bounded and not self._take_over:
+            if other := self._other_cluster(control):  # opened since `look`
+                self._stand_by(other)
+            elif newest is not None and newest.kind.bounded and not self._take_over:
                 self._stand_by(occupied(self._flow, newest))
             elif unknown := self._unreadable(control):
                 self._stand_by(unknown)
@@ -116,6 +117,9 @@ class SharedGeneration:
             self._asked.wait(LOOK_S)
             control = setup.look()
         return None
+
+    def _other_cluster(self, control: Control) -> str:
+        return other_cluster(self._flow, control, self._own.source_cluster)
 
     def _decided(self, control: Control) -> FileDecision:
         found = open_settings(control, self._flow)
@@ -139,7 +143,9 @@ class SharedGeneration:
 
     def _propose(self, control: Control) -> Proposal | None:
         """Return what is to replace the open generation; see `control.Propose`. One that isn't the daemon's is replaced
-        by the settings that hold, with as many lanes."""
+        by the settings that hold, with as many lanes. Raises TakenOver where another cluster's worker was first."""
+        if other := self._other_cluster(control):
+            raise TakenOver(other)
         found, decision = control.open, self._decided(control)
         if decision is FileDecision.PROPOSE:
             return Proposal(LaneAssignment(self._own_lanes(control)), self._own)

@@ -45,7 +45,8 @@ CountLanes = Callable[[Control], int]
 """How many lanes a flow file wants, see `own_file.lanes_wanted`."""
 Propose = Callable[[Control], Proposal | None]
 """What is to follow on the open generation, or to be the first one; None: the open one stays. Asked again under the
-control id, by what the topic says then, so that of two that wanted the same only one begins it."""
+control id, by what the topic says then, so that of two that wanted the same only one begins it. It may raise TakenOver:
+then nothing is begun, nor is finished what somebody else has begun."""
 ResolveStarts = Callable[[Mapping[str, int]], Sequence[tuple[bytes, bytes]]]
 """Where these partitions (counts by source topic) begin now, as records of `starts`. Raises what the source raises."""
 
@@ -198,19 +199,20 @@ class Changer:
         try:
             self._writer.fence()
             control = self._read()
-            while (open_ := control.open) is None or propose(control) is not None:
-                if open_ is not None:
-                    self._check_frozen(open_)
-                    may_replace(open_)
+            # Also before a change is finished that somebody else has begun: it raises where that isn't ours to do.
+            while (wanted := propose(control)) is not None or control.open is None:
+                if control.open is not None:
+                    self._check_frozen(control.open)
+                    may_replace(control.open)
                 now_ms = int(time.time() * 1000)
-                if control.preparing is None and (wanted := propose(control)) is not None:
+                if control.preparing is None and wanted is not None:
                     told = self._by, wanted.own, wanted.failed_over, self._decided_by
                     prepared = control.prepare(wanted.assignment, listing, now_ms, kind, *told)
                     self._write([self._of_control((prepared.key, prepared.encode()))])
                     self._step("change_prepared")
                     control = self._read()
                 control = self._finish(control, now_ms)
-            return open_
+            return control.open
         finally:
             self._writer.close()
 

@@ -121,6 +121,38 @@ def test_a_file_that_names_another_source_cluster_is_not_run(monkeypatch: pytest
     assert run.stop() == 0
 
 
+@pytest.mark.parametrize("same_file", [True, False])
+def test_another_clusters_worker_that_was_first_is_not_followed(
+    monkeypatch: pytest.MonkeyPatch, same_file: bool
+) -> None:
+    """Two workers begin a flow at once, between clusters that only have the same names. Whoever comes second has read
+    before that nobody's cluster is known; it runs nothing, and replaces nothing, until the flow is copied from its
+    cluster."""
+    run = Run("lanes: 3, limits: {discovery_interval_ms: 100}")
+    theirs = replace(own_file(run.flow) if same_file else OTHER, source_cluster="another-id")
+    run.plane.state.control_topic = before = opened(2, {"t1": 8})
+    first = opened(2, {}, theirs, before)
+
+    def ensure(_: Changer, propose: Propose, *__: object) -> tuple[Generation, bool]:
+        run.plane.state.control_topic = first
+        assert propose(first) is None, "the other's generation is replaced"
+        assert first.open is not None
+        return first.open, False
+
+    monkeypatch.setattr(Changer, "ensure", ensure)
+    with capture_logs() as logs:
+        run._thread.start()
+        while not (found := [line["reason"] for line in logs if line["event"] == "standing_by"]):
+            assert run.result is None, run.result
+            assert run.groups.empty(), "it shares the lanes of a flow that is copied from another cluster"
+            threading.Event().wait(0.01)
+        assert "copied from another-id" in found[0]
+        run.plane.state.control_topic = opened(3, {}, own_file(run.flow, source_cluster="ca"), first)
+        run.group().assign(0)
+        assert run.lane().plan.generation == 3
+    assert run.stop() == 0
+
+
 def test_settings_of_a_newer_version_are_not_run() -> None:
     """It stands by, and runs nothing, until a version has opened settings that it knows."""
     run = Run("lanes: 2, limits: {discovery_interval_ms: 100}")

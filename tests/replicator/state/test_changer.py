@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from replicator.kafka.topic_reader import Record, TopicReader
-from replicator.model.errors import Incident, Retriable, UnknownOutcome, Unreachable
+from replicator.model.errors import Incident, Retriable, TakenOver, UnknownOutcome, Unreachable
 from replicator.state import control as module
 from replicator.state.control import Changer, Proposal
 from replicator.state.control_topic import Control
@@ -91,3 +91,24 @@ def test_what_may_pass_is_waited_for_as_long_as_the_transaction_lasts(
 def test_before_a_first_start_not_every_broker_may_know_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownOutcome):
         change(monkeypatch, Topic([0, 0]), first=True)
+
+
+def test_a_change_that_is_not_this_processs_to_finish_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of another source cluster has begun to open the flow for the first time, or died at it. Where its
+    partitions begin would be asked of this process's source."""
+    topic = Topic([1] * STALLS)
+    monkeypatch.setattr(topic, "whole", lambda *of: [(PREPARING.key, PREPARING.encode())])
+    monkeypatch.setattr(module, "TransactionalProducer", Writer)
+    Writer.topic, Writer.closed = topic, False
+    resolved: list[object] = []
+
+    def propose(control: Control) -> Proposal | None:
+        if control.preparing is not None:
+            raise TakenOver("another cluster's")
+        return Proposal(LaneAssignment(2))
+
+    state = FlowState(flow(), cast(TopicReader, topic), pause=lambda s: None)
+    changer = Changer(flow(), state, "me", lambda text: None, lambda partitions: resolved.append(partitions) or [])
+    with pytest.raises(TakenOver):
+        changer.ensure(propose, {"t": 1}, lambda found: None)
+    assert (topic.written, resolved, Writer.closed) == (False, [], True)
