@@ -233,6 +233,36 @@ def test_a_lanes_topic_that_somebody_grew_is_deleted(make_copying: MakeCopying) 
     two.assert_stops(worker, 0)
 
 
+@pytest.mark.tier("long", kafka="long")
+def test_a_consumer_of_the_new_protocol_is_seen_too(make_copying: MakeCopying) -> None:
+    """foreign_group_member: Kafka takes workers into its group, and gives them the lanes that it doesn't have; the
+    embedded broker refuses them. DescribeGroups knows no such group."""
+    copying = make_copying(partitions=4, lanes=2)
+    copying.load.mixed(100)
+    clients.create_topic(copying.target, f"__eos.{copying.name}.lanes.2", 2)
+    stranger = clients.consumer(
+        copying.target,
+        client_id="stranger",
+        group_id=f"eos-replicate.{copying.name}.workers",
+        group_protocol="consumer",
+        enable_partition_eof=False,
+    )
+    stranger.subscribe([f"__eos.{copying.name}.lanes.2"])
+    wait_until(lambda: stranger.poll(0.1) is None and bool(stranger.assignment()), "it has lanes", str)
+    worker = copying.run("", "--shared")
+    incident = worker.wait_incident("foreign_group_member")
+    assert "has the member 'stranger'" in incident["detail"]
+    assert not worker.seen("lanes_opened_early"), "it has seen that it isn't alone"
+    code, found = copying.asked("workers")
+    given = {it["host"]: {lane["lane"] for lane in it["lanes"]} for it in found["workers"] if it["pid"] is None}
+    assert (code, given) == (0, {"stranger": {each.partition for each in stranger.assignment()}})
+    stranger.close()
+    worker.wait_event("lanes_assigned", lanes=[0, 1])
+    copying.wait_copied()
+    assert worker.stop() in (0, INCIDENT), worker.tail()  # by whether discovery has seen that it is over
+    copying.assert_exact()
+
+
 @pytest.mark.tier(kafka="full")
 def test_a_consumer_in_the_group_of_the_workers_is_stopped(make_copying: MakeCopying) -> None:
     """foreign_group_member: it gets a lane, which nobody copies until it has gone."""

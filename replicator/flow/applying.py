@@ -13,10 +13,10 @@ from functools import partial
 from replicator.config import Flow
 from replicator.failpoints import Failpoint, nothing
 from replicator.flow.deciding import changed
+from replicator.flow.group_members import members_of
 from replicator.flow.never_run import check_new
 from replicator.flow.occupied import check_free
 from replicator.flow.topics import ControlPlane
-from replicator.model import names
 from replicator.model.errors import ConfigError
 from replicator.state.control import Proposal
 from replicator.state.control_topic import Control
@@ -72,7 +72,7 @@ def apply_settings(
         newest = control.generations[control.newest]
         free(newest)
         differs = differences(newest.settings, own.settings)
-        workers = len(plane.target.members(names.workers_group(flow.name)))
+        workers = len(members_of(plane))
         if dry_run or (control.open is not None and propose(control) is None):
             has_it = newest.number if propose(control) is None else None
             return AppliedSettings(has_it, False, differs, workers)

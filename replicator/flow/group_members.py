@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
@@ -21,6 +22,7 @@ from replicator.model.errors import Unsupported
 from replicator.model.partition import Partition
 from replicator.state.generation import Generation
 from replicator.wire.committed_offsets import CommittedOffsets
+from replicator.wire.consumer_members import consumer_members
 from replicator.wire.lane_assignment import assigned_lanes
 from replicator.workers import early, proofs
 from replicator.workers.proofs import BadProof, ProofMetadata
@@ -68,8 +70,18 @@ def read_workers(flow: Flow, plane: ControlPlane, generation: Generation | None)
 
     Raises Unreachable, NotAllowed, Retriable.
     """
-    members = plane.target.members(names.workers_group(flow.name))
-    return shown(flow.name, generation, members, {} if generation is None else _proofs(flow, plane, generation))
+    return shown(
+        flow.name, generation, members_of(plane), {} if generation is None else _proofs(flow, plane, generation)
+    )
+
+
+def members_of(plane: ControlPlane, timeout_s: float | None = None) -> list[GroupMember]:
+    """List all members of the flow's group. A client of the new protocol that has taken its name, or joins it, turns it
+    into a group of that protocol (KIP-848), in which the workers stay. From any thread. `timeout_s`: instead of the
+    request timeout. Raises Unreachable, NotAllowed, Retriable."""
+    flow, group = plane.flow, names.workers_group(plane.flow.name)
+    limit_s = flow.limits.request_timeout_ms / 1000 if timeout_s is None else timeout_s
+    return plane.target.members(group, timeout_s, partial(consumer_members, flow.target, group, limit_s))
 
 
 def _proofs(flow: Flow, plane: ControlPlane, generation: Generation) -> dict[int, ProofMetadata]:

@@ -23,6 +23,7 @@ from replicator.config.engine import BATCHES, chosen_engine
 from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.frozen import while_frozen
+from replicator.flow.group_members import members_of
 from replicator.flow.heartbeats import HeartbeatObserver, watch_heartbeats
 from replicator.flow.parts import ConditionObserver, NoConditions, Note, Parts, Silence, Unwatched, WorkerObserver
 from replicator.flow.settings_watch import watch_settings
@@ -300,7 +301,7 @@ def member_clients(plane: ControlPlane) -> list[str]:
     From any thread. Raises ReplicatorError."""
     flow = plane.flow
     limit_s = min(MEMBERS_S_MAX, flow.limits.request_timeout_ms / 1000)
-    return [member.client_id for member in plane.target.members(names.workers_group(flow.name), limit_s)]
+    return [member.client_id for member in members_of(plane, limit_s)]
 
 
 def write_flow_note(flow: Flow, note: Note) -> None:

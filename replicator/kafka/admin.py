@@ -271,20 +271,25 @@ class ClusterAdmin:
             return None
         return operations(answer.authorized_operations)
 
-    def members(self, group: str, timeout_s: float | None = None) -> list[GroupMember]:
-        """List the members of a group of any protocol, such as Kafka Connect's; none where there is no such group, and
-        none where the user may not describe it. From any thread. `timeout_s`: instead of the request timeout."""
+    def members(
+        self, group: str, timeout_s: float | None = None, hidden: Callable[[], list[GroupMember]] = list
+    ) -> list[GroupMember]:
+        """List the members of a group of any classic protocol, such as Kafka Connect's; none where there is no such
+        group, and none where the user may not describe it. From any thread. `timeout_s`: instead of the request
+        timeout. `hidden`: lists them where there is such a group, but DescribeGroups doesn't know it, as one of the new
+        protocol."""
         try:
             found = self._client.list_groups(group, self._request_s if timeout_s is None else timeout_s)
         except KafkaException as error:
             raise failures.classify(
                 error.args[0], self.cluster.name, f"describe group {group!r}", f"Describe on group {group!r}"
             ) from error
-        return [
+        members = [
             GroupMember(each.client_id or "", each.client_host or "", each.assignment or b"")
             for it in found
             for each in it.members
         ]
+        return members if members or all(it.state == "Empty" for it in found) else hidden()
 
     def count_members(self, group: str) -> int:
         """Count the members of a group. Raises NotAllowed where the user may not describe it: it isn't known then."""

@@ -47,6 +47,7 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "describe_producers": (61, 0, 0),  # Kafka 2.8
     "describe_transactions": (65, 0, 0),  # Kafka 3.0
     "list_transactions": (66, 0, 0),  # Kafka 3.0
+    "consumer_group_describe": (69, 0, 1),  # 1: which members speak the classic protocol (KIP-1099)
     "describe_share_group_offsets": (90, 0, 1),  # 0: Kafka 4.1; 1: with their lag (KIP-1226, Kafka 4.2)
     "alter_share_group_offsets": (91, 0, 0),  # Kafka 4.1
     "delete_share_group_offsets": (92, 0, 0),  # Kafka 4.1

@@ -50,6 +50,27 @@ def sample(api: str, version: int) -> bytes:
         "list_groups": {
             "groups": [{"group_id": "g", "protocol_type": "", "group_state": "Empty", "group_type": "classic"}]
         },
+        "consumer_group_describe": {
+            "groups": [
+                {
+                    "error_code": 0,
+                    "error_message": None,
+                    "group_id": "g",
+                    "group_state": "Stable",
+                    "assignor_name": "uniform",
+                    "members": [
+                        {
+                            "member_id": "m",
+                            "client_id": "c",
+                            "client_host": "/h",
+                            "subscribed_topic_names": ("t",),
+                            "assignment": {"topic_partitions": []},
+                            "target_assignment": {"topic_partitions": []},
+                        }
+                    ],
+                }
+            ]
+        },
         "offset_delete": {"error_code": 0, "topics": [{"name": "t", "partitions": [one]}]},
         "describe_share_group_offsets": {
             "groups": [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [share]}], "error_message": "m"}]
