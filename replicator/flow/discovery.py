@@ -131,7 +131,7 @@ class Discovery:
         self._group = group
         self._setup, self._plane, self._generation, self._notes = setup, plane, generation, notes
         self._events, self._asked, self._log = events, asked, log
-        self._unlisted, self._unchecked = Outage(), Outage()
+        self._unlisted, self._unchecked, self._unmade = Outage(), Outage(), Outage()
         self._interval_s = plane.flow.limits.discovery_interval_ms / 1000
         self._thread = threading.Thread(target=self._main, name=f"{plane.flow.name}.discovery", daemon=True)
 
@@ -177,7 +177,7 @@ class Discovery:
         try:
             listing = self._setup.wanted(self._setup.listing(), generation.partitions)
             found = Discovered(listing, self._setup.routes(listing))
-            wrong = self._group.look() if self._group is not None else []
+            wrong = [*self._group.look(), *self._unfit(self._group)] if self._group is not None else []
         except (Unreachable, Retriable, NotAllowed) as error:
             if self._unlisted.is_new(error):
                 self._log.warning("discovery_failed", reason=str(error))
@@ -191,3 +191,17 @@ class Discovery:
         self._setup.look_after_map()
         if self._group is None or self._group.leads:
             self._setup.sync_topics()
+
+    def _unfit(self, group: GroupWatch) -> list[Incident]:
+        """Look after the topic that the workers share out; return what is wrong with it. That it can't be made now
+        holds up nothing else."""
+        try:
+            group.make_topic()
+        except Incident as incident:
+            return [incident]
+        except (Unreachable, Retriable, NotAllowed) as error:
+            if self._unmade.is_new(error):
+                self._log.warning("lanes_topic_not_made", reason=str(error))
+        else:
+            self._unmade.over()
+        return []

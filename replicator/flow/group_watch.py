@@ -56,6 +56,14 @@ class GroupWatch:
         self._seen(found, time.time_ns() // 1_000_000)
         return foreign(self._flow, found)
 
+    def make_topic(self) -> None:
+        """Make the topic that the workers share out again where it was deleted while they run: without it none of them
+        is a member, and nobody gets the lanes of one that ends.
+
+        Raises Incident `lanes_topic_unfit`, Unreachable, NotAllowed, Retriable.
+        """
+        self._plane.make_lanes_topic(self._generation.lanes)
+
 
 def foreign(flow: Flow, found: FlowWorkers) -> list[Incident]:
     """Return the members of the group that are no workers, as incidents. Pure."""

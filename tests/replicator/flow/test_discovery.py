@@ -31,8 +31,14 @@ class Group:
     leads: bool = True
     due: bool = False
 
+    unfit: ReplicatorError | None = None
+
     def look(self) -> list[Incident]:
         return list(self.wrong)
+
+    def make_topic(self) -> None:
+        if self.unfit is not None:
+            raise self.unfit
 
 
 class DiscoveryRun:
@@ -195,3 +201,19 @@ def test_what_else_is_wrong_is_told_once_and_stands_until_it_is_over() -> None:
     wrong.clear()
     made.once()
     assert not made.notes.incidents
+
+
+def test_a_lanes_topic_that_can_not_be_made_again_holds_nothing_up() -> None:
+    """It was deleted while workers run, or created by somebody with other partitions."""
+    group = Group(unfit=Incident("lanes_topic_unfit", "2 partitions"))
+    made = started(group=cast(GroupWatch, group))
+    with capture_logs() as logs:
+        assert len(made.once()) == 1
+        assert made.notes.incidents == {group.unfit}
+        group.unfit = NotAllowed("cluster 'b': the user needs Create on topic '__eos.f.lanes.1'")
+        assert len(made.once()) == len(made.once()) == 1
+        assert not made.notes.incidents
+        group.unfit = None
+        made.once()
+    told = [entry["reason"] for entry in logs if entry["event"] == "lanes_topic_not_made"]
+    assert told == ["cluster 'b': the user needs Create on topic '__eos.f.lanes.1'"]
