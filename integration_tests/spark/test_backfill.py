@@ -20,7 +20,7 @@ STILL_S = 12.0
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.mark.tier("long", kafka="full")
+@pytest.mark.tier("long", kafka="long")
 def test_live_and_backfill_take_turns_while_the_source_is_written(make_copying: MakeCopying, start: Start) -> None:
     """Local Spark: tasks that die, a driver that dies, one that is stopped; a daemon before, between and after."""
     copying = make_copying()
