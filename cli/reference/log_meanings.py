@@ -239,7 +239,7 @@ EVENTS = {
     "range_begun_again": "A task begins its range again from the position that is committed.",
     "range_failed": "A task has failed; its range is tried again, from the position that is committed.",
     "range_taken_over": "Another attempt at the same range, or another generation, has fenced this task.",
-    "reassigned": "The routes of a lane have changed: its partitions are judged again.",
+    "reassigned": "The routes of a lane have changed: its partitions are checked again.",
     "recovered": "A cluster answers again.",
     "recommitted": "All positions of a lane were committed again, so that the target doesn't expire them.",
     "records_lost": (

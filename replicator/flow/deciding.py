@@ -114,7 +114,7 @@ def pause_before(decision: OperatorDecision, it: Occurrence, settings: RunSettin
 def still_stopped(
     decision: OperatorDecision, closed: Occurrence, occurrences: Sequence[Occurrence]
 ) -> Occurrence | None:
-    """Find what stops a partition after it was judged again. Pure."""
+    """Find what stops a partition after it was checked again. Pure."""
     if decision.command is not Command.RETRY or closed.is_open:
         return None
     return next((it for it in occurrences if it.is_open and it.target == closed.target), None)

@@ -71,7 +71,7 @@ def cut_at(
         raise NotDecided(Objection.NOT_PROVEN, f"{it.id}: {it.source} has no record of leader epoch {epoch} or before")
     if found.end >= it.offset:
         why = f"leader epoch {epoch} of {it.source} ends at {found.end}: nothing is lost below the position {it.offset}"
-        raise NotDecided(Objection.OUTDATED, f"{it.id}: {why}; --retry has it judged again")
+        raise NotDecided(Objection.OUTDATED, f"{it.id}: {why}; --retry has it checked again")
     if found.end < source.start:
         why = f"its log was cut at {found.end}, and begins at {source.start}"
         raise NotDecided(Objection.NOT_PROVEN, f"{it.id}: {it.source}: {why}")

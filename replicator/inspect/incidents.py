@@ -1,4 +1,4 @@
-"""Incidents that are open now, of what `status` has found: its judge is that of lanes and of `plan`. Pure.
+"""Incidents that are open now, of what `status` has found: it decides as lanes and `plan` do. Pure.
 
 Called by `eos-replicate incident`.
 

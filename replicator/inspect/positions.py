@@ -121,7 +121,7 @@ def _source_logs(plane: ControlPlane, wanted: Collection[Partition]) -> tuple[st
 
 
 def held(claim: Claim, stored: Stored | None, source: object, target: object, source_cluster: str = "") -> HeldPosition:
-    """Describe one partition, as its lane would judge it. Pure.
+    """Describe one partition, as its lane would find it. Pure.
 
     Args:
         claim: whose it is.

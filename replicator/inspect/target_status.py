@@ -1,5 +1,5 @@
 """What the target knows of a flow while its source is away: `status` shows that, and `incident` lists what lanes have
-written down. Nothing is judged: whether a partition is behind, or stopped by what its topics show, takes both clusters.
+written down. Nothing else is: whether a partition is behind, or stopped by what its topics show, takes both clusters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, s
 
 
 def _unfit(clusters: ControlPlane) -> str:
-    """Return the name of what is wrong with the control topic's configs, as `plan` and `run` judge it; empty where it
+    """Return the name of what is wrong with the control topic's configs, as `plan` and `run` find it; empty where it
     is nothing, there is no such topic, or its configs may not be seen."""
     topic = names.control_topic(clusters.flow.name)
     found = listed(clusters.target, (topic,))[topic]

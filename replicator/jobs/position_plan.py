@@ -1,4 +1,4 @@
-"""What `position set` would do to each partition, judged by what both clusters say of it. Pure but for `look`.
+"""What `position set` would do to each partition, decided by what both clusters say of it. Pure but for `look`.
 
 Invariants
 - Only a position of this flow, in the very topics that are there now, is set: offsets of a topic that was created again

@@ -107,7 +107,7 @@ def _read(
 
 
 def check_source_start(source: ClusterQuestions, at: Partition, first: int) -> None:
-    """Check that the source still has what is read next: the position, by which a lane is judged, stands after it.
+    """Check that the source still has what is read next: the position, which a lane asks about, stands after it.
 
     Raises Incident `source_records_gone`.
     """

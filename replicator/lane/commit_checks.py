@@ -45,7 +45,7 @@ def _says_nothing(answer: str | ReplicatorError) -> bool:
 
 
 def _short(answer: str | ReplicatorError) -> str:
-    """Return an id, or why it isn't known. Advice comes with the incident that is judged."""
+    """Return an id, or why it isn't known. Advice comes with the incident that is found."""
     return f"{answer.name}: {answer.detail}" if isinstance(answer, Incident) else str(answer)
 
 

@@ -142,7 +142,7 @@ class LaneDecisions:
         return before and decision.fits(occurrence)
 
     def act(self, positions: LanePositions, at: Partition, decision: OperatorDecision) -> bool:
-        """Do what was decided of one partition, and judge it again; return False where that can't be done now.
+        """Do what was decided of one partition, and check it again; return False where that can't be done now.
 
         What moves the position is certainly committed on return; what doesn't, and what gives a partition its first
         position, ends with the positions of admitted partitions, which have to be committed next. Raises as

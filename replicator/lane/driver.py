@@ -94,7 +94,7 @@ def after(error: ReplicatorError) -> Next:
 
 @dataclass(frozen=True, slots=True)
 class LaneEnded:
-    """A lane's thread has ended: cleanly (`error` None), or by an error that only the lane's owner can judge."""
+    """A lane's thread has ended: cleanly (`error` None), or by an error that only the lane's owner can classify."""
 
     lane: int
     error: BaseException | None
@@ -222,7 +222,7 @@ class LaneDriver:
     def _main(self) -> None:
         try:
             self.drive()
-        except BaseException as error:  # noqa: BLE001 - the owner judges every error, bugs too
+        except BaseException as error:  # noqa: BLE001 - the owner classifies every error, bugs too
             self._events.put(LaneEnded(self.plan.lane, error))
             return
         self._events.put(LaneEnded(self.plan.lane, self.ended_by))

@@ -1,4 +1,4 @@
-"""Makes partitions wait that nobody leads at the source, and keeps them from being judged again before somebody does.
+"""Makes partitions wait that nobody leads at the source, and keeps them from being checked again before somebody does.
 
 librdkafka waits for a leader in silence, and nothing else tells such a partition from one that has nothing new. Used by
 `lane.start` and, between two transactions, by `lane.session`.
@@ -32,7 +32,7 @@ class SourceLeaders:
             self._keep_out(copied)
 
     def led(self, partitions: Collection[Partition]) -> list[Partition]:
-        """Return those that may be judged: the others wait for an answer, and for a leader to give it."""
+        """Return those that may be checked: the others wait for an answer, and for a leader to give it."""
         waiting = [at for at in partitions if self._partitions[at].waits_since(Reason.NO_ANSWER) is not None]
         still = self._keep_out(waiting)
         return [at for at in partitions if at not in still]

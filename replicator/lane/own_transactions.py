@@ -85,7 +85,7 @@ def decide(
     target: ClusterQuestions,
     transactions: OpenTransactions,
 ) -> Decision:
-    """Ask for what `judge` needs of the target partition `at`, in the order that it needs, and judge; nothing is
+    """Ask for what a decision needs of the target partition `at`, in the order that it needs, and decide; nothing is
     written.
 
     Raises as `OpenTransactions`, and what keeps the end of the partition from being known.

@@ -86,7 +86,7 @@ PartitionState = Copying | Waiting | Stopped
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """This producer session has not judged it yet. `told` is what was told of it last."""
+    """This producer session has not checked it yet. `told` is what was told of it last."""
 
     told: PartitionState | None = None
 
@@ -158,7 +158,7 @@ class RecordsCommitted:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """An operator has decided about what stops it: it is judged again, whoever found that out."""
+    """An operator has decided about what stops it: it is checked again, whoever found that out."""
 
 
 Event = SessionBegan | Admit | PositionCommitted | Wait | Stop | HoldUp | RecordsCommitted | Decided
@@ -243,7 +243,7 @@ class Commits(Enum):
     fail, and all others expire."""
 
     YES = auto()
-    NO = auto()  # its topic isn't there, or the position can't be read: known anew when it is judged again
+    NO = auto()  # its topic isn't there, or the position can't be read: known anew when it is checked again
     NO_RIGHT = auto()  # without Read on the topic: asked about again before all positions are committed
 
 

@@ -97,7 +97,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self._all, self._copied, self.read_anew, self._uncounted = found, None, True, True
 
     def add(self, route: Route) -> None:
-        """Add a partition to this session, which has to be judged."""
+        """Add a partition to this session, which has to be checked."""
         self._all[route.source] = LanePartition(route)
 
     def apply(self, at: Partition, event: Event) -> None:
@@ -169,7 +169,7 @@ class Partitions(Mapping[Partition, LanePartition]):
                 self.apply(at, RecordsCommitted())
 
     def wait_all(self, routes: Collection[Route], wait: Wait) -> None:
-        """Note a cause that keeps back the whole lane: those of `routes` that were copied, or never judged, wait."""
+        """Note a cause that keeps back the whole lane: those of `routes` that were copied, or never checked, wait."""
         for route in routes:
             if route.source not in self._all:
                 self.add(route)

@@ -1,7 +1,7 @@
 """Incidents that lanes find, written into the flow's claims topic as `occurrences`, where `incident`, `status` and
 `plan` read them.
 
-A refused record, a foreign one, a transaction of somebody else: none of these can be judged from outside; and a
+A refused record, a foreign one, a transaction of somebody else: none of these can be seen from outside; and a
 decision about any names its occurrence. Kept by `lane.memory` over all producer sessions; `lane.start` and
 `lane.session` note what they find, `lane.decisions` what was decided. What is known of each partition's incidents is
 in `incident_report`.

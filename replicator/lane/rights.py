@@ -35,7 +35,7 @@ class Rights:
         try:
             here = self._to.source.missing_rights({at.topic for at in partitions})
         except (Unreachable, Retriable):
-            here = {}  # judged again, they wait for the source's answer; the target's positions are kept alive
+            here = {}  # checked again, they wait for the source's answer; the target's positions are kept alive
         there = self._to.target.missing_rights({self._partitions[at].route.target.topic for at in partitions})
         found: dict[Partition, MissingRight] = {}
         for at in partitions:

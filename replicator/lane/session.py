@@ -6,8 +6,8 @@
     4 seek       the source to the committed positions
     5-8          transactions, one after the other                                                  (transaction)
 
-What concerns one partition is decided here and leaves the others alone: it waits and is judged again from time to time,
-or an incident stops it. What concerns the producer, the generation or a whole cluster goes to `lane.driver`.
+What concerns one partition is decided here and leaves the others alone: it waits and is checked again now and then, or
+an incident stops it. What concerns the producer, the generation or a whole cluster goes to `lane.driver`.
 
 Invariants
 - What is learned of a partition is noted before the abort: one whose outcome is unknown ends the session.
@@ -56,9 +56,9 @@ from replicator.planes.contract import RecordsRefused, Written
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
 RELEASES_MAX = 3  # in which topics turn out to be others, or their clusters don't say
 AT_ONCE = ("source_corrupt", "flows_in_conflict")
-"""Incidents that are reported with all facts; any other is judged by what both clusters say."""
+"""Incidents that are reported with all facts; of any other both clusters are asked."""
 TRUNCATED = "source_truncated"
-"""By a leader epoch, which the lower one of a topic that was created again shows, too: so it is judged first."""
+"""By a leader epoch, which the lower one of a topic that was created again shows, too: so that is asked about first."""
 
 
 class ProducerSession:
@@ -301,7 +301,7 @@ class ProducerSession:
             return
 
     def _decide(self) -> None:
-        """Do what operators have decided of stopped partitions, and judge these again."""
+        """Do what operators have decided of stopped partitions, and check these again."""
         self._decisions.look()
         for at, decision in self._decisions.due().items():
             try:
@@ -391,7 +391,7 @@ class ProducerSession:
         if written.records and self._stop.is_set():
             self.given_up = error
         self._observer.aborted(type(error).__name__)
-        # What the client says first may not be the cause: advice comes with the incident that is judged.
+        # What the client says first may not be the cause: advice comes with the incident that is found.
         reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)
         self._log.warning("aborted", reason=reason, kind=type(error).__name__)
         if written.records:

@@ -208,7 +208,7 @@ class LaneStart:
         self._wait(at, reason_of(error, missing), str(error))
 
     def stop(self, at: Partition, incident: Incident, *, lasting: bool = False) -> None:
-        """Stop a partition by an incident that can't be judged from outside: told where `status` reads it, too."""
+        """Stop a partition by an incident that can't be seen from outside: told where `status` reads it, too."""
         position = self._partitions[at].position
         stands = position.offset if position is not None else -1
         placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)

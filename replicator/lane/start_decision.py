@@ -89,7 +89,7 @@ def _decided(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDe
 
 def _failed_over(facts: Facts) -> StartDecision:
     """Decide over a partition whose topic was failed over. Its position is kept, whatever else is so: neither side is
-    the flow's to judge. Without a position it gets none."""
+    the flow's to decide about. Without a position it gets none."""
     stored, waits = facts.stored, (Reason.FAILED_OVER, facts.failed_over)
     there = not isinstance(facts.target, TopicMissing) and not isinstance(stored, ReplicatorError)
     if isinstance(stored, Unreadable):

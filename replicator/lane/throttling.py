@@ -2,7 +2,7 @@
 transactions.
 
 A paused partition waits, so its position is kept alive like any other's, and nothing of it is read. What would stop it
-once it is resumed stops it now: it is judged once in a discovery interval, as by a lane that starts. A topic that is
+once it is resumed stops it now: it is checked once in a discovery interval, as by a lane that starts. A topic that is
 over its rate is left out of what the source is asked for, for as long as that takes: nothing of it is kept in memory.
 
 Invariant: no partition of a limited topic waits for another one that has more to copy. A client that begins to read
@@ -10,7 +10,7 @@ returns the same partition's records first each time, and a slow rate leaves no 
 their turn are left out until all others had theirs, or none has anything for `TURN_S_MAX`. For those of a limited flow
 see `flow_turns`.
 
-What a limit holds back is judged as what is paused is: that the source has lost its records meanwhile is an incident.
+What a limit holds back is checked as what is paused is: that the source has lost its records meanwhile is an incident.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class LaneThrottling:
         # Invariant: turns are of records, not of states: a partition is copied whether or not it has had its turn.
         self._served: dict[str, frozenset[Partition]] = {}  # of such a topic: those that had their turn
         self._turns = FlowTurns(self._heard, self._offsets)
-        self._bound: set[str] = set()  # by what limit anything was held back since partitions were judged last
+        self._bound: set[str] = set()  # by what limit anything was held back since partitions were checked last
 
     def look(self) -> None:
-        """Make those wait that were paused since, judge those that are, and have the source read anew where others are
+        """Make those wait that were paused since, check those that are, and have the source read anew where others are
         held back. Raises TakenOver, NotAllowed."""
         now_s = self._clock.now_s()
         if self._policy.copies_live and self._throttle.any_paused:
@@ -124,10 +124,10 @@ class LaneThrottling:
             if not_read:
                 self._start.decide_paused(not_read)
         except (Retriable, Unreachable):
-            return  # that the target doesn't answer is told by who watches the clusters; they are judged next time
+            return  # that the target doesn't answer is told by who watches the clusters; they are checked next time
 
     def not_paused(self, due: Iterable[Partition]) -> list[Partition]:
-        """Leave out those that only an operator lets go on; the others are to be judged again."""
+        """Leave out those that only an operator lets go on; the others are to be checked again."""
         return [at for at in due if not self._stays_paused(at)]
 
     def _stays_paused(self, at: Partition) -> bool:

@@ -2,8 +2,8 @@
 
 Used by `lane.session`. The bounds of a target topic are known from its configs, as they were listed last, and a record
 outside is stopped before it is written. Where they were lowered a moment ago the target refuses it: the same incident.
-Its next listing changes the partition's route, and with it everything is judged anew. But bounds that were raised again
-before that listing change no route: so they are asked for here.
+Its next listing changes the partition's route, and all of it is checked anew. But bounds that were raised
+again before that listing change no route: so they are asked for here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TimestampRefusals:
         return True
 
     def over(self) -> list[Partition]:
-        """Find, now and then, those whose target topic takes what it took when it was listed last: judge them again."""
+        """Find, now and then, those whose target topic takes what it took when it was listed last: check them again."""
         self._refused = {at for at in self._refused if self._is_stopped(at)}
         now_s = self._clock.now_s()
         if not self._refused or now_s < self._looked_s + self._interval_s:

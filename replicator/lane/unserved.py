@@ -2,7 +2,7 @@
 `lane.session`, between two transactions.
 
 Nothing else tells such a partition from one that has nothing new. So those from which nothing came are asked
-for. One whose leader refuses to tell its end waits, and `lane.start` judges it again, as all others that wait. One that
+for. One whose leader refuses to tell its end waits, and `lane.start` checks it again, as all others that wait. One that
 has records, of which none comes although nothing else keeps the reader busy, is read on, and is said to wait.
 
 Invariant: a partition that is held up while the lane isn't is held up by this module alone, so its state says all.

@@ -12,7 +12,7 @@ from enum import StrEnum
 class Command(StrEnum):
     """What a lane is told to do about an incident that stops a partition."""
 
-    RETRY = "retry"  # judge the partition again: the cause was removed
+    RETRY = "retry"  # check the partition again: the cause was removed
     SKIP = "skip"  # go on behind the source offsets that can't be copied
     SET_ASIDE = "set-aside"  # the same for one record, which is kept in the flow's topic for such
     ADOPT = "adopt"  # take what the target has for the copy of all before a source offset, and go on there
@@ -83,7 +83,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
     **dict.fromkeys(_WITHOUT_POSITION, (Command.RETRY, Command.ADOPT)),
     **dict.fromkeys(RECREATED, (Command.RETRY, Command.RESTART_TOPIC)),
 }
-"""By kind. To any other no command applies: each discovery judges it again, or the whole flow stands still."""
+"""By kind. To any other no command applies: each discovery checks it again, or the whole flow stands still."""
 
 
 SET_POSITION = frozenset({"target_has_later_records"})

@@ -1,4 +1,4 @@
-"""Which rights (ACL operations) are missing on a topic. Pure values; found by `kafka.clusters`, judged by
+"""Which rights (ACL operations) are missing on a topic. Pure values; found by `kafka.clusters`, decided about by
 `lane.start`."""
 
 from __future__ import annotations

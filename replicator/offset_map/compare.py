@@ -1,8 +1,8 @@
 """Compares both sides of a partition by the map: offsets decide, and content only where the map leaves a doubt. Pure.
 
-Judged are source offsets from where the map begins to what its reader has passed, and target offsets below the next one
-(invariant M4). Each record is looked for at its place. What is left over on both sides is matched by content, one to
-one; then each verdict follows from what else is known. Memory is for what is left over and for what was repaired.
+Compared are source offsets from where the map begins to what its reader has passed, and target offsets below the next
+one (invariant M4). Each record is looked for at its place. What is left over on both sides is matched by content, one
+to one; then each verdict follows from what else is known. Memory is for what is left over and for what was repaired.
 
 Can't be told: which of several equal records is meant; somebody else's record in the place of a lost one from an
 altered one; a loss that retention or compaction has overtaken.

@@ -72,7 +72,7 @@ class PollResult:
     past markers and aborted records; valid until the next poll. `drained`: nothing more was waiting. `failed` has
     errors of single partitions as the client reported them: `TopicMissing`, `NotAllowed`, `Retriable`, or an `Incident`
     that names no range yet (`source_records_gone`, `source_truncated`, `source_corrupt`, `record_too_large`); the lane
-    aborts and judges these partitions again. `heard`: partitions from which anything came, a record, an end or an
+    aborts and checks these partitions again. `heard`: partitions from which anything came, a record, an end or an
     error.
     """
 

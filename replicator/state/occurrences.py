@@ -35,7 +35,7 @@ class Ending(StrEnum):
 
     GONE = "gone"  # its cause: the partition is copied again, or was copied past the record
     REPLACED = "replaced"  # by another one of its kind, whose facts are others
-    RETRIED = "retried"  # the partition was judged again, whatever came of that
+    RETRIED = "retried"  # the partition was checked again, whatever came of that
     SKIPPED = "skipped"  # the position went past what was not copied
     SET_ASIDE = "set-aside"  # the same, and the record was kept aside
     RESTARTED = "restarted"  # a topic that was created again is copied from its beginning

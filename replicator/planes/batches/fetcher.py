@@ -101,7 +101,7 @@ class BatchFetcher:
         """Read exactly these partitions. What is under way counts no more."""
         self._summary = None
         self._news = FetchedNews()
-        for topic in self._missing & {at.topic for at in plans}:  # whoever seeks it has judged what stands there now
+        for topic in self._missing & {at.topic for at in plans}:  # whoever seeks it has checked what stands there now
             self._missing.discard(topic)
             self._ids.pop(topic, None)
             for at in [at for at in self._leaders if at.topic == topic]:
@@ -224,7 +224,7 @@ class BatchFetcher:
         """Take the answer to `next_check`.
 
         The log was cut where the position's epoch ends before the position; or is not there any more, as a follower
-        judges its own log (Partition.readRecords): another leader has written what stands at these offsets.
+        checks its own log (Partition.readRecords): another leader has written what stands at these offsets.
         """
         self._summary = None
         state = self._broker(broker)

@@ -38,7 +38,7 @@ _DOING = {
 
 
 class Outcomes:
-    """Judges failures of one lane's sessions."""
+    """Classifies failures of one lane's sessions."""
 
     def __init__(self, flow: str, cluster: str, transactional_id: str, routes: Mapping[Partition, Partition]) -> None:
         """`cluster` is the target's name, `routes` maps source to target partitions."""

@@ -25,7 +25,7 @@ SAYS_NOTHING = frozenset(
 
 
 class Refusals:
-    """Judges errors of the target by source partition."""
+    """Classifies errors of the target by source partition."""
 
     def __init__(self, cluster: str, routes: Mapping[Partition, Partition]) -> None:
         """`cluster` is the target's name, `routes` maps source to target partitions."""

@@ -45,7 +45,7 @@ from replicator.wire.access import access
 CHUNK_BITS_MIN, CHUNKS_MAX = 12, 1 << 18
 WHOLE_MAX = 500_000
 """A pair that differs and has no more offsets on both sides is read whole by one task: at 100,000 records a side that
-takes about two seconds, where opening, asking and judging take four jobs and more. No more than `LEFT_MAX`: as many
+takes about two seconds, where opening, asking and comparing take four jobs and more. No more than `LEFT_MAX`: as many
 records may be left over."""
 ON_DRIVER_MAX = 20_000
 """Records that are left over which the driver keeps: what is asked of them then takes no shuffle."""
@@ -157,7 +157,7 @@ class _PairSums:
         return bool(self.differing or self.equal or self.apart)
 
     def pair_counts(self) -> PairCounts:
-        """Return what judging it takes of this."""
+        """Return what its comparison takes of this."""
         none = SideCount()
         return PairCounts(
             self.records(SumKind.SOURCE),
@@ -291,7 +291,7 @@ class _Comparison:
             self._found.outcomes[at] = self._outcome(facts.pairs[at], self._said(at, known), gone)
         if not asked:
             return
-        self._say("judging what differs")
+        self._say("comparing what differs")
         apart = {at for at, one in counts.items() if one.others.records or one.ahead.records}
         rows = known_rows.with_known(left, self._passes, asked, numbers, apart)
         self._take_compared(compared_pairs.compared(rows, facts, counts, **self._how))
