@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from integration_tests.harness.compare import ReadRecord, Verdict, compare_records
+from integration_tests.harness.compare import CopyVerdict, ReadRecord, compare_records
 
 
 def record(number: int, value: bytes = b"v") -> ReadRecord:
@@ -17,17 +17,17 @@ FIVE = [record(number) for number in range(5)]
 @pytest.mark.parametrize(
     ("target", "verdict"),
     [
-        (FIVE, Verdict(5, 5, lost=0, doubled=0, reordered=0, altered=0)),
-        (FIVE[:2] + FIVE[3:], Verdict(5, 4, lost=1, doubled=0, reordered=0, altered=0)),
-        (FIVE[:-1], Verdict(5, 4, lost=1, doubled=0, reordered=0, altered=0)),
-        (FIVE[:3] + FIVE[1:], Verdict(5, 7, lost=0, doubled=2, reordered=0, altered=0)),
-        ([*FIVE[:2], FIVE[3], FIVE[2], FIVE[4]], Verdict(5, 5, lost=0, doubled=0, reordered=1, altered=0)),
-        ([*FIVE[:4], record(4, b"w")], Verdict(5, 5, lost=0, doubled=0, reordered=0, altered=1)),
-        ([*FIVE, record(9)], Verdict(5, 6, lost=0, doubled=0, reordered=0, altered=1)),
-        ([], Verdict(5, 0, lost=5, doubled=0, reordered=0, altered=0)),
+        (FIVE, CopyVerdict(5, 5, lost=0, doubled=0, reordered=0, altered=0)),
+        (FIVE[:2] + FIVE[3:], CopyVerdict(5, 4, lost=1, doubled=0, reordered=0, altered=0)),
+        (FIVE[:-1], CopyVerdict(5, 4, lost=1, doubled=0, reordered=0, altered=0)),
+        (FIVE[:3] + FIVE[1:], CopyVerdict(5, 7, lost=0, doubled=2, reordered=0, altered=0)),
+        ([*FIVE[:2], FIVE[3], FIVE[2], FIVE[4]], CopyVerdict(5, 5, lost=0, doubled=0, reordered=1, altered=0)),
+        ([*FIVE[:4], record(4, b"w")], CopyVerdict(5, 5, lost=0, doubled=0, reordered=0, altered=1)),
+        ([*FIVE, record(9)], CopyVerdict(5, 6, lost=0, doubled=0, reordered=0, altered=1)),
+        ([], CopyVerdict(5, 0, lost=5, doubled=0, reordered=0, altered=0)),
     ],
 )
-def test_each_kind_of_damage_is_counted(target: list[ReadRecord], verdict: Verdict) -> None:
+def test_each_kind_of_damage_is_counted(target: list[ReadRecord], verdict: CopyVerdict) -> None:
     assert compare_records(FIVE, target) == verdict
     assert verdict.exact == (target == FIVE)
 

@@ -17,13 +17,13 @@ from replicator.model.printable import printable
 from replicator.proof.excerpts import Excerpt
 from replicator.proof.headline import MEANINGS, headline, label
 from replicator.proof.next_steps import next_steps
-from replicator.proof.outcome import OffsetRange, Outcome, PartitionOutcome, Verdict
+from replicator.proof.outcome import OffsetRange, Outcome, OutcomeVerdict, PartitionOutcome
 from replicator.proof.page import key, offsets, step_title, tone
 from replicator.proof.verdicts import REMOVED
 
 PARTITIONS_SHOWN, FINDINGS_SHOWN, OF_A_KIND, ALTERED_SHOWN, NOT_COMPARED_SHOWN = 50, 20, 3, 3, 20
 PARTITIONS_NAMED, NAME_WIDTH = 3, 22
-_SIGNS: dict[Verdict, str] = {
+_SIGNS: dict[OutcomeVerdict, str] = {
     "differs": "[red]≠ differs[/]",
     "unproven": "[yellow]? unproven[/]",
     "no_difference": "[cyan]○ no difference[/]",

@@ -64,7 +64,7 @@ class RefuseBatch:
     error_code: ErrorCode
 
 
-Verdict = Accept | Duplicate | RefuseBatch
+BatchVerdict = Accept | Duplicate | RefuseBatch
 ACCEPT = Accept()
 
 
@@ -92,7 +92,7 @@ class PartitionProducers:
         # Sorted by marker_offset, because markers are appended in log order.
         self._aborted: list[AbortedTransaction] = []
 
-    def check(self, header: Header, now_ms: int, *, from_client: bool = True) -> Verdict:
+    def check(self, header: Header, now_ms: int, *, from_client: bool = True) -> BatchVerdict:
         """Say whether a data batch may be appended. Changes nothing.
 
         Args:

@@ -29,7 +29,7 @@ class ReadRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CopyVerdict:
     """What a partition's copy is worth. All four of lost … altered are zero when it is exact."""
 
     source: int
@@ -45,7 +45,7 @@ class Verdict:
         return not (self.lost or self.doubled or self.reordered or self.altered) and self.source == self.target
 
 
-def compare_records(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Verdict:
+def compare_records(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> CopyVerdict:
     """Compare two lists of records.
 
     A name is lost if the target lacks it, doubled once for each copy too many; a record is altered if its name is
@@ -68,12 +68,12 @@ def compare_records(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) 
         highest = max(highest, rank[record.name])
     lost, doubled = here - there, there - here
     extra = sum(count for name, count in doubled.items() if name in here)
-    return Verdict(len(source), len(target), lost.total(), extra, reordered, altered)
+    return CopyVerdict(len(source), len(target), lost.total(), extra, reordered, altered)
 
 
 def compare(
     source: str, topic: str, target: str, copy: str, partitions: int, starts: Sequence[int] = ()
-) -> dict[int, Verdict]:
+) -> dict[int, CopyVerdict]:
     """Read both topics to their last stable offsets and compare each partition; `starts` are source offsets."""
     here, there = asyncio.run(_both(source, topic, target, copy, partitions, starts))
     return {number: compare_records(here[number], there[number]) for number in range(partitions)}

@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition
 from integration_tests.harness import clients
 from integration_tests.harness.background import repeated
 from integration_tests.harness.broker import HasAddress
-from integration_tests.harness.compare import Verdict, assert_exact, compare, wait_key
+from integration_tests.harness.compare import CopyVerdict, assert_exact, compare, wait_key
 from integration_tests.harness.load import Load
 from integration_tests.harness.map_truth import CheckedMap, checked_map
 from integration_tests.harness.replicator import FlowFile, Login, Replicator
@@ -136,7 +136,7 @@ class Copying:
         records = assert_exact(self.source, self.topic, self.target, self.copy, self.partitions)
         assert records == self.load.committed
 
-    def compare_from(self, starts: Sequence[int]) -> dict[int, Verdict]:
+    def compare_from(self, starts: Sequence[int]) -> dict[int, CopyVerdict]:
         """Compare the copy with what the source holds from these offsets on."""
         return compare(self.source, self.topic, self.target, self.copy, self.partitions, starts)
 

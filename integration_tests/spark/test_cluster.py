@@ -16,7 +16,7 @@ from pyarrow import parquet
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
-from integration_tests.harness.compare import Verdict, compare, wait_key
+from integration_tests.harness.compare import CopyVerdict, compare, wait_key
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.environments import ROOT
 from integration_tests.harness.processes import wait_until
@@ -104,7 +104,7 @@ def test_damage_is_found_reported_and_repaired(
     repaired = json.loads((out / "report.json").read_text())["repair"]
     assert [row["copied"] for row in repaired["partitions"]] == [50, 100]
     verdicts = compare(planted.source, planted.topic, planted.target, planted.copy, 2)
-    assert verdicts[0] == Verdict(RECORDS, RECORDS, lost=0, doubled=0, reordered=50, altered=0)
+    assert verdicts[0] == CopyVerdict(RECORDS, RECORDS, lost=0, doubled=0, reordered=50, altered=0)
     assert verdicts[1].exact
 
 

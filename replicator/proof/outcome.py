@@ -15,7 +15,7 @@ from replicator.state.signed_gaps import SignedGap
 
 Mode = Literal["quick", "full", "deep", "local"]
 """`local`: by the offset map, in one process; the others are passes on Spark."""
-Verdict = Literal["differs", "unproven", "no_difference", "agrees"]
+OutcomeVerdict = Literal["differs", "unproven", "no_difference", "agrees"]
 """On a partition or on all of them. `no_difference`: none was found, but some records could not be compared, because
 retention or compaction removed them, an operator has decided to leave them out, or they are not copied yet; or there
 were none at all."""
@@ -126,7 +126,7 @@ class PartitionOutcome:
         return bool(self.differences) or self.chunks_unexplained or not self.counts_agree
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OutcomeVerdict:
         """In one word."""
         if self.differs or self.unproven:
             return "differs" if self.differs else "unproven"
@@ -182,7 +182,7 @@ class Outcome:
         return bool(self.not_compared) or any(partition.unproven for partition in self.partitions)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OutcomeVerdict:
         """In one word; `agrees` only where every record of both sides was compared."""
         if self.differs or self.unproven:
             return "differs" if self.differs else "unproven"
