@@ -1,8 +1,9 @@
-"""Loads what all tests have in common: signals, tiers, schedule, durations and progress."""
+"""Loads what all tests have in common: signals, tiers, a quick start, schedule, durations and progress."""
 
 pytest_plugins = [
     "tests.running.signals",
     "tests.running.tiers",
+    "tests.running.collecting",
     "tests.running.durations",
     "tests.running.in_parts",
     "tests.running.schedule",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,12 +88,16 @@ def place(item: pytest.Item) -> Placed:
 
 def usual(path: Path, broker: str, spark: bool) -> str:
     """The tier of a test that doesn't say its own, by where it stands and by what it needs."""
-    if not path.is_relative_to(ROOT / "integration_tests"):
+    if not _below(path, "integration_tests"):
         return "default" if spark else "unit"
     if spark:  # it works the same on both brokers, but for what the tests say that run on real Kafka
         return "long" if broker == "kafka" else "full"
-    contract = path.is_relative_to(ROOT / "integration_tests" / "contract")
-    return "full" if broker == "kafka" and not contract else "default"
+    return "full" if broker == "kafka" and not _below(path, "integration_tests/contract") else "default"
+
+
+@cache  # it is asked for each test, and a file has many
+def _below(path: Path, directory: str) -> bool:
+    return path.is_relative_to(ROOT / directory)
 
 
 def broker_of(item: pytest.Item) -> str:
@@ -105,8 +110,7 @@ def broker_of(item: pytest.Item) -> str:
 
 def needs_spark(item: pytest.Item) -> bool:
     """Whether a test starts Spark."""
-    spark_tests = ROOT / "integration_tests" / "spark"
-    return "spark" in getattr(item, "fixturenames", ()) or item.path.is_relative_to(spark_tests)
+    return "spark" in getattr(item, "fixturenames", ()) or _below(item.path, "integration_tests/spark")
 
 
 def _of_parameters(item: pytest.Item) -> Iterator[pytest.Mark]:

@@ -7,6 +7,7 @@ import base64
 import hmac
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,12 @@ from tests.embedded_broker.served import Client, Served, serving
 
 NOW_S = 1_800_000_000
 ALICE = {"sub": "alice", "iat": NOW_S - 5, "exp": NOW_S + 60}
-RSA_KEY, OTHER_KEY = rsa.generate_private_key(65537, 2048), rsa.generate_private_key(65537, 2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+@cache  # it takes a while to find one: not for whoever only collects
+def rsa_key(name: str = "") -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
 
 
 def now_ms() -> int:
@@ -43,7 +48,7 @@ def first(token: str, acting_as: str = "") -> bytes:
 def keys(path: Path) -> OAuth:
     """A file with both keys, and one that is for something else."""
     listed = [
-        {**json.loads(RSAAlgorithm.to_jwk(RSA_KEY.public_key())), "kid": "r", "alg": "RS256", "use": "sig"},
+        {**json.loads(RSAAlgorithm.to_jwk(rsa_key().public_key())), "kid": "r", "alg": "RS256", "use": "sig"},
         {**json.loads(ECAlgorithm.to_jwk(EC_KEY.public_key())), "kid": "e"},
         {"kty": "oct", "k": "c2VjcmV0", "kid": "shared"},
     ]
@@ -88,7 +93,7 @@ def test_what_is_no_token_without_signature(token: str) -> None:
 
 def test_signed_tokens(tmp_path: Path) -> None:
     tokens = Signed(keys(tmp_path / "keys"), now_ms)
-    for key, algorithm, kid in ((RSA_KEY, "RS256", "r"), (EC_KEY, "ES256", "e")):
+    for key, algorithm, kid in ((rsa_key(), "RS256", "r"), (EC_KEY, "ES256", "e")):
         token = jwt.encode(SIGNED, key, algorithm=algorithm, headers={"kid": kid})
         assert tokens.check(token).name == "alice"
 
@@ -96,14 +101,14 @@ def test_signed_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: jwt.encode(SIGNED, OTHER_KEY, algorithm="RS256", headers={"kid": "r"}),
-        lambda: jwt.encode(SIGNED, RSA_KEY, algorithm="RS256", headers={"kid": "unknown"}),
-        lambda: jwt.encode(SIGNED, OTHER_KEY, algorithm="RS256"),
+        lambda: jwt.encode(SIGNED, rsa_key("other"), algorithm="RS256", headers={"kid": "r"}),
+        lambda: jwt.encode(SIGNED, rsa_key(), algorithm="RS256", headers={"kid": "unknown"}),
+        lambda: jwt.encode(SIGNED, rsa_key("other"), algorithm="RS256"),
         lambda: jwt.encode(SIGNED, "secret" * 6, algorithm="HS256", headers={"kid": "shared"}),
         lambda: jwt.encode(SIGNED, "", algorithm="none", headers={"kid": "r"}),
-        lambda: jwt.encode(SIGNED | {"iss": "x"}, RSA_KEY, algorithm="RS256", headers={"kid": "r"}),
-        lambda: jwt.encode(SIGNED | {"aud": "x"}, RSA_KEY, algorithm="RS256", headers={"kid": "r"}),
-        lambda: jwt.encode(SIGNED | {"exp": NOW_S}, RSA_KEY, algorithm="RS256", headers={"kid": "r"}),
+        lambda: jwt.encode(SIGNED | {"iss": "x"}, rsa_key(), algorithm="RS256", headers={"kid": "r"}),
+        lambda: jwt.encode(SIGNED | {"aud": "x"}, rsa_key(), algorithm="RS256", headers={"kid": "r"}),
+        lambda: jwt.encode(SIGNED | {"exp": NOW_S}, rsa_key(), algorithm="RS256", headers={"kid": "r"}),
     ],
 )
 def test_signed_tokens_that_do_not_hold(tmp_path: Path, make: Callable[[], str]) -> None:
@@ -117,7 +122,7 @@ def _only(path: Path, *listed: dict[str, Any]) -> Signed:
 
 
 def _jwk(**more: Any) -> dict[str, Any]:
-    return {**json.loads(RSAAlgorithm.to_jwk(RSA_KEY.public_key())), **more}
+    return {**json.loads(RSAAlgorithm.to_jwk(rsa_key().public_key())), **more}
 
 
 ALGORITHMS_OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -125,7 +130,7 @@ ALGORITHMS_OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS_OF_RSA)
 def test_a_key_that_names_no_algorithm_has_all_of_its_type(tmp_path: Path, algorithm: str) -> None:
-    token = jwt.encode(SIGNED, RSA_KEY, algorithm=algorithm, headers={"kid": "r"})
+    token = jwt.encode(SIGNED, rsa_key(), algorithm=algorithm, headers={"kid": "r"})
     assert _only(tmp_path / "keys", _jwk(kid="r")).check(token).name == "alice"
     assert _only(tmp_path / "keys", _jwk(kid="r", use="sig", alg=algorithm)).check(token).name == "alice"
     other = next(each for each in ALGORITHMS_OF_RSA if each != algorithm)
@@ -136,7 +141,7 @@ def test_a_key_that_names_no_algorithm_has_all_of_its_type(tmp_path: Path, algor
 def test_a_public_key_is_never_taken_for_a_shared_secret(tmp_path: Path) -> None:
     """A token that says HS256, with the public key's own bytes for a secret."""
     tokens = _only(tmp_path / "keys", _jwk(kid="r"))
-    public = RSA_KEY.public_key()
+    public = rsa_key().public_key()
     secrets = [
         public.public_bytes(encoding, form)
         for encoding in (serialization.Encoding.PEM, serialization.Encoding.DER)
@@ -156,7 +161,7 @@ def test_a_public_key_is_never_taken_for_a_shared_secret(tmp_path: Path) -> None
 def test_a_key_for_something_else_checks_nothing(tmp_path: Path, listed: dict[str, Any]) -> None:
     ec_key = {**json.loads(ECAlgorithm.to_jwk(EC_KEY.public_key())), "kid": "e"}
     tokens = _only(tmp_path / "keys", ec_key, _jwk(kid="r", **listed))
-    token = jwt.encode(SIGNED, RSA_KEY, algorithm="RS256", headers={"kid": "r"})
+    token = jwt.encode(SIGNED, rsa_key(), algorithm="RS256", headers={"kid": "r"})
     with pytest.raises(TokenRejected, match="0 keys"):
         tokens.check(token)
 
@@ -164,20 +169,20 @@ def test_a_key_for_something_else_checks_nothing(tmp_path: Path, listed: dict[st
 def test_a_token_without_kid_is_checked_with_the_only_key_of_its_algorithm(tmp_path: Path) -> None:
     ec_key = json.loads(ECAlgorithm.to_jwk(EC_KEY.public_key()))
     tokens = _only(tmp_path / "keys", ec_key, _jwk(kid="r"))
-    assert tokens.check(jwt.encode(SIGNED, RSA_KEY, algorithm="PS512")).name == "alice"
+    assert tokens.check(jwt.encode(SIGNED, rsa_key(), algorithm="PS512")).name == "alice"
     assert tokens.check(jwt.encode(SIGNED, EC_KEY, algorithm="ES256")).name == "alice"
-    other = {**json.loads(RSAAlgorithm.to_jwk(OTHER_KEY.public_key())), "kid": "o"}
+    other = {**json.loads(RSAAlgorithm.to_jwk(rsa_key("other").public_key())), "kid": "o"}
     with pytest.raises(TokenRejected, match="2 keys"):
-        _only(tmp_path / "keys", _jwk(kid="r"), other).check(jwt.encode(SIGNED, RSA_KEY, algorithm="RS256"))
+        _only(tmp_path / "keys", _jwk(kid="r"), other).check(jwt.encode(SIGNED, rsa_key(), algorithm="RS256"))
 
 
 def test_new_keys_are_read_while_the_broker_runs(tmp_path: Path) -> None:
     settings = keys(tmp_path / "keys")
     tokens = Signed(settings, now_ms)
-    token = jwt.encode(SIGNED, OTHER_KEY, algorithm="RS256", headers={"kid": "new"})
+    token = jwt.encode(SIGNED, rsa_key("other"), algorithm="RS256", headers={"kid": "new"})
     with pytest.raises(TokenRejected):
         tokens.check(token)
-    listed = {**json.loads(RSAAlgorithm.to_jwk(OTHER_KEY.public_key())), "kid": "new"}
+    listed = {**json.loads(RSAAlgorithm.to_jwk(rsa_key("other").public_key())), "kid": "new"}
     (tmp_path / "next").write_text(json.dumps({"keys": [listed]}))
     (tmp_path / "next").replace(tmp_path / "keys")
     assert tokens.check(token).name == "alice"
