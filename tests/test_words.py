@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -151,16 +152,30 @@ def _defined(tree: ast.AST) -> Iterator[str]:
                 yield str(event.value)
 
 
+@cache
+def _words_of(name: str) -> frozenset[str]:
+    """What of a name is in `WORDS`."""
+    return frozenset(part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)) & WORDS.keys()
+
+
+@cache
+def _suspect(word: str) -> bool:
+    return bool(_words_of(word)) or word.strip("_").lower() in NAMES or word.strip("_") in CLASSES
+
+
 def coined(path: Path) -> list[str]:
     """Names in one module that should be others, with what to say instead."""
     found: list[str] = []
-    for name in {path.stem, *_defined(ast.parse(path.read_text()))}:
+    text = path.read_text()
+    if not any(map(_suspect, {path.stem, *re.findall(r"\w+", text)})):
+        return found
+    for name in {path.stem, *_defined(ast.parse(text))}:
         if name.startswith("test_"):
             continue  # a sentence
         plain = name.strip("_").lower()
-        parts = {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+        parts = _words_of(name)
         here = {word for word, places in OTHER_SENSES.items() if path.relative_to(ROOT).as_posix() in places}
-        found += [f"{name}: {WORDS[part]}" for part in sorted((parts & WORDS.keys()) - here)]
+        found += [f"{name}: {WORDS[part]}" for part in sorted(parts - here)]
         found += [f"{name}: {NAMES[plain]}"] if plain in NAMES else []
         if name.strip("_") in CLASSES and path.relative_to(ROOT).parts[0] in ("replicator", "cli"):
             found.append(f"{name}: a name that says what it is")
@@ -264,14 +279,23 @@ def _is_protocol(node: ast.ClassDef) -> bool:
     return any(ast.unparse(base).partition("[")[0] == "Protocol" for base in node.bases)
 
 
+@cache
+def _classes(path: Path) -> list[tuple[str, bool]]:
+    """Name the classes of a module, and say whether each is a protocol."""
+    text = path.read_text()
+    if not re.search(r"^class\b", text, re.MULTILINE):
+        return []
+    classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    return [(node.name, _is_protocol(node)) for node in classes if not node.name.startswith("_")]
+
+
 def _shared_names(packages: tuple[str, ...]) -> dict[str, list[str]]:
     """Names of more than one class, or of more than one protocol, with where they are."""
     places: dict[tuple[str, bool], list[str]] = {}
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.parse(path.read_text()).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places.setdefault((node.name, _is_protocol(node)), []).append(str(path.relative_to(ROOT)))
+            for found in _classes(path):
+                places.setdefault(found, []).append(str(path.relative_to(ROOT)))
     assert len(places) > 100
     return {name: where for (name, _), where in places.items() if len(where) > 1}
 

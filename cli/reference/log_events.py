@@ -7,6 +7,7 @@ and `log_fields`.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,10 @@ Each line has these:
 """
 
 
+MAY_LOG = re.compile(rf"log_*\s*\.\s*(?:{'|'.join(LEVELS)})\b")
+"""Somewhere in a module that logs: parsing takes long, and most modules don't."""
+
+
 class Event:
     """What the calls of one event have between them."""
 
@@ -68,7 +73,10 @@ def found() -> dict[str, Event]:
     events: dict[str, Event] = defaultdict(Event)
     for place in PLACES:
         for path in sorted((ROOT / place).rglob("*.py")):
-            for name, method, fields in calls(ast.parse(path.read_text(encoding="utf-8"))):
+            code = path.read_text(encoding="utf-8")
+            if not MAY_LOG.search(code):
+                continue
+            for name, method, fields in calls(ast.parse(code)):
                 events[name].levels.add(LEVELS[method])
                 events[name].fields |= dict.fromkeys(fields)
     return events
