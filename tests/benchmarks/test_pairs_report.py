@@ -26,6 +26,7 @@ def test_p99_is_reported_and_has_no_verdict() -> None:
     assert pairs_report.verdicts(series(p99_ms=100.0))["p99_ms"]["passes"] is None
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize(("worst", "passes"), [(10.1, True), (30.0, False)])
 def test_the_lower_bound_is_compared_with_the_spread_of_the_older_one(worst: float, passes: bool) -> None:
     found = series()

@@ -103,6 +103,7 @@ def bare(text: str) -> str:
     return " ".join(text.translate(dict.fromkeys(map(ord, ".,;:"), " ")).split())
 
 
+@pytest.mark.tier("default")
 def test_an_incident_is_shown_within_80_columns_with_what_to_do(
     cluster: Cluster, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

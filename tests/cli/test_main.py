@@ -200,6 +200,7 @@ def test_help_lists_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
         assert f"\n    {code}" in printed
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("arguments", [["--help"], ["schema"], ["validate", "-c", "/nonexistent"]])
 def test_no_kafka_client_is_loaded_for_commands_that_do_not_connect(arguments: list[str]) -> None:
     code = (
@@ -209,6 +210,7 @@ def test_no_kafka_client_is_loaded_for_commands_that_do_not_connect(arguments: l
     subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, cwd=ROOT)
 
 
+@pytest.mark.tier("default")
 def test_output_into_a_closed_pipe_makes_no_noise() -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -218,6 +220,7 @@ def test_output_into_a_closed_pipe_makes_no_noise() -> None:
     assert (done.returncode, done.stderr) == (120, b"")
 
 
+@pytest.mark.tier("default")
 def test_a_crash_in_a_library_shows_where_each_thread_was(tmp_path: Path) -> None:
     command = [
         sys.executable,

@@ -6,6 +6,8 @@ import gc
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 from cli.quick_imports import quick_imports
@@ -17,11 +19,13 @@ print(hypothesis.__name__)
 """
 
 
+@pytest.mark.tier("default")
 def test_a_package_for_tests_is_left_out_and_can_be_imported_later() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "hypothesis"]
 
 
+@pytest.mark.tier("default")
 def test_how_packages_are_described_is_left_out_and_can_be_imported_later() -> None:
     program = """
 import sys
@@ -37,6 +41,7 @@ print(metadata.version("pytest") > "")
     assert done.stdout.split() == ["True", "set()", "True"]
 
 
+@pytest.mark.tier("default")
 def test_the_daemon_leaves_it_out_too() -> None:
     program = """
 import sys

@@ -36,6 +36,7 @@ def run(words: list[str], redirected: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize(
     ("redirected", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
 )
@@ -45,17 +46,20 @@ def test_a_result_that_cannot_be_written_is_said_in_a_line(redirected: str, why:
     assert done.stderr == f"Error: standard output can't be written: {why}\n"
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
 def test_what_cannot_be_said_changes_no_exit_code(redirected: str, tmp_path: Path) -> None:
     assert run([*MODULE, "validate", "-c", str(tmp_path / "none.yaml")], redirected).returncode == 2
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-", ""])
 def test_progress_that_nobody_can_read_ends_nothing(redirected: str) -> None:
     done = run([sys.executable, "-c", WATCHED], redirected)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
+@pytest.mark.tier("default")
 def test_progress_whose_reader_has_left_ends_nothing() -> None:
     reading, writing = os.pipe()
     os.close(reading)

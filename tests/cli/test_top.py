@@ -318,6 +318,7 @@ def test_it_is_drawn_again_and_again_on_a_terminal_until_control_c(tmp_path: Pat
     assert live.said.rindex(CURSOR_SHOWN) > live.said.rindex(CURSOR_HIDDEN), "the cursor is back"
 
 
+@pytest.mark.tier("default")
 def test_a_process_that_stops_answering_is_named_on_the_terminal_and_asked_again(tmp_path: Path) -> None:
     path = tmp_path / "flows.yaml"
     with serving("") as address:

@@ -23,6 +23,7 @@ def compressed(codec: int, body: bytes) -> bytes:
     return bytes(CODECS[codec](body))  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 70_000, 5 * MIB, 16 * MIB])
 def test_a_body_comes_out_as_it_went_in(codec: int, size: int) -> None:

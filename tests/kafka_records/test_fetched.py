@@ -174,6 +174,7 @@ def test_no_more_is_decompressed_than_allowed(codec: str) -> None:
         holes(data, 200_000)
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("codec", [1, 3, 4])
 def test_a_bomb_takes_no_more_memory_than_allowed(codec: int) -> None:
     data = compressed(codec, raw.COMPRESS[codec](bytes(200 * MIB)))

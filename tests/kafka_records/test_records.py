@@ -36,6 +36,7 @@ def numbered(records: Sequence[Record], base: int = 0) -> list[Record]:
     return [record._replace(offset=base + number) for number, record in enumerate(records)]
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=st.lists(RECORD, min_size=1, max_size=30))
@@ -45,6 +46,7 @@ def test_what_aiokafka_encodes_is_decoded(records: list[Record], codec: int) -> 
     assert decode(batch) == numbered(records)
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_librdkafka_encodes_is_decoded(codec: str) -> None:
     records = [
@@ -98,6 +100,7 @@ def test_a_body_cut_short_is_refused_at_every_byte(codec: int) -> None:
             decode(batch)
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 @settings(max_examples=budget(60, 1_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -160,6 +163,7 @@ SIZES = st.lists(st.tuples(st.integers(6, 300), st.integers(1, 400)), min_size=1
 """Runs: length of a record, and how many there are of it."""
 
 
+@pytest.mark.tier("default")
 @settings(max_examples=budget(200, 5_000), deadline=None)
 @given(runs=SIZES, change=st.sampled_from([-1, 0, 1]), extra=st.sampled_from([b"", b"\x00", b"\x02"]))
 def test_records_are_counted_by_their_lengths(runs: list[tuple[int, int]], change: int, extra: bytes) -> None:

@@ -58,6 +58,7 @@ def test_no_verdict_is_wrong_nothing_is_skipped_and_no_repair_does_harm(part: in
                 raise AssertionError(f"{name}, seed {seed}: {error}") from error
 
 
+@pytest.mark.tier("default")
 def test_the_histories_show_every_verdict_and_every_doubt() -> None:
     counts: Counter[str] = Counter()
     for seed in range(40):

@@ -36,6 +36,7 @@ def test_one_that_was_quick_when_it_was_recorded_is_not_new(quick: int, found: b
     assert bool(newcomers.slow(seconds, {}, usual, {"t.py": quick, "other.py": 9})) is found
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize(("marker", "code"), [("", 1), ('@pytest.mark.tier("unit")', 0)])
 def test_the_run_fails(tmp_path: Path, marker: str, code: int) -> None:
     test = f"import time, pytest\n\n{marker}\ndef test_slow():\n    time.sleep(0.2)\n"

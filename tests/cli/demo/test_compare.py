@@ -142,6 +142,7 @@ def test_verdicts_add_up() -> None:
     assert not total.exact
 
 
+@pytest.mark.tier("default")
 @given(st.data())
 def test_disjoint_faults_are_all_named(data: st.DataObject) -> None:
     """Lose, double, alter and destroy different records; put copies anywhere later: each is named, no other is."""

@@ -62,6 +62,7 @@ def _known(served: Served) -> tuple[set[str], set[str], set[str]]:
     return set(broker.topics.names()), groups, {each.transactional_id for each in broker.transactions.all()}
 
 
+@pytest.mark.tier("default")
 def test_a_string_that_no_record_can_hold_closes_the_connection_and_leaves_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         failures: list[dict[str, Any]] = []
@@ -77,6 +78,7 @@ def test_a_string_that_no_record_can_hold_closes_the_connection_and_leaves_nothi
     asyncio.run(main())
 
 
+@pytest.mark.tier("default")
 def test_no_handler_breaks_at_the_longest_string(tmp_path: Path) -> None:
     """It answers, waits, or closes the connection with a reason; and the broker starts again."""
 

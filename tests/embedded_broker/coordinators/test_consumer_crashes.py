@@ -55,6 +55,7 @@ async def run_until_crash(host: MemoryHost, members: list[Member]) -> None:
     await host.stop()
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("all_appended", [False, True])
 @pytest.mark.parametrize("dead_records_max", [0, 50_000])
 def test_members_continue_from_their_last_response_after_a_crash(

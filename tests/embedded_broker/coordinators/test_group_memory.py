@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.config.thresholds import Thresholds
@@ -137,6 +138,7 @@ def test_members_of_one_connection_are_bounded(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.tier("default")
 def test_members_of_many_connections_are_refused_before_those_who_were_there_leave(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path, group_members_bytes_max=400_000) as served:
@@ -168,6 +170,7 @@ def _beat(group: str, names: list[str], member_id: str = "", **fields: Any) -> d
     return {"group_id": group, "member_id": member_id, "member_epoch": 0, **said, **fields}
 
 
+@pytest.mark.tier("default")
 def test_what_members_of_consumer_groups_say_is_bounded(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path, group_members_bytes_max=4 * MIB) as served:

@@ -73,6 +73,7 @@ def events_of_a_whole_run() -> int:
     return asyncio.run(run())
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("all_appended", [False, True])
 @pytest.mark.parametrize("again", ["init", "commit", "abort"])
 @pytest.mark.parametrize("dead_records_max", [0, 50_000])
@@ -271,6 +272,7 @@ def test_an_abort_by_an_operator_is_not_taken_for_a_commit() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("all_appended", [False, True])
 @pytest.mark.parametrize("compact_after", range(4))
 def test_the_log_is_compacted_while_the_marker_is_on_its_way(

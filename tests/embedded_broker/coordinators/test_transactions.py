@@ -69,6 +69,7 @@ def events_of_a_whole_run() -> int:
     return asyncio.run(run())
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("all_appended", [False, True])
 @pytest.mark.parametrize("dead_records_max", [0, 50_000])
 def test_after_a_crash_at_any_step_transactions_are_whole(

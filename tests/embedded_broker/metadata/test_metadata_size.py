@@ -78,6 +78,7 @@ def test_names_and_salts_have_a_length(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("make", [_user, _quota, _group, _acl, _topic])
 def test_all_together_are_bounded(tmp_path: Path, make: Callable[[Client, str], Awaitable[ErrorCode]]) -> None:
     limits: dict[str, Any] = {"metadata_bytes_max": 100_000}

@@ -50,6 +50,7 @@ def test_a_request_costs_the_same_however_many_wait_behind_it(tmp_path: Path) ->
     assert many < 1.5 * few
 
 
+@pytest.mark.tier("default")
 def test_bytes_held_for_requests_are_those_that_wait(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:

@@ -103,6 +103,7 @@ def _settings(authority: Authority, **more: Any) -> dict[str, Any]:
     return {"tls": TlsFiles(pair.certificate, pair.key), "listeners": listeners, **more}
 
 
+@pytest.mark.tier("default")
 def test_handshakes_that_end_nowhere_keep_neither_established_nor_new_clients_out(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
 

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.storage.retention import FORGOTTEN_MIN
@@ -38,6 +39,7 @@ async def _elsewhere(served: Served) -> Client:
     return Client(*await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0), limit=1 << 26))
 
 
+@pytest.mark.tier("default")
 def test_new_ones_are_refused_and_known_ones_go_on(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path, **LIMITS) as served:

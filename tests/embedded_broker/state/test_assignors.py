@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def assignees(subscribed: dict[str, set[str]], targets: dict[str, Partitions] | 
     ]
 
 
+@pytest.mark.tier("default")
 @settings(max_examples=budget(200, 5_000), deadline=None)
 @given(st.sampled_from(["uniform", "range"]), counts, member_sets, counts, member_sets)
 def test_each_partition_goes_to_one_subscriber_whatever_was_before(

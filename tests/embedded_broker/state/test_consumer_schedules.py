@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
@@ -17,6 +18,7 @@ steps = st.tuples(
 )
 
 
+@pytest.mark.tier("default")
 @settings(max_examples=budget(200, 5_000), deadline=None)
 @example([("beat", "b"), ("beat", "a"), ("lose", "b"), ("beat", "a"), ("take", "a"), ("take", "b")], 1, "range")
 @given(st.lists(steps, max_size=60), st.integers(1, 5), st.sampled_from(["uniform", "range"]))

@@ -48,6 +48,7 @@ def test_a_data_dir_serves_one_broker_at_a_time(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.tier("default")
 def test_the_command_refuses_a_data_dir_in_use_and_stops_on_sigterm(tmp_path: Path) -> None:
     first, second = BrokerProcess(tmp_path), BrokerProcess(tmp_path)
     first.start()

@@ -50,6 +50,7 @@ async def _produced(client: Client, topic: str, data: bytes) -> ErrorCode:
     return found.error_code  # type: ignore[attr-defined, no-any-return]
 
 
+@pytest.mark.tier("default")
 def test_more_partitions_than_files_are_refused_and_the_broker_goes_on(tmp_path: Path) -> None:
     async def main(process: BrokerProcess) -> None:
         host, _, port = process.address.rpartition(":")

@@ -101,6 +101,7 @@ READERS: dict[str, Ask] = {
 }  # fmt: skip
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("what", READERS)
 def test_a_read_that_fails_stops_its_partition(tmp_path: Path, what: str) -> None:
     configs = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0"} if "compaction" in what else {}

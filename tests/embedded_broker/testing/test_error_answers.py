@@ -62,6 +62,7 @@ def codes(answer: Any) -> list[ErrorCode]:
     return [code for value in answer for code in codes(value)] if isinstance(answer, list) else []
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize(("name", "version"), EVERY)
 def test_every_response_can_carry_the_error(name: str, version: int) -> None:
     answer = error_answer(name, version, request(name, version), ERROR)

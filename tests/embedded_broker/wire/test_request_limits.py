@@ -31,6 +31,7 @@ def _request(name: str, version: int, **fields: Any) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize(("name", "version"), EVERY)
 def test_a_whole_request_of_every_api_is_left_as_it_is_and_any_shorter_one_refused(name: str, version: int) -> None:
     request = _request(name, version)

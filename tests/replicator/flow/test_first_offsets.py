@@ -116,6 +116,7 @@ def test_a_partition_without_leader_is_waited_for_and_told() -> None:
     assert [(e["event"], e["topic"], e["partition"]) for e in events] == [("start_not_resolved", "t", 1)]
 
 
+@pytest.mark.tier("default")
 def test_one_that_stays_without_leader_begins_at_earliest_and_that_is_said() -> None:
     source = Leaderless(p1=1_000_000)
     source.log(A).put("1", "2")

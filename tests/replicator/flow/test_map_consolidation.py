@@ -194,6 +194,7 @@ def test_a_failure_is_tried_again_later_and_later() -> None:
     assert pauses[-1] > pauses[0]
 
 
+@pytest.mark.tier("default")
 def test_a_bug_ends_the_flow() -> None:
     rounds: MapConsolidation = Rounds()  # type: ignore[assignment]
     watch, failed = MapIndexWatch(rounds, threading.Event(), structlog.get_logger(), "t"), list[BaseException]()

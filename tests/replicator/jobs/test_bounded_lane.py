@@ -75,6 +75,7 @@ def test_it_ends_at_the_time_that_it_is_given() -> None:
     assert world.copied(AT) == [f"r{number}" for number in range(max(0, world.position(AT)))]
 
 
+@pytest.mark.tier("default")
 def test_without_any_commit_for_too_long_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_lane, "PROGRESS_CHECKED_S", 0.05)
     world = ranged()

@@ -122,6 +122,7 @@ def _calls() -> int:
     return world.calls
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("error", [Killed, Retriable, UnknownOutcome])
 def test_begun_again_after_any_call_it_copies_each_record_once(error: type[BaseException]) -> None:
     for number in range(1, _calls() + 1):

@@ -106,6 +106,7 @@ def test_records_that_the_source_has_deleted_stop_their_partition_alone_and_are_
     assert plan({A: Offsets(10, 10, 5)}, 10, Given(last={A: 5})).lost == {}, "nothing of it is asked for"
 
 
+@pytest.mark.tier("default")
 def test_a_billion_records_are_planned_in_time_and_completely() -> None:
     offsets = {
         Partition(f"topic{number % 40}", number // 40): Offsets(number, number + 500_000, number + 7)

@@ -41,6 +41,7 @@ def drawn_spans(drawn: random.Random, end: int) -> list[Missing]:
     return [Missing(a, b, b - a) for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("seed", range(budget(10, 100)))
 def test_a_wrong_list_never_makes_the_target_worse(seed: int) -> None:
     drawn = random.Random(seed)

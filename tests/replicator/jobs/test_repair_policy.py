@@ -340,6 +340,7 @@ def _calls(records_max: int) -> int:
     return world.calls - begun
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("error", [Killed, Retriable, UnknownOutcome])
 @pytest.mark.parametrize(("lose", "records_max"), [(None, 3), (_ends_lost, 10)])
 def test_killed_or_failing_at_any_call_it_copies_each_record_once(

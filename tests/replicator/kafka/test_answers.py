@@ -43,6 +43,7 @@ def test_a_question_is_waited_for_no_longer_than_it_may_take(stopping: bool) -> 
     assert took_s(lambda: AnswerWait(asked).complete([NEVER], 0.3)) < answers.STOPPING_S
 
 
+@pytest.mark.tier("default")
 def test_once_a_stop_is_asked_for_all_questions_share_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "STOPPING_S", 0.5)
     asked = threading.Event()

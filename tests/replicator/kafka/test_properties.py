@@ -95,6 +95,7 @@ def test_a_producer_logs_nothing_of_a_property_that_it_heeds() -> None:
     assert [line for line in lines if "property" in line] == []
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("key", TUNABLE)
 def test_a_property_is_refused_by_its_name_or_takes_no_client_down(key: str) -> None:
     for value in NUMBERS:

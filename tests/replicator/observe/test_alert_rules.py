@@ -31,6 +31,7 @@ def test_promtool_takes_the_rules() -> None:
     assert f"SUCCESS: {len(rules)} rules found" in promtool("check", "rules", "--lint-fatal", str(RULES))
 
 
+@pytest.mark.tier("default")
 @needs_promtool
 def test_alerts_are_raised_when_they_should_be() -> None:
     assert "SUCCESS" in promtool("test", "rules", str(PLAYED))

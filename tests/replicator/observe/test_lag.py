@@ -163,6 +163,7 @@ def test_samples_say_when_an_end_was_first_seen(steps: list[tuple[int, int]]) ->
         assert samples.behind_since_s(position) == next((at for at, each in seen if each > position), None)
 
 
+@pytest.mark.tier("default")
 def test_samples_are_bounded_and_the_oldest_stays_exact() -> None:
     samples = EndSamples()
     for now in range(10 * SAMPLES_MAX):

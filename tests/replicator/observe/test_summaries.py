@@ -147,6 +147,7 @@ def test_a_bug_is_told(process: Process) -> None:
     assert [line["event"] for line in told] == ["summary_failed"]
 
 
+@pytest.mark.tier("default")
 def test_a_day_at_100_records_a_second_is_at_most_one_and_a_half_megabytes(configured: io.StringIO) -> None:
     """Beside them there is a line an hour of a lane, `recommitted`, while all is well."""
     process, offset = Process(), 10**12

@@ -24,6 +24,7 @@ def read_first(consumer: Consumer, topic: str) -> None:
     consumer.unassign()
 
 
+@pytest.mark.tier("default")
 def test_topics_read_one_after_the_other_do_not_wait_for_the_timer(tmp_path: Path) -> None:
     broker = EmbeddedBroker(tmp_path)
     broker.start()

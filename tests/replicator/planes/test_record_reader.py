@@ -86,6 +86,7 @@ def test_small_records_are_read_over_up_to_a_number() -> None:
         assert (taken, len(found)) == ([0, 1 + distance], assignments)
 
 
+@pytest.mark.tier("default")
 def test_all_that_is_wanted_is_taken_once_from_logs_with_gaps() -> None:
     for seed in range(80):
         drawn = random.Random(seed)

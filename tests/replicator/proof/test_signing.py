@@ -66,6 +66,7 @@ def test_it_says_what_was_signed_by_whom(report: Path, key: Path) -> None:
     )
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("name", [*FILES, MANIFEST, SIGNATURE])
 def test_each_flipped_bit_of_each_file_is_found(report: Path, name: str) -> None:
     """Of the manifest, which is longer, one of each byte."""
@@ -237,6 +238,7 @@ def test_the_command_says_it_by_its_exit_code(
     assert "no public key" in capsys.readouterr().err
 
 
+@pytest.mark.tier("default")
 def test_a_large_report_is_checked_within_a_second(tmp_path: Path, key: Path) -> None:
     directory = tmp_path / "report"
     directory.mkdir()

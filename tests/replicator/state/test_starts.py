@@ -87,6 +87,7 @@ def test_a_newer_format_is_told() -> None:
         fold([*change(Control(), start_records=1)[1], (key, newer)]).starts()
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("seed", range(20))
 def test_records_are_no_larger_than_the_topic_takes(seed: int) -> None:
     drawn = random.Random(seed)

@@ -54,6 +54,7 @@ def test_requests_are_written_as_kio_writes_them(version: int) -> None:
     assert list_offsets.request("me", version, asked, -3, stable=True) == codec.write(0, "me", fields)
 
 
+@pytest.mark.tier("default")
 def test_a_response_that_is_cut_or_altered_is_refused_or_read_but_never_more() -> None:
     data = next(data for data in (sample(8, seed)[0] for seed in range(99)) if 300 < len(data) < 9_000)
     for end in range(13, len(data)):

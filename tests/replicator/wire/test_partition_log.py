@@ -158,6 +158,7 @@ def test_a_replica_that_is_down_does_not_matter() -> None:
         assert broker.connections == 1
 
 
+@pytest.mark.tier("default")
 def test_a_topic_that_is_not_there_is_missing() -> None:
     with leading() as (leader, broker):
         leader.answer_metadata = lambda request: leader.metadata(  # type: ignore[method-assign]
@@ -167,6 +168,7 @@ def test_a_topic_that_is_not_there_is_missing() -> None:
             find(broker, request_timeout_ms=1_000)
 
 
+@pytest.mark.tier("default")
 def test_a_partition_that_is_not_there_is_missing() -> None:
     with leading() as (leader, broker):
         leader.answer_metadata = lambda request: leader.metadata(partition_index=1)  # type: ignore[method-assign]
@@ -232,6 +234,7 @@ def test_an_offset_out_of_range_keeps_the_connection() -> None:
         assert broker.connections == 1
 
 
+@pytest.mark.tier("default")
 def test_a_throttled_answer_is_waited_for_and_is_no_hole() -> None:
     with leading() as (leader, broker):
         throttled: Answer = {"throttle_time": 300, "responses": []}
@@ -297,6 +300,7 @@ def test_a_broker_that_answers_byte_by_byte_is_given_up_in_time() -> None:
         dripping.join(10)
 
 
+@pytest.mark.tier("default")
 def test_nobody_there_is_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])

@@ -98,6 +98,7 @@ def test_what_a_broker_says_of_a_record_counts_where_it_says_nothing_of_the_batc
     assert produce.read(data).parts == {Partition("t", 0): ProducedPart(87, -1, -1, (4,), "no key")}
 
 
+@pytest.mark.tier("default")
 def test_a_response_that_is_cut_or_altered_is_refused_or_read_and_takes_no_memory_that_it_only_claims() -> None:
     data = next(data for data in (sample(11, seed)[0] for seed in range(999)) if 60 < len(data) < 9_000)
     for end in range(0, len(data), 1 + len(data) // 300):

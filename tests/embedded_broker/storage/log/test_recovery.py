@@ -34,6 +34,7 @@ def a_directory(path: Path, *, batches: int, flushed: int, segment_bytes: int = 
     return written + fill(log, batches - flushed)
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("junk", [b"", bytes(200), b"\xff" * 200], ids=["cut", "zeros", "ones"])
 def test_cut_at_every_byte_of_the_last_batches(tmp_path: Path, junk: bytes) -> None:
     """Every prefix of what was not acknowledged, also with rubbish behind it, gives back whole batches alone."""
@@ -267,6 +268,7 @@ while True:
 """
 
 
+@pytest.mark.tier("default")
 def test_sigkill_while_it_writes(tmp_path: Path) -> None:
     acknowledged = 0
     for seed in range(4):

@@ -36,6 +36,7 @@ def contents(pieces: Sequence[Piece]) -> list[tuple[object, ...]]:
     return [(piece.records, piece.hashes, piece.begins, piece.alone) for piece in pieces]
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("batch", [1, 7, 100, 10_000])
 def test_in_whatever_batches_records_come(batch: int) -> None:
     digests = some(3_000)
@@ -63,6 +64,7 @@ def test_behind_what_is_missing_or_added_chunks_are_the_same() -> None:
         assert len(before) - len(alike) <= 3
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("seed", range(20))
 def test_several_tasks_give_the_chunks_that_one_gives(seed: int) -> None:
     """But for chunks shorter than usual, which only a task that knows what stands before can tell."""

@@ -246,6 +246,7 @@ def test_each_table_that_may_scroll_says_so_on_a_narrow_page() -> None:
     assert all("<caption>" in table[: table.index("<thead>")] for table in tables), "there is one to say it"
 
 
+@pytest.mark.tier("default")
 def test_every_verdict_has_a_sign_a_colour_and_something_to_do() -> None:
     for name in headline.MEANINGS:
         found = outcome(partition(verdicts={"same": 1, name: 2}))
@@ -383,7 +384,6 @@ def test_what_exists_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
 
 
-@pytest.mark.tier("default")  # the unit tier is full
 def test_a_directory_that_cant_be_made_is_refused_before_anything_is_compared() -> None:
     with pytest.raises(ConfigError, match="/proc/out can't be made: No such file or directory"):
         report_directory.check_unused(Path("/proc/out"))  # nobody may write there, not even root

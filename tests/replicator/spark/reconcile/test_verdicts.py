@@ -172,6 +172,7 @@ def test_the_neighbour_that_shares_more_is_the_altered_one() -> None:
     assert {(finding.verdict, finding.source_offset) for finding in findings} == {("missing", 9), ("altered", 10)}
 
 
+@pytest.mark.tier("default")
 def test_random_damage_is_counted_exactly() -> None:
     chance = random.Random(7)
     for _ in range(200):

@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from replicator.offset_map.mapped import OffsetRanges
 from replicator.proof.row_places import RowPlaces
@@ -53,6 +54,7 @@ def differing(found: dict[tuple[SumKind, int], list[int]]) -> set[int]:
     return {number for (kind, number), (xor, count, _) in found.items() if kind is SumKind.CHUNK and (xor or count)}
 
 
+@pytest.mark.tier("default")
 def test_only_chunks_with_what_was_done_to_a_side_differ() -> None:
     for seed in range(30):
         draw = random.Random(seed)
