@@ -11,7 +11,7 @@ from tests.running import durations, schedule
 KILLS = "integration_tests/exactly_once/test_kill_worker.py"
 PLAN = "integration_tests/test_plan.py"
 WORDS = "tests/test_words.py"
-FRAMES = "tests/replicator/spark/reconcile/test_cutting.py"
+FRAMES = "tests/replicator/spark/reconcile/test_resolve.py"
 SPARK = "integration_tests/spark/test_reconcile.py"
 
 

@@ -16,9 +16,9 @@ from replicator.proof import verdicts
 from replicator.proof.by_content import alterations
 from replicator.proof.by_content.alignment import Gap, Side, align, side
 from replicator.proof.by_content.record_verdicts import Finding, ReadRecord, compare
+from tests.replicator.proof.by_content.test_cutting import cut
 from tests.replicator.spark.reconcile.drawn import Content
 from tests.replicator.spark.reconcile.histories import History
-from tests.replicator.spark.reconcile.test_cutting import cut
 
 
 def hashed(*fields: object) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from replicator.proof.by_content import alignment
 from replicator.proof.by_content.alignment import Aligned, align, mean_size, side
-from tests.replicator.spark.reconcile.test_cutting import MEAN, SIZE, cut, some
+from tests.replicator.proof.by_content.test_cutting import MEAN, SIZE, cut, some
 
 RECORDS = 20_000
 
