@@ -77,6 +77,10 @@ EVENTS = {
     "lanes_revoked": (
         "The workers' group gives these lanes to another worker. They are copied here until that one has taken over."
     ),
+    "lanes_topic_not_made": (
+        "The topic by which workers share the flow's lanes was deleted, and can't be made again now. Lanes go on where "
+        "they are; it is tried again at each discovery."
+    ),
     "members_unknown": "The other workers that share the flow could not be asked for.",
     "membership_lost": (
         "The worker is no member of the workers' group just now. Its lanes are copied until another worker has "
