@@ -27,3 +27,9 @@ def test_another_generation_ends_all_lanes_of_the_one_before() -> None:
 def test_a_duel_is_counted_for_each_lane_of_each_generation() -> None:
     began = [Began(at, 1, 0, at % 2) for at in range(1, 8)] + [Began(9, 1, 1, 0), Began(10, 2, 0, 0)]
     assert LaneHistory(began, [], [0.5, 3, 9.5, 11]).taken_over() == {(1, 0): (6, 2), (1, 1): (0, 2), (2, 0): (0, 1)}
+
+
+def test_what_the_target_was_away_does_not_count() -> None:
+    began = [Began(1, 1, 0, 0), Began(70, 1, 0, 1)]
+    history = LaneHistory(began, [Gone(10, 0)], [], away_s=[(5, 12), (20, 50), (69, 90)])
+    assert [found[:2] for found in history.orphaned()] == [(60 - 2 - 30 - 1, 0)]

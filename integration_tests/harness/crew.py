@@ -45,6 +45,7 @@ class Crew:
         self._began_s: list[float] = []  # wall clock, of each disturbance
         self._joined: list[tuple[Replicator, float]] = []
         self._gone_s: list[tuple[float, Replicator, float]] = []
+        self._away_s: list[tuple[float, float]] = []  # when the target did not run, if it has one broker only
         self._told = 0
         self._files: list[dict[str, Any]] = [{"lanes": LANES, "commit": {"linger_ms": DEFAULT}}]
         self.proposed_max, self.applied = 1, 0
@@ -152,7 +153,7 @@ class Crew:
             for event in worker.seen("lane_started")
         ]
         gone = [Gone(at_s, number[id(worker)], until_s) for at_s, worker, until_s in self._gone_s]
-        return LaneHistory(began, gone, sorted(self._began_s), self._session_s)
+        return LaneHistory(began, gone, sorted(self._began_s), self._session_s, self._away_s)
 
     def _check_lanes(self) -> None:
         """A lane that lost its worker had another one in a session and three seconds, twice that where something else
@@ -260,8 +261,12 @@ class Crew:
         return any(found is not None and found.pid == worker.pid for found in map(parsed, members))
 
     def _strike_the_target(self) -> None:
-        self._began_s.append(time.time())
-        self._tell(self._random.choice(self._of_the_target)(self._random))
+        began_s = time.time()
+        self._began_s.append(began_s)
+        said = self._random.choice(self._of_the_target)(self._random)
+        if "," not in self.copying.target:
+            self._away_s.append((began_s, time.time()))
+        self._tell(said)
 
     def _deploy(self) -> None:
         """A file that the flow has never had, for all that start from now on."""

@@ -29,12 +29,14 @@ class Gone(NamedTuple):
 
 @dataclass
 class LaneHistory:
-    """Of one flow. `disturbed_s`: when something was done, in order, whatever it was; `session_s`: of the workers."""
+    """Of one flow. `disturbed_s`: when something was done, in order, whatever it was; `session_s`: of the workers;
+    `away_s`: from when to when the target didn't run at all."""
 
     began: Sequence[Began]
     gone: Sequence[Gone]
     disturbed_s: Sequence[float] = field(default_factory=list)
     session_s: float = 0.0
+    away_s: Sequence[tuple[float, float]] = field(default_factory=list)
 
     def disturbances(self, from_s: float, to_s: float) -> int:
         """How many there were in a time."""
@@ -46,7 +48,8 @@ class LaneHistory:
 
         What was done before counts because of rebalances: a member that dies while one is under way is counted on until
         a session after its end, and is given lanes in it (Kafka's GroupCoordinator, `shouldKeepAlive`).
-        Where the generation ended meanwhile it was nobody's until any lane of the next one began.
+        Where the generation ended meanwhile it was nobody's until any lane of the next one began. How long the target
+        takes to start again is its own: that time doesn't count, as nobody can take over a lane in it.
         """
         began = sorted(self.began)
         for gone in self.gone:
@@ -57,7 +60,10 @@ class LaneHistory:
                 if until_s < float("inf"):
                     lane = f"lane {last.lane} of generation {last.generation}, held by {gone.worker}"
                     others = self._just_before(gone.at_s) + self.disturbances(gone.at_s, until_s)
-                    yield until_s - gone.at_s, others, lane
+                    yield until_s - gone.at_s - self._away(gone.at_s, until_s), others, lane
+
+    def _away(self, from_s: float, to_s: float) -> float:
+        return sum(max(0.0, min(to_s, back_s) - max(from_s, at_s)) for at_s, back_s in self.away_s)
 
     def _just_before(self, at_s: float) -> int:
         return len([each for each in self.disturbed_s if at_s - self.session_s <= each < at_s])
