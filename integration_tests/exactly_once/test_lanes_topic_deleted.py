@@ -20,7 +20,8 @@ def test_a_lanes_topic_that_somebody_deleted_is_made_again(make_copying: MakeCop
     with crew.copying.writing():
         first, second = crew.join(), crew.join()
         crew.wait_shared()
-        clients.delete_topic(crew.copying.target, topic)
+        client = clients.admin(crew.copying.target)
+        client.delete_topics([topic])[topic].result(clients.TIMEOUT_S)
         mark = second.mark()
         crew.kill(first)
         second.wait_event("lanes_assigned", after=mark, lanes=list(range(LANES)))
