@@ -2,7 +2,8 @@
 
 On two real brokers with Kafka's default group.initial.rebalance.delay.ms. A writer writes to all partitions at a steady
 rate, and a read_committed reader of the copies notes when each record arrives; a pause is the longest time between two
-arrivals in one partition around an event, less what passes between two of them otherwise.
+arrivals in one partition around an event, less what passes between two of them otherwise. Then how soon a lone worker
+has its first commit, beside a process that can't be joined (`lone_worker`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rich.console import Console
 
 from benchmarks.__main__ import machine, write_result
 from benchmarks.clusters import Kafka
+from benchmarks.lone_worker import first_commits
 from integration_tests.harness import clients
 from integration_tests.harness.replicator import DEFAULT, FlowFile, Replicator
 
@@ -33,6 +35,7 @@ PARTITIONS, LANES = 8, 4
 EVERY_S = 0.01
 WATCHED_S = 8.0
 SESSION_S = 10.0
+ALONE_TURNS = 2
 DELAY = {"KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "3000"}
 JOIN, LEAVE, ROLL = "join", "leave", "rolling restart"
 KILL, RESTART = "kill one of three", "kill and restart a lone worker"
@@ -170,6 +173,8 @@ def main(number: int, out: Path | None) -> None:
                     found = rounds(arrivals, crew, number, console)
             finally:
                 crew.close()
+            at = Path(directory), source.bootstrap, target.bootstrap
+            alone = first_commits(*at, ALONE_TURNS * number, PARTITIONS, LANES, console)
     finally:
         source.stop()
         target.stop()
@@ -188,6 +193,7 @@ def main(number: int, out: Path | None) -> None:
             "load_average_before": round(load_average, 2),
         },
         "pauses": figures,
+        "first_commit_s": alone,
     }
     path = write_result(out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", body)
     console.print(figures, highlight=False)
