@@ -32,7 +32,7 @@ def wrongs(truth: Truth, outcome: PartitionOutcome, records: Sequence[ReportedRe
         missing = Counter(here[one.source] for one in records if one.verdict == v.MISSING and one.source is not None)
         if more := missing - lost:
             yield f"called lost, and stands: {more}"
-        if outcome.agrees:
+        if outcome.agrees and truth.uncovered:
             yield "agrees, though the map doesn't cover it"
     else:
         if said_lost != lost:

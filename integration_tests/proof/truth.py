@@ -45,6 +45,12 @@ class Truth:
         return {at: one for at, one in self.source.items() if self.source_start <= at < self.position}
 
     @property
+    def uncovered(self) -> bool:
+        """Whether either side still has records of which the map has no block: retention may have taken them all."""
+        places = (self.places.get(at, -1) for at in self.unmapped)
+        return any(at >= self.source_start for at in self.unmapped) or any(at >= self.target_start for at in places)
+
+    @property
     def there(self) -> dict[int, Content]:
         """The target's records that can still be read."""
         return {at: one for at, one in self.target.items() if at >= self.target_start}
