@@ -52,7 +52,8 @@ def _each(truth: Truth, outcome: PartitionOutcome, records: Sequence[ReportedRec
     """Of contents that occur once each verdict is known, where the map says what is so."""
     whole, target = multiset(truth.source), multiset(truth.target)
     unique = max(whole.values(), default=0) <= 1
-    if truth.wrong in NAMED and unique and not truth.unmapped and not any("doubted" in note for note in outcome.notes):
+    shows = truth.wrong in NAMED and unique and not truth.unmapped and truth.contradicted
+    if shows and not any("doubted" in note for note in outcome.notes):
         yield f"{truth.wrong}: the map isn't doubted"
     if truth.wrong or truth.unmapped:
         return

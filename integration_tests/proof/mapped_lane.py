@@ -220,6 +220,7 @@ class MappedLane:
         else:
             return sections
         self._truth.wrong = error
+        self._truth.wrong_at |= set(kept[-1:] if error == "left_out" else kept)
         self._truth.acts.append(error)
         return sections
 

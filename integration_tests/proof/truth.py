@@ -17,7 +17,7 @@ class Truth:
     `skipped`, `lost`, `altered`: source offsets; `lost_places`: where the map has the copies of lost ones; `foreign`:
     target offsets of what no copy is; `again`: source offsets
     that were copied behind others; `unmapped`: source offsets of which the map has no block; `wrong`: whether the map
-    says what isn't so. `source_start`, `target_start`: the log starts.
+    says what isn't so, `wrong_at`: of which source offsets. `source_start`, `target_start`: the log starts.
     """
 
     source: dict[int, Content] = field(default_factory=dict)
@@ -31,6 +31,7 @@ class Truth:
     again: set[int] = field(default_factory=set)
     unmapped: set[int] = field(default_factory=set)
     wrong: str = ""
+    wrong_at: set[int] = field(default_factory=set)
     acts: list[str] = field(default_factory=list)
     source_start: int = 0
     target_start: int = 0
@@ -49,6 +50,12 @@ class Truth:
         """Whether either side still has records of which the map has no block: retention may have taken them all."""
         places = (self.places.get(at, -1) for at in self.unmapped)
         return any(at >= self.source_start for at in self.unmapped) or any(at >= self.target_start for at in places)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether both sides still have a record of which the map says what isn't so: otherwise nothing shows it."""
+        there = self.there
+        return any(at >= self.source_start and self.places.get(at) in there for at in self.wrong_at)
 
     @property
     def there(self) -> dict[int, Content]:
