@@ -249,6 +249,11 @@ def test_a_consumer_of_the_new_protocol_is_seen_too(make_copying: MakeCopying) -
     )
     stranger.subscribe([f"__eos.{copying.name}.lanes.2"])
     wait_until(lambda: stranger.poll(0.1) is None and bool(stranger.assignment()), "it has lanes", str)
+    planned, found = copying.said("plan")
+    (flow,) = found["flows"]
+    named = [it["message"] for it in flow["findings"] if it["incident"] == "foreign_group_member"]
+    assert (planned, len(named)) == (INCIDENT, 1)
+    assert "has the member 'stranger'" in named[0]
     worker = copying.run("", "--shared")
     incident = worker.wait_incident("foreign_group_member")
     assert "has the member 'stranger'" in incident["detail"]

@@ -34,6 +34,7 @@ from replicator.inspect.plan_rights import lacks, missing_on_group, missing_on_t
 from replicator.inspect.plan_tiered import tiered_warnings
 from replicator.inspect.plan_transactions import transaction_warnings
 from replicator.inspect.plan_versions import plan_versions
+from replicator.inspect.plan_workers import members_that_are_no_workers
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import TopicSpec
 from replicator.kafka.cluster_info import ClusterInfo
@@ -106,6 +107,8 @@ class _Planner:
         self.attempt(self._offsets_topic, "cluster")
         # Without that right positions cannot be read, and waiting for them would be in vain.
         readable = self._group()
+        for finding in members_that_are_no_workers(self._flow, self._clusters):
+            self._result.note(finding)
         listing = self._listing(source, target)
         if not listing.topics:
             unseen = "; topics that the user may not Describe aren't shown" if not listing.denied else ""
