@@ -249,10 +249,10 @@ def test_incidents_are_decided(make_two: MakeTwo) -> None:
     operator.resolved(id_, "--retry", acted="retried")
     two.wait_copied(two.first, b"late")
 
-    worker.suspend()
+    two.assert_stops(worker, 0)  # one that only stands still has asked for what comes
     two.put(two.first, numbered("unread", 10))
     clients.delete_records(two.source, two.first, 0, 15)
-    worker.resume()
+    worker = two.flow.running()
     id_ = operator.open_id("source_records_gone", two.first, worker)
     assert operator.resolved(id_, "--skip", acted="skipped")["moved"] == [13, 15]
     two.wait_copied(two.first, b"unread 9")
