@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -102,13 +102,17 @@ def test_a_change_that_is_not_this_processs_to_finish_is_left(monkeypatch: pytes
     Writer.topic, Writer.closed = topic, False
     resolved: list[object] = []
 
+    def resolve_starts(partitions: Mapping[str, int]) -> list[tuple[bytes, bytes]]:
+        resolved.append(partitions)
+        return []
+
     def propose(control: Control) -> Proposal | None:
         if control.preparing is not None:
             raise TakenOver("another cluster's")
         return Proposal(LaneAssignment(2))
 
     state = FlowState(flow(), cast(TopicReader, topic), pause=lambda s: None)
-    changer = Changer(flow(), state, "me", lambda text: None, lambda partitions: resolved.append(partitions) or [])
+    changer = Changer(flow(), state, "me", lambda text: None, resolve_starts)
     with pytest.raises(TakenOver):
         changer.ensure(propose, {"t": 1}, lambda found: None)
     assert (topic.written, resolved, Writer.closed) == (False, [], True)
