@@ -12,7 +12,8 @@ process: what else is wrong in it isn't known.
 
 Flows come and go with the flow file (`reload`). One that runs and whose settings have changed, or that is removed, is
 asked to stop; once it has ended it is replaced, or nothing is left of it. How it has ended then says nothing of the
-process, unless that is a bug, or the process was asked to stop meanwhile.
+process, unless that is a bug, or the process was asked to stop meanwhile. One that is asked to stop while it starts
+again has not come as far as what ended it: its code is that of the time before.
 
 A flow that a reload has started and whose lanes have not run since is *on trial*: a process that ran well doesn't end
 by a typo in its file. What may be one (2, 3) is waited out, whether or not another flow is alive: it is started again
@@ -177,6 +178,8 @@ class Restarts:
         flow = self._flows[name]
         then, flow.then = flow.then, None
         self.stopping = self.stopping or code == BUG
+        if self.stopping and code == 0 and flow.stage is Stage.STARTING:
+            code = flow.code
         if then is _Then.AGAIN and not self.stopping:
             self._replaced(name)
             return True

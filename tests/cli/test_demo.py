@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,10 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     try:
         assert process.stdout is not None
         assert any(json.loads(line).get("copied") for line in process.stdout), "it copies"
-        assert len(children(tmp_path)) == 4, "two brokers, the load and the replicator"
+        give_up_s = time.monotonic() + DONE_S_MAX
+        while len(there := children(tmp_path)) != 4:  # the replicator may just be killed, and started again
+            assert time.monotonic() < give_up_s, f"two brokers, the load and the replicator, not {there}"
+            time.sleep(0.05)
         yield process
     finally:
         process.kill()

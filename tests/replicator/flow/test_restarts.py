@@ -59,6 +59,23 @@ def test_a_flow_that_was_asked_to_stop_is_not_named_again() -> None:
     assert (made.next_due_s(), made.reminders(1e9)) == (None, [])
 
 
+def test_a_stop_while_a_flow_starts_again_does_not_hide_how_it_has_ended() -> None:
+    made = alive("a", "b")
+    made.ended("a", 4, 0.0)
+    made.due(10.0)
+    made.stop()
+    made.ended("a", 0, 10.5)
+    made.ended("b", 0, 10.5)
+    assert (made.codes, made.exit_code()) == ({"a": 4, "b": 0}, 4)
+    ran = alive("a", "b")
+    ran.ended("a", 4, 0.0)
+    ran.due(10.0)
+    ran.lanes_started("a")
+    ran.stop()
+    ran.ended("a", 0, 11.0)
+    assert ran.codes["a"] == 0, "its lanes ran"
+
+
 def test_a_bug_stops_the_process() -> None:
     made = alive("a", "b")
     made.ended("a", 70, 0.0)
