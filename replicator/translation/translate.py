@@ -66,13 +66,11 @@ class Translator:
             return found
         ends = {at: max(self._end(it), it.start_of(self._side)) for at, it in self._mapped(beyond)}
         with reading_topics(self._flow, _cluster(self._flow, self._side)) as reader:
-            bounds = reader.bounds(ends)
-            first = reader.first_records(ends)
+            logs = {at: _answered(it) for at, it in reader.bounds(ends).items()}
+            # a log that has lost its end has nothing to read there, and no such offset
+            first = reader.first_records({at: end for at, end in ends.items() if end <= logs[at][1]})
         for at in ends:
-            bound = bounds[at]
-            if isinstance(bound, ReplicatorError):
-                raise bound
-            self._empty_to[at] = first[at][0] if at in first else bound[1]
+            self._empty_to[at] = first[at][0] if at in first else logs[at][1]
         return [self._answer(it.asked) if it.asked.at in ends else it for it in found]
 
     def partitions(self) -> list[Partition]:
@@ -225,6 +223,13 @@ def time_offsets(flow: Flow, side: Side, time_ms: int) -> list[OffsetToTranslate
     with reading_topics(flow, _cluster(flow, side)) as reader:
         found = reader.committed_at_time(partitions, time_ms)
     return [OffsetToTranslate(at, found[at] if found[at] >= 0 else ends[at]) for at in partitions]
+
+
+def _answered(bounds: tuple[int, int] | ReplicatorError) -> tuple[int, int]:
+    """Return a log's bounds, or raise why they aren't known."""
+    if isinstance(bounds, ReplicatorError):
+        raise bounds
+    return bounds
 
 
 def _partitions(clusters: ControlPlane, side: Side) -> list[Partition]:

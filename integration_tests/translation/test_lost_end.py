@@ -1,0 +1,43 @@
+"""`translate` where a log has lost its end: what was copied ends behind it, and all other offsets are translated."""
+
+from __future__ import annotations
+
+import pytest
+
+import replicator
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle, wait_leaders
+from integration_tests.harness.two_topics import numbered
+
+FIRST, MORE = 5, 3
+
+
+@pytest.mark.tier("long", kafka="long")
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_offset_behind_a_lost_end_keeps_no_other_from_its_translation(
+    make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, *, reverse: bool
+) -> None:
+    copying = make_copying(partitions=2)
+    worker = copying.running()
+    for values in (numbered("first", FIRST), numbered("more", MORE)):
+        for number in range(2):
+            clients.put(clients.producer(copying.source), copying.topic, *values, partition=number)
+        for number in range(2):
+            clients.wait_value(copying.target, copying.copy, number, values[-1])
+    assert worker.stop() == 0, worker.tail()
+    side, topic = (target, copying.copy) if reverse else (source, copying.topic)
+    (lost,) = [it.offset() or 0 for it in clients.read(side.bootstrap, topic) if it.value() == b"more 0"]
+    end = clients.stable_end(side.bootstrap, topic)
+    topic_id = clients.topic_id(side.bootstrap, topic)
+    side.kill()
+    side.cut_log(topic, topic_id, 0, lost)
+    side.restart()
+    wait_leaders(side.bootstrap)
+    asked_for = [(topic, 0, lost), (topic, 0, end + 1), (topic, 1, 0), (topic, 1, end)]
+    found = replicator.translate(copying.file.path, copying.file.flow, asked_for, reverse=reverse)
+    assert [it.translated.notes for it in found] == [(), ("ahead",), (), ()]
+    assert found[2].exact
+    assert found[3].exact
+    if reverse:
+        assert found[0].offset == FIRST
