@@ -129,7 +129,9 @@ def _taken(
     far = _beyond_time(clusters, copied, window, time_ms_max)
     copied = {at: to for at, to in copied.items() if at not in far}
     readables = {to: readable(at, _known(positions[to])) for at, to in copied.items()}
-    await_applied(clusters, {to: position.evidence.next_target_offset for to, position in readables.items()})
+    hidden = await_applied(clusters, {to: it.evidence.next_target_offset for to, it in readables.items()})
+    far |= {at: hidden_copies(at, to, hidden[to]) for at, to in copied.items() if to in hidden}
+    copied = {at: to for at, to in copied.items() if to not in hidden}
     bounds = {
         "source": (clusters.source.offsets(copied, end=False), clusters.source.offsets(copied, end=True)),
         "target": (starts, clusters.target.offsets(copied.values(), end=True, committed_only=True)),
@@ -290,19 +292,27 @@ def _known(found: Stored | None) -> Stored:
     return found
 
 
-def await_applied(clusters: ControlPlane, ends: Mapping[Partition, int]) -> None:
+def await_applied(clusters: ControlPlane, ends: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
     """Wait until the target's committed ends reach what the positions cover: markers are applied one by one.
 
-    A log that ends below has lost records, and no wait brings them back.
+    A log that ends below has lost records, and no wait brings them back. Returns the partitions in which a transaction
+    doesn't end, with their committed ends and the ends of their logs.
     """
     there = clusters.target.offsets(ends, end=True)
     wanted = {at: min(end, there[at]) for at, end in ends.items()}
+    hidden = dict[Partition, tuple[int, int]]()
 
     def applied() -> bool:
         stable = clusters.target.offsets(wanted, end=True, committed_only=True)
-        return all(stable[at] >= end for at, end in wanted.items())
+        hidden.clear()
+        hidden.update({at: (stable[at], there[at]) for at, end in wanted.items() if stable[at] < end})
+        return not hidden
 
-    if not clusters.target.until(applied):
-        raise Retriable(
-            f"cluster {clusters.flow.target.name!r}: an open transaction hides records of the flow's topics"
-        )
+    clusters.target.until(applied)
+    return hidden
+
+
+def hidden_copies(source: Partition, target: Partition, bounds: tuple[int, int]) -> Incident:
+    """Say that a transaction hides copies of a partition. `bounds`: the target's committed end, and its log's end."""
+    why = f"{target} is stable up to {bounds[0]} of {bounds[1]}: an open transaction hides copies"
+    return Incident("target_transaction_open", why, topic=source.topic, partition=source.partition)

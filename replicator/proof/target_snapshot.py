@@ -20,7 +20,7 @@ from replicator.model.partition import Partition
 from replicator.proof.former_targets import former_targets
 from replicator.proof.known_partitions import begun, taken_out, unclear
 from replicator.proof.pairs import Offsets, PairFacts, pairs_of, readable, with_claims
-from replicator.proof.snapshot import Snapshot, await_applied
+from replicator.proof.snapshot import Snapshot, await_applied, hidden_copies
 
 TAKEN_OUT = ("it isn't part of the flow any more: what was copied while it was is looked at",)
 
@@ -56,7 +56,9 @@ def take(flow: Flow, topics: Collection[str], *, connect_timeout_ms: int) -> Sna
         copied = {at for at, to in routes.items() if positions.get(to) is not None}
         named = unclear(flow, routes, copied, None, targets, claims, (starts, ends), opened, topics)
         read, unreadable = _readable(routes, positions)
-        await_applied(clusters, {routes[at]: it.evidence.next_target_offset for at, it in read.items()})
+        hidden = await_applied(clusters, {routes[at]: it.evidence.next_target_offset for at, it in read.items()})
+        unreadable += [hidden_copies(at, routes[at], hidden[routes[at]]) for at in read if routes[at] in hidden]
+        read = {at: it for at, it in read.items() if routes[at] not in hidden}
         former = former_targets(flow, routes, claims)
         stable = clusters.target.offsets([routes[at] for at in read], end=True, committed_only=True)
     facts = [

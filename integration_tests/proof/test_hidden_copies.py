@@ -1,0 +1,45 @@
+"""The target has lost a transaction's marker, so that copies of one partition stay hidden: that one is named, and all
+others are proven all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle, wait_leaders
+from integration_tests.proof.test_beside_a_flow import asked
+
+UNPROVEN, RECORDS = 4, 20
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_copies_behind_a_lost_marker_are_named_and_no_other_partition_waits(
+    make_copying: MakeCopying, target: BrokerHandle
+) -> None:
+    copying = make_copying()
+    worker = copying.running()
+    values = [b"%d" % number for number in range(RECORDS)]
+    for number in range(copying.partitions):
+        clients.put(clients.producer(copying.source), copying.topic, *values, partition=number)
+    for number in range(copying.partitions):
+        clients.wait_value(copying.target, copying.copy, number, values[-1])
+    assert worker.stop() == 0, worker.tail()
+    sound = dict.fromkeys(range(1, copying.partitions), RECORDS)
+    topic_id = clients.topic_id(copying.target, copying.copy)
+    marker = clients.stable_end(copying.target, copying.copy) - 1
+    target.kill()
+    target.cut_log(copying.copy, topic_id, 0, marker)
+    target.restart()
+    wait_leaders(copying.target)
+    assert clients.stable_end(copying.target, copying.copy) < marker
+    for command in (["reconcile", "--local"], ["verify"], ["verify", "--without-source"]):
+        code, found, said = asked(copying, *command)
+        assert (code, found.get("verdict")) == (UNPROVEN, "unproven"), (command, found, said)
+        named = [(it["name"], it["topic"], it["partition"]) for it in found["not_compared"]]
+        assert named == [("target_transaction_open", copying.topic, 0)]
+        assert "is stable up to" in found["not_compared"][0]["detail"]
+        figure = "target_records" if command[0] == "reconcile" else "standing"
+        assert {it["source"]["partition"]: it[figure] for it in found["partitions"]} == sound
+    code, found, _ = asked(copying, "reconcile", "--local", "--repair", "apply", "--take-over")
+    assert (code, found["repair"]["partitions"]) == (UNPROVEN, []), "nothing is copied there"
