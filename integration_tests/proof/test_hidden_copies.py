@@ -1,5 +1,5 @@
-"""The target has lost a transaction's marker, so that copies of one partition stay hidden: that one is named, and all
-others are proven all the same."""
+"""A log has lost a transaction's marker, so that records of one partition stay hidden: that is said of this one, and
+all others are proven all the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle, wait_leaders
 from integration_tests.proof.test_beside_a_flow import asked
 
-UNPROVEN, RECORDS = 4, 20
+DIFFERS, UNPROVEN, RECORDS = 1, 4, 20
 
 
 @pytest.mark.tier("long", kafka="long")
@@ -43,3 +43,31 @@ def test_copies_behind_a_lost_marker_are_named_and_no_other_partition_waits(
         assert {it["source"]["partition"]: it[figure] for it in found["partitions"]} == sound
     code, found, _ = asked(copying, "reconcile", "--local", "--repair", "apply", "--take-over")
     assert (code, found["repair"]["partitions"]) == (UNPROVEN, []), "nothing is copied there"
+
+
+@pytest.mark.tier("long", kafka="long")
+def test_a_marker_lost_at_the_source_keeps_no_other_partition_from_being_compared(
+    make_copying: MakeCopying, source: BrokerHandle
+) -> None:
+    copying = make_copying(partitions=2)
+    worker = copying.running()
+    writer = clients.transactional(copying.source, f"{copying.name}.writer")
+    writer.begin_transaction()
+    for number in range(2):
+        clients.put(writer, copying.topic, *[b"%d" % value for value in range(RECORDS)], partition=number)
+    writer.commit_transaction(clients.TIMEOUT_S)
+    for number in range(2):
+        clients.wait_value(copying.target, copying.copy, number, b"%d" % (RECORDS - 1))
+    assert worker.stop() == 0, worker.tail()
+    topic_id = clients.topic_id(copying.source, copying.topic)
+    source.kill()
+    source.cut_log(copying.topic, topic_id, 0, RECORDS)
+    source.restart()
+    wait_leaders(copying.source)
+    assert clients.stable_end(copying.source, copying.topic) == 0
+    code, found, said = asked(copying, "reconcile", "--local")
+    assert (code, found.get("verdict")) == (DIFFERS, "differs"), said
+    hidden, sound = found["partitions"]
+    assert (sound["verdict"], sound["verdicts"]) == ("agrees", {"same": RECORDS})
+    assert (hidden["source_records"], hidden["target_records"]) == (0, RECORDS)
+    assert any("an open transaction hides what follows" in note for note in hidden["notes"]), hidden["notes"]

@@ -190,6 +190,8 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
             at = facts.source
             raise Incident(name, detail, topic=at.topic, partition=at.partition, offset=position.offset)
         notes.append(f"{name}: {detail}")
+    shown, hidden = _shown(facts, position.offset)
+    notes += hidden
     notes += [gap.said for gap in facts.signed_gaps]
     notes += [adopted.said for adopted in facts.adoptions]
     notes += [former.said(facts.source) for former in facts.former]
@@ -200,7 +202,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
     if not exactly_once:
         notes.append(f"copied with delivery {evidence.delivery}: differences are to be expected")
     began = 0 if claim is None else claim.target_end  # what stands before is not the flow's
-    source_start, source_end = facts.source_bounds
+    source_start = facts.source_bounds[0]
     target_start, target_end = facts.target_bounds
     first = max(began, target_start)
     end = evidence.next_target_offset
@@ -212,7 +214,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
     return Pair(
         source=facts.source,
         target=facts.target,
-        source_range=(max(origin, source_start), min(position.offset, source_end)),
+        source_range=(max(origin, source_start), shown),
         target_range=(first, max(first, end)),
         source_origin=origin,
         target_origin=began,
@@ -238,6 +240,18 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         generations=Generations(-1 if claim is None else claim.generation, evidence.generation, facts.former),
         notes=tuple(notes),
     )
+
+
+def _shown(facts: PairFacts, position: int) -> tuple[int, list[str]]:
+    """Return up to where the source shows what was copied, and a note if its log shows less than it did."""
+    source_end, stable = facts.source_bounds[1], facts.source_stable
+    shown = min(position, source_end)
+    if stable >= shown:  # as it was when the flow read it
+        return shown, []
+    return stable, [
+        f"source_truncated: {facts.source} is stable up to {stable} of {source_end}, and was copied up to {position}: "
+        "an open transaction hides what follows"
+    ]
 
 
 def _block(evidence: Evidence) -> DigestBlock | None:

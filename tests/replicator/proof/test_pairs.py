@@ -87,6 +87,16 @@ def test_contradictions_are_noted_and_the_rest_is_compared() -> None:
     assert pair.notes[0].startswith("source_truncated: ")
 
 
+def test_a_source_that_lost_a_marker_is_compared_up_to_what_it_shows() -> None:
+    pair = pair_of(FLOW, replace(FACTS, source_stable=90))
+    assert (pair.source_range, pair.source_copied_end) == ((10, 90), 100)
+    assert pair.notes == (
+        "source_truncated: t[0] is stable up to 90 of 130, and was copied up to 100: an open transaction hides what "
+        "follows",
+    )
+    assert pair_of(FLOW, replace(FACTS, source_stable=100)).notes == ()
+
+
 def test_a_topic_that_was_created_again_hides_no_other() -> None:
     again = replace(
         FACTS, source=Partition("again", 0), position=committed(source_topic="again", source_topic_id="old")
