@@ -7,7 +7,8 @@ copies learns of another generation by its fencing. One without records would on
 
 A generation that is only being prepared changes nothing yet. Whoever prepares it may have died, and then nobody else
 learns of it: once it has been seen for `FINISH_AFTER_S`, workers that share the flow are told, and finish the change.
-That of a job or of another command waits for whoever calls that again: the flow goes on meanwhile.
+That of a job or of another command, or to another source cluster, waits for whoever calls that again: the flow goes on
+meanwhile.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ class SettingsWatch:
             tell_settings(self._log, control.settings)
 
     def _note_preparing(self, found: Generation | None) -> None:
-        if found is None or found.kind is not Kind.LIVE:
+        sources = set() if found is None else {found.source_cluster, self._generation.source_cluster} - {""}
+        if found is None or found.kind is not Kind.LIVE or len(sources) > 1:
             self._preparing = None
         elif self._preparing is None or self._preparing[0] != found:
             self._preparing = found, self._clock.now_s()

@@ -4,7 +4,8 @@ can't be read changes nothing."""
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -25,6 +26,7 @@ from tests.replicator.flow.fakes import flow
 AT = Partition("__eos.f.control", 0)
 RUNS = Generation(1, Phase.OPEN, 1)
 BY = Paused(by="ann", at_ms=1)
+LOG = structlog.get_logger()
 
 
 @dataclass
@@ -169,6 +171,20 @@ def test_a_change_that_nobody_finishes_is_told_once(kind: Kind) -> None:
     assert (error.by_generation, error.half_done) == (True, (2, first_s))
     assert "who has died" in str(error)
     assert FINISH_AFTER_S <= seen_s[0] - first_s <= FINISH_AFTER_S + 2 * LOOK_S
+
+
+@pytest.mark.parametrize(("before", "after", "told"), [("A", "B", False), ("A", "A", True), ("", "A", True)])
+def test_a_change_to_another_source_cluster_is_left_to_whoever_wants_it(before: str, after: str, told: bool) -> None:
+    """The workers of the first one would end their lanes, and stand by."""
+    target = Target()
+    runs = replace(RUNS, source_cluster=before)
+    watch = SettingsWatch(flow(), runs, cast(Any, target), target.control, target.throttle, target.ended, LOG, target)
+    begun = Generation(2, Phase.PREPARING, 2, source_cluster=after)
+    target.generations = {1: runs, 2: begun}
+    watch.look()
+    target.time_s += FINISH_AFTER_S + 1
+    with pytest.raises(TakenOver) if told else nullcontext():
+        watch.look()
 
 
 def test_a_change_that_is_opened_in_time_is_not_told() -> None:
