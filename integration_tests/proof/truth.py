@@ -53,8 +53,8 @@ class Truth:
 
     @property
     def contradicted(self) -> bool:
-        """Whether both sides still have a record of which the map says what isn't so: otherwise nothing shows it. Of one
-        that was copied again it says what is so."""
+        """Whether both sides still have a record of which the map says what isn't so: otherwise nothing shows it. Of
+        one that was copied again it says what is so."""
         there = self.there
         return any(at >= self.source_start and self.places.get(at) in there for at in self.wrong_at - self.again)
 
