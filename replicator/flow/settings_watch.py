@@ -33,7 +33,7 @@ from replicator.state.control_topic import Control, check_generation
 from replicator.state.flow_state import FlowState
 from replicator.state.generation import Generation, Kind
 from replicator.state.run_settings import FLOW, RunSettings
-from replicator.workers.settings import FINISH_AFTER_S
+from replicator.workers.settings import FINISH_AFTER_S, NOTHING_SEEN
 
 LOOK_S = 1.0
 SLICE_S = 0.2  # between two looks at whether the flow ends
@@ -62,8 +62,8 @@ class SettingsWatch:
         self._ended, self._log, self._clock = ended, log, clock or RealClock()
         self._ends: tuple[int, int] | None = None  # before it was read last
         self._unread = ""  # why it could not be read last
-        self._preparing: tuple[Generation, float] | None = None  # that nobody has opened, and since when it was seen
-        self._told_half_done = 0
+        self._change = NOTHING_SEEN  # that workers may finish
+        self._preparing: Generation | None = None  # of it; None also once it was told that nobody has opened it
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
         """Run until it has ended; this is the thread's work. `failed` is told what ends it: TakenOver when the
@@ -110,22 +110,20 @@ class SettingsWatch:
 
     def _note_preparing(self, found: Generation | None) -> None:
         sources = set() if found is None else {found.source_cluster, self._generation.source_cluster} - {""}
-        if found is None or found.kind is not Kind.LIVE or len(sources) > 1:
-            self._preparing = None
-        elif self._preparing is None or self._preparing[0] != found:
-            self._preparing = found, self._clock.now_s()
+        if found is not None and (found.kind is not Kind.LIVE or len(sources) > 1):
+            found = None
+        seen = self._change.look(0, 0 if found is None else found.number, self._clock.now_s())
+        if seen != self._change:
+            self._change, self._preparing = seen, found
 
     def _check_half_done(self) -> None:
         """Raise TakenOver, once, where a change that was seen has stood for long. The topic hasn't grown since."""
-        if self._preparing is None:
+        if self._preparing is None or not self._change.may_change(self._clock.now_s()):
             return
-        found, since_s = self._preparing
-        if self._told_half_done == found.number or self._clock.now_s() - since_s < FINISH_AFTER_S:
-            return
-        self._told_half_done = found.number
+        found, self._preparing = self._preparing, None
         raise TakenOver.of_generation(
             f"{found.begun_said} is being prepared, and for {FINISH_AFTER_S:.0f} s nobody has opened it",
-            half_done=(found.number, since_s),
+            half_done=(found.number, self._change.since_s),
         )
 
     def _asked_ends(self) -> tuple[int, int] | None:
