@@ -13,7 +13,8 @@ from replicator.config import Cluster, Flow
 from replicator.config.messages import suggestion
 from replicator.flow.topics import ControlPlane, reading_topics
 from replicator.kafka.group_offsets import committed_offsets
-from replicator.model.errors import ConfigError, ReplicatorError, Retriable
+from replicator.kafka.topic_questions import raised
+from replicator.model.errors import ConfigError, Retriable
 from replicator.model.partition import Partition
 from replicator.offset_map.looked_up import page_of_source, page_of_target, with_page
 from replicator.offset_map.mapped import PartitionMap
@@ -66,7 +67,7 @@ class Translator:
             return found
         ends = {at: max(self._end(it), it.start_of(self._side)) for at, it in self._mapped(beyond)}
         with reading_topics(self._flow, _cluster(self._flow, self._side)) as reader:
-            logs = {at: _answered(it) for at, it in reader.bounds(ends).items()}
+            logs = {at: raised(it) for at, it in reader.bounds(ends).items()}
             # a log that has lost its end has nothing to read there, and no such offset
             first = reader.first_records({at: end for at, end in ends.items() if end <= logs[at][1]})
         for at in ends:
@@ -223,13 +224,6 @@ def time_offsets(flow: Flow, side: Side, time_ms: int) -> list[OffsetToTranslate
     with reading_topics(flow, _cluster(flow, side)) as reader:
         found = reader.committed_at_time(partitions, time_ms)
     return [OffsetToTranslate(at, found[at] if found[at] >= 0 else ends[at]) for at in partitions]
-
-
-def _answered(bounds: tuple[int, int] | ReplicatorError) -> tuple[int, int]:
-    """Return a log's bounds, or raise why they aren't known."""
-    if isinstance(bounds, ReplicatorError):
-        raise bounds
-    return bounds
 
 
 def _partitions(clusters: ControlPlane, side: Side) -> list[Partition]:

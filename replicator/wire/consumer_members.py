@@ -16,6 +16,7 @@ from kio.serial import entity_writer
 from replicator.config import Cluster
 from replicator.kafka import failures
 from replicator.kafka.admin import GroupMember
+from replicator.kafka.topic_questions import raised
 from replicator.model.errors import ReplicatorError, Unsupported
 from replicator.wire.group_coordinators import AskedOfGroup, GroupCoordinators, only
 from replicator.wire.protocol import Exchange
@@ -44,11 +45,7 @@ def consumer_members(cluster: Cluster, group: str, timeout_s: float) -> list[Gro
             found = questions.of_coordinators([group], timeout_s, asked, read, only)()[group]
     except Unsupported:
         return []
-    if isinstance(found, Unsupported):
-        return []
-    if isinstance(found, ReplicatorError):
-        raise found
-    return found
+    return [] if isinstance(found, Unsupported) else raised(found)
 
 
 def _fields(groups: Sequence[str]) -> Any:
