@@ -17,6 +17,7 @@ from typing import TypeVar
 import structlog
 
 from replicator.config import Flow
+from replicator.failpoints import Failpoint, nothing
 from replicator.flow.occupied import check_topics
 from replicator.flow.position_by_map import indexed_copy, position_by_map
 from replicator.flow.retrying import OTHERS_S, beside_others
@@ -176,7 +177,7 @@ def changed(
     by: str = "",
     decided_by: str = "",
     waits: Callable[[Generation], None] = lambda change: None,
-    step: Callable[[str], None] = lambda _: None,
+    step: Failpoint = nothing,
 ) -> T:
     """Do what `ask` wants of a changer for a command, asked again while others write the control topic, or an answer
     was lost. Raises as `Changer` does, once others have kept the control id for long.

@@ -81,7 +81,7 @@ def members_of(plane: ControlPlane, timeout_s: float | None = None) -> list[Grou
     request timeout. Raises Unreachable, NotAllowed, Retriable."""
     flow, group = plane.flow, names.workers_group(plane.flow.name)
     limit_s = flow.limits.request_timeout_ms / 1000 if timeout_s is None else timeout_s
-    return plane.target.members(group, timeout_s, partial(consumer_members, flow.target, group, limit_s))
+    return plane.target.members(group, limit_s, partial(consumer_members, flow.target, group, limit_s))
 
 
 def _proofs(flow: Flow, plane: ControlPlane, generation: Generation) -> dict[int, ProofMetadata]:

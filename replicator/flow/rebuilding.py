@@ -98,8 +98,8 @@ class ControlRebuild:
                 return made.records
 
             def attempt() -> Generation:
-                changer = Changer(self._flow, plane.state, self._by, _ignored, _no_starts, first=True)
-                return changer.rebuild(make, self._failpoint)
+                at = self._flow, plane.state, self._by, _ignored, _no_starts
+                return Changer(*at, first=True, step=self._failpoint).rebuild(make)
 
             return beside_others(attempt, others_s=OTHERS_S)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from replicator.config import Flow
+from replicator.failpoints import Failpoint, nothing
 from replicator.kafka import properties
 from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
@@ -81,7 +82,7 @@ class Changer:
         seen: Control | None = None,
         thaw: bool = False,
         decided_by: str = "",
-        step: Callable[[str], None] = lambda _: None,
+        step: Failpoint = nothing,
     ) -> None:
         """`by` is this process's name in the generations that it begins, `decided_by` whoever has typed the command.
 
@@ -170,12 +171,12 @@ class Changer:
         finally:
             self._writer.close()
 
-    def rebuild(self, make: Callable[[Control], Sequence[Generation]], step: Callable[[str], None]) -> Generation:
+    def rebuild(self, make: Callable[[Control], Sequence[Generation]]) -> Generation:
         """Begin a generation in a topic that was lost, and open it.
 
         `make` is shown what the topic has, under the control id, and returns what is written in one transaction:
         earlier generations, which are fenced before the new one opens, and that one, preparing. It isn't asked where
-        this process has written it before, and doesn't know. `step` is told of what was done.
+        this process has written it before, and doesn't know.
         """
         self._writer = self._made(properties.decision_producer(self._flow))
         try:
@@ -185,10 +186,10 @@ class Changer:
             if newest is None or newest.by != self._by:
                 self._write([self._of_control((it.key, it.encode())) for it in make(control)])
                 control = self._read()
-            step("rebuild_prepared")
+            self._step("rebuild_prepared")
             if control.open is None:
                 control = self._finish(control, int(time.time() * 1000))
-            step("rebuild_opened")
+            self._step("rebuild_opened")
             assert control.open is not None
             return control.open
         finally:
