@@ -14,6 +14,7 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.advised import advised
 from integration_tests.harness.copying import ASKED_S_MAX, Copying
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.two_topics import INCIDENT, TwoTopics
 from integration_tests.partitions.test_plan_and_run import foreign_record, internal
 from integration_tests.test_incidents_played import asked
@@ -152,6 +153,23 @@ def test_a_worker_that_sleeps_meanwhile_wakes_up_and_writes_nothing_more(make_co
     assert zombie.wait_exit() in (INCIDENT, TAKEN_OVER), zombie.tail()
     assert worker.stop() == 0, worker.tail()
     copying.assert_exact()
+
+
+def test_members_of_the_new_protocol_are_members(make_copying: MakeCopying) -> None:
+    """DescribeGroups knows no such group, in which workers may be, too: only ConsumerGroupDescribe (KIP-848) does."""
+    copying = make_copying(partitions=1)
+    copied(copying)
+    group, lanes = f"eos-replicate.{copying.name}.workers", internal(copying, "lanes.1")
+    clients.create_topic(copying.target, lanes, 1)
+    member = clients.consumer(copying.target, group_id=group, group_protocol="consumer", enable_partition_eof=False)
+    member.subscribe([lanes])
+    wait_until(lambda: member.poll(0.1) is None and bool(member.assignment()), "it has the lane", str)
+    lose_control(copying)
+    code, _, said = rebuilt(copying)
+    assert (code, "1 member of its group" in said) == (TAKEN_OVER, True), said
+    member.close()
+    code, _, said = rebuilt(copying)
+    assert code == 0, said
 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["created by somebody", "with a record of somebody"])

@@ -7,7 +7,7 @@ given; what a worker has proved of a lane last says who runs it (`workers.proofs
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -79,9 +79,19 @@ def members_of(plane: ControlPlane, timeout_s: float | None = None) -> list[Grou
     """List all members of the flow's group. A client of the new protocol that has taken its name, or joins it, turns it
     into a group of that protocol (KIP-848), in which the workers stay. From any thread. `timeout_s`: instead of the
     request timeout. Raises Unreachable, NotAllowed, Retriable."""
-    flow, group = plane.flow, names.workers_group(plane.flow.name)
-    limit_s = flow.limits.request_timeout_ms / 1000 if timeout_s is None else timeout_s
-    return plane.target.members(group, limit_s, partial(consumer_members, flow.target, group, limit_s))
+    group = names.workers_group(plane.flow.name)
+    limit_s = plane.flow.limits.request_timeout_ms / 1000 if timeout_s is None else timeout_s
+    return plane.target.members(group, limit_s, _of_new_protocol(plane, limit_s))
+
+
+def count_members_of(plane: ControlPlane) -> int:
+    """Count them. Raises also NotAllowed where the user may not describe the group: it isn't known then."""
+    hidden = _of_new_protocol(plane, plane.flow.limits.request_timeout_ms / 1000)
+    return plane.target.count_members(names.workers_group(plane.flow.name), hidden)
+
+
+def _of_new_protocol(plane: ControlPlane, limit_s: float) -> Callable[[], list[GroupMember]]:
+    return partial(consumer_members, plane.flow.target, names.workers_group(plane.flow.name), limit_s)
 
 
 def _proofs(flow: Flow, plane: ControlPlane, generation: Generation) -> dict[int, ProofMetadata]:

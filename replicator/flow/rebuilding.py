@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from replicator.config import Flow
 from replicator.failpoints import Failpoint, nothing
 from replicator.flow.retrying import beside_others
+from replicator.flow.group_members import count_members_of
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
@@ -125,7 +126,7 @@ class ControlRebuild:
         made = rebuilt(flow.name, standing, own_file(flow, source_cluster), lanes, self._by, now_ms, self._still)
         self._check_failover(plane)
         if not self._take_over:
-            check_stopped(flow.name, positions, plane.target.count_members(names.workers_group(flow.name)))
+            check_stopped(flow.name, positions, count_members_of(plane))
         return RebuildPlan(made, len(claims.claims), len(positions), len(ids))
 
     def _positions(

@@ -291,9 +291,10 @@ class ClusterAdmin:
         ]
         return members if members or all(it.state == "Empty" for it in found) else hidden()
 
-    def count_members(self, group: str) -> int:
-        """Count the members of a group. Raises NotAllowed where the user may not describe it: it isn't known then."""
-        members = self.members(group)
+    def count_members(self, group: str, hidden: Callable[[], list[GroupMember]] = list) -> int:
+        """Count the members of a group. `hidden`: as of `members`. Raises NotAllowed where the user may not describe
+        it: it isn't known then."""
+        members = self.members(group, hidden=hidden)
         if not members:
             self.group_rights(group)
         return len(members)

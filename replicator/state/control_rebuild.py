@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from replicator.config.messages import suggestion
 from replicator.model.checkpoint import NOBODY, Position, Stored, Unreadable
+from replicator.model.counting import counted
 from replicator.model.errors import ConfigError, Incident, TakenOver
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
@@ -134,7 +135,7 @@ def rebuilt(
 def check_stopped(flow: str, positions: Mapping[Partition, Stored], members: int) -> None:
     """Raise TakenOver where somebody runs the flow, or a worker has died that did: nobody can tell these apart."""
     if members:
-        raise TakenOver(f"flow {flow}: {members} workers share it: stop them")
+        raise TakenOver(f"flow {flow}: its lanes are shared by {counted(members, 'member')} of its group: stop them")
     owners = {it.evidence.owner for it in positions.values() if isinstance(it, Position)} - {NOBODY}
     if owners:
         who = ", ".join(sorted(owners))
