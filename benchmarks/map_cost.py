@@ -1,9 +1,10 @@
 """`python -m benchmarks.map_cost`: what the offset map costs a worker, beside the same worker without it.
 
 Both copy the same backlogs between the same two real Kafka brokers, in pairs whose sides change places. The first pair
-of each case is dropped. Counted is the CPU time of the whole process, from its start to its stop: rates say nothing on
-a machine that does other things, and this says the less the more it does. So each side is also compared with itself.
-Figures go to benchmarks/results/map_cost.
+of each case is dropped. Measured are the CPU time of the whole process, from its start to its stop, the rate at which a
+backlog is copied, and the latency at a steady rate; the latter two also where clusters are 100 ms of round trip away.
+On a machine that does other things all of that says less: so each side is also compared with itself. Figures go to
+benchmarks/results/map_cost.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -24,6 +27,7 @@ from benchmarks import cases, load, report
 from benchmarks.__main__ import machine
 from benchmarks.cases import Bench, Figures
 from benchmarks.clusters import Kafka
+from benchmarks.many_partitions import Side
 from benchmarks.pairs import commit
 from benchmarks.systems import HERE, Eos, cpu_s
 from replicator.offset_map.block import decode_block
@@ -32,6 +36,10 @@ from replicator.offset_map.topic import MAP_PARTITIONS
 RESULTS = report.RESULTS / "map_cost"
 SIDES = {"with": "benchmarks.with_map", "without": "benchmarks.without_map", "again": "benchmarks.without_map"}
 GAP_EVERY = 10
+FAR_S = 0.05
+"""Of one direction."""
+NEAR_CASES, FAR_CASES = ("dense", "gaps", "steady"), ("dense", "steady")
+Pairs = dict[str, list[dict[str, Figures]]]
 
 
 class Counted(Eos):
@@ -89,38 +97,40 @@ def map_size(bootstrap: str, flow_topic: str) -> Figures:
 class MapCost:
     """Measures one side of a case at a time."""
 
-    def __init__(self, bench: Bench, records: int, gappy: int, seconds: float) -> None:
-        self._bench, self._seconds = bench, seconds
+    def __init__(self, bench: Bench, worker: tuple[Kafka, Kafka], records: int, gappy: int, seconds: float) -> None:
+        """`worker`: source and target as the worker comes to them."""
+        self._bench, self._clusters, self._seconds = bench, worker, seconds
         self._backlogs = {"dense": (cases.topic_name("dense"), records), "gaps": (cases.topic_name("gaps"), gappy)}
         load.backlog(bench.source.bootstrap, self._backlogs["dense"][0], records)
-        backlog_with_gaps(bench.source.bootstrap, self._backlogs["gaps"][0], gappy)
+        if gappy:
+            backlog_with_gaps(bench.source.bootstrap, self._backlogs["gaps"][0], gappy)
 
     def _worker(self, topic: str, side: str) -> Counted:
-        return Counted(self._bench.source, self._bench.target, topic, self._bench.directory, module=SIDES[side])
+        return Counted(*self._clusters, topic, self._bench.directory, module=SIDES[side])
 
     def figures(self, case: str, side: str) -> Figures:
-        """CPU time for each record, and with the map its size."""
+        """CPU time for each record, rate or latency, and with the map its size."""
         if case == "steady":
             topic, records = cases.topic_name("steady"), int(self._seconds * 1_000)
             load.create(self._bench.source.bootstrap, topic)
             worker = self._worker(topic, side)
-            cases.latency(self._bench, worker, topic, self._seconds, 1_000, 2.0)
+            found = cases.latency(self._bench, worker, topic, self._seconds, 1_000, 4.0)
             load.delete(self._bench.source.bootstrap, topic)
         else:
             topic, records = self._backlogs[case]
             worker = self._worker(topic, side)
-            cases.whole(self._bench, worker, records)
-        found = {"cpu_us_a_record": worker.cpu_s / records * 1e6}
+            found = cases.whole(self._bench, worker, records)
+        found |= {"cpu_us_a_record": worker.cpu_s / records * 1e6}
         if side == "with":
             size = map_size(self._bench.target.bootstrap, f"__eos.{worker.flow}.offsets")
             found |= size | {"map_bytes_a_record": size["map_bytes"] / records}
         return found
 
 
-def measured(cost: MapCost, pairs: int, console: Console) -> dict[str, list[dict[str, Figures]]]:
-    """All pairs of all cases."""
-    found: dict[str, list[dict[str, Figures]]] = {}
-    for case in ("dense", "gaps", "steady"):
+def measured(cost: MapCost, named: Sequence[str], pairs: int, console: Console) -> Pairs:
+    """All pairs of these cases."""
+    found: Pairs = {}
+    for case in named:
         found[case] = []
         for number in range(pairs + 1):
             pair = {side: cost.figures(case, side) for side in (sorted(SIDES) if number % 2 else sorted(SIDES)[::-1])}
@@ -130,11 +140,35 @@ def measured(cost: MapCost, pairs: int, console: Console) -> dict[str, list[dict
     return found
 
 
-def ratios(found: dict[str, list[dict[str, Figures]]], one: str, other: str) -> dict[str, list[float]]:
-    """By case: the lowest, the median and the highest of the ratios of CPU time."""
-    figure = "cpu_us_a_record"
-    each = {case: sorted(it[one][figure] / it[other][figure] for it in of) for case, of in found.items()}
-    return {case: [round(value, 3) for value in (it[0], median(it), it[-1])] for case, it in each.items()}
+def compared(found: Pairs, one: str, other: str) -> dict[str, dict[str, list[float]]]:
+    """By case and figure the lowest, the median and the highest: of rates and CPU time the ratio, of latency how many
+    ms more."""
+    by_case: dict[str, dict[str, list[float]]] = {}
+    for case, pairs in found.items():
+        each = {
+            name: sorted(
+                it[one][name] - it[other][name] if name.endswith("_ms") else it[one][name] / it[other][name]
+                for it in pairs
+            )
+            for name in ("records_per_s", "p50_ms", "cpu_us_a_record")
+            if name in pairs[0][one]
+        }
+        by_case[case] = {
+            f"{name}{'_more' if name.endswith('_ms') else '_ratio'}": [
+                round(value, 3) for value in (it[0], median(it), it[-1])
+            ]
+            for name, it in each.items()
+        }
+    return by_case
+
+
+def far(directory: Path, pairs: int, records: int, seconds: float, console: Console) -> Pairs:
+    """Pairs of workers that are far from both of their clusters, which are others."""
+    with ExitStack() as open_:
+        source, target = (Side(role, FAR_S, open_) for role in ("source", "target"))
+        bench = Bench(source.near, target.near, directory)
+        cost = MapCost(bench, (source.far, target.far), records, 0, seconds)
+        return {f"far, {case}": it for case, it in measured(cost, FAR_CASES, pairs, console).items()}
 
 
 @click.command()
@@ -150,8 +184,10 @@ def main(pairs: int, records: int, gappy: int, seconds: float) -> None:
         Kafka.running("source") as source,
         Kafka.running("target") as target,
     ):
-        cost = MapCost(Bench(source, target, Path(directory)), records, gappy, seconds)
-        found = measured(cost, pairs, console)
+        bench = Bench(source, target, Path(directory))
+        found = measured(MapCost(bench, (source, target), records, gappy, seconds), NEAR_CASES, pairs, console)
+    with tempfile.TemporaryDirectory(prefix="eos-bench-") as directory:
+        found |= far(Path(directory), pairs, records, seconds, console)
     settings = {
         "started": started.isoformat(timespec="seconds"),
         "commit": commit(HERE.parent),
@@ -162,10 +198,10 @@ def main(pairs: int, records: int, gappy: int, seconds: float) -> None:
     path = RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     by_comparison = {
-        "with_by_without": ratios(found, "with", "without"),
-        "without_by_itself": ratios(found, "again", "without"),
+        "with_by_without": compared(found, "with", "without"),
+        "without_by_itself": compared(found, "again", "without"),
     }
-    body = {"machine": machine(), "settings": settings, "ratios": by_comparison, "pairs": found}
+    body = {"machine": machine(), "settings": settings, "compared": by_comparison, "pairs": found}
     path.write_text(json.dumps(body, indent=1) + "\n")
     console.print(by_comparison, f"written to {path}")
 
