@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from replicator.config import Flow
 from replicator.failpoints import Failpoint, nothing
-from replicator.flow.retrying import beside_others
 from replicator.flow.group_members import count_members_of
+from replicator.flow.retrying import beside_others
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo

@@ -13,7 +13,6 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AclBindingFilter,
@@ -93,6 +92,8 @@ class ClusterAdmin:
         return self._made
 
     def _line(self, text: str) -> None:
+        import structlog  # takes 70 ms, and most commands log nothing
+
         structlog.get_logger().info("client", detail=f"cluster {self.cluster.name!r}: {text}")
 
     def connect(self, waits: Callable[[object], None] | None = None) -> ClusterInfo:

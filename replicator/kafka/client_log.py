@@ -11,8 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import structlog
-
 _UNTRUE = "allow.auto.create.topics is a consumer property and will be ignored by this producer"
 """What the library says of each producer that has the property, which it then heeds all the same (2.16)."""
 
@@ -28,6 +26,8 @@ class _Lines(logging.Handler):
         """Hand over one line."""
         text = record.getMessage()
         if record.levelno <= logging.DEBUG:
+            import structlog  # takes 70 ms, and most commands log nothing
+
             structlog.get_logger().debug("client", detail=text)
         elif _UNTRUE not in text:
             self._take(text)

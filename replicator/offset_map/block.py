@@ -88,7 +88,7 @@ def decode_block(data: bytes) -> MapBlock:
     if len(data) > PART_BYTES_MAX:
         raise BadBlock(f"{len(data)} bytes")
     reader = VarintReader(data)
-    version, kind = reader.take(2)
+    version, kind = reader.byte(), reader.byte()
     if VERSION < version <= VERSION_MAX:
         raise NewerBlock(f"version {version} of the map's format")
     if version != VERSION or kind != RAW:

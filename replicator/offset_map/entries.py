@@ -36,6 +36,11 @@ def put_records(out: bytearray, entries: Sequence[SetAside] | Sequence[DroppedRe
 def read_runs(reader: VarintReader, at: int, most: int) -> tuple[Span, ...]:
     """Read runs, `most` of them. Raises BadBlock."""
     count = reader.count("runs", 2, most)
+    if count == 1:  # as most have
+        gap, length = reader.numbers(2)
+        if at + gap + length > OFFSET_MAX:
+            raise BadBlock("a run beyond all offsets")
+        return ((at + gap, at + gap + length),)
     found: list[Span] = []
     numbers = iter(reader.numbers(2 * count))
     for gap, length in zip(numbers, numbers, strict=True):

@@ -83,8 +83,7 @@ class PartitionFold:
         self._next_target = max(self._next_target, section.target_end)
         if ours:
             self._note(section)
-            for column, value in zip(self._ends, (self._next_target, section.after, self._begin), strict=True):
-                column.append(value)
+            self._note_end(section.after)
 
     def pass_over(self, page: PageRef) -> None:
         """Take the sections of a page without reading it, but for the place of its first copy.
@@ -94,8 +93,7 @@ class PartitionFold:
         if page.first_source >= 0:
             self._claims.append(page.first_target, 1, page.first_source)
         self._position, self._next_target = page.after, max(self._next_target, page.target_end)
-        for column, value in zip(self._ends, (self._next_target, page.after, self._begin), strict=True):
-            column.append(value)
+        self._note_end(page.after)
 
     def prune(self, log_start: int) -> None:
         """Forget places below the target's log start, but keep of which source offsets they were."""
@@ -158,6 +156,11 @@ class PartitionFold:
             if section.count_before >= self._count:
                 self._truncate(section.before)
         self._position, self._count = section.after, section.count
+
+    def _note_end(self, after: int) -> None:
+        self._target_ends.append(self._next_target)
+        self._afters.append(after)
+        self._begins.append(self._begin)
 
     def _forget_last_end(self) -> None:
         for column in self._ends:

@@ -66,7 +66,7 @@ class PassedOver:
         if self.turns or self._later:
             return
         self._number += 1
-        self._fold.add(placed._replace(map_offset=self._number, number=0, target_topic_id=self._target_topic_id))
+        self._fold.add(PlacedSection(placed.generation, self._number, 0, self._target_topic_id, section))
         self.sections += section.transactions
 
     def finished(self, stable: int) -> PartitionMap | None:

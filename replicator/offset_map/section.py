@@ -92,6 +92,9 @@ class MapSection:
     @property
     def records(self) -> int:
         """How many copies there are."""
+        if len(self.runs) == 1:  # as most have
+            ((first, end),) = self.runs
+            return end - first
         return sum([end - first for first, end in self.runs])
 
     @property
@@ -144,24 +147,27 @@ class MapSection:
         return self._wrong_entries()
 
     def _wrong_entries(self) -> str:
-        records, repair, start = 0, self.repair, self.source_start
-        at, ascending, joined = start, True, False
-        for first, end in self.runs:  # in one pass, since most transactions of a quiet flow are one run of one record
+        runs, others = self.runs, [_spans(entries) for entries in (self.aside, self.dropped) if entries]
+        repair = self.before == self.after and bool(runs or others or self.pruned)
+        start = 0 if repair else self.before
+        records, at, ascending, joined = 0, start, True, False
+        for first, end in runs:  # in one pass, since most transactions of a quiet flow are one run of one record
             ascending = ascending and at <= first < end
             joined = joined or (records > 0 and first == at)
             records, at = records + end - first, end
-        others = [_spans(entries) for entries in (self.aside, self.dropped) if entries]
-        if not ascending or at > self.after or not all(_ascending(spans, start, self.after) for spans in others):
+        if others:
+            ascending = ascending and all(_ascending(spans, start, self.after) for spans in others)
+        if not ascending or at > self.after:
             return f"source offsets out of order, or not in {start} to {self.after}"
         if joined:
             return "two runs that are one"
         if not repair and self.count < records + self.pruned_copies:
             return f"{records + self.pruned_copies} copies of {self.count} in all"
-        if self.gap and (self.before == self.after or self.runs or others):
+        if self.gap and (self.before == self.after or runs or others):
             return "records in a gap"
-        if self.runs and not 0 <= self.first_target <= OFFSET_MAX - records:
+        if runs and not 0 <= self.first_target <= OFFSET_MAX - records:
             return f"{records} copies at target offset {self.first_target}"
-        if self.pruned is not None and (self.runs or not max(self.first_target, 0) <= self.target_end <= OFFSET_MAX):
+        if self.pruned is not None and (runs or not max(self.first_target, 0) <= self.target_end <= OFFSET_MAX):
             return f"copies that were pruned end at target offset {self.target_end}"
         return ""
 

@@ -37,6 +37,10 @@ class VarintReader:
 
     def number(self) -> int:
         """Read a number from 0 to OFFSET_MAX. Raises BadBlock."""
+        at = self.at
+        if at < len(self.data) and (byte := self.data[at]) < 0x80:  # as most are
+            self.at = at + 1
+            return byte
         return self.numbers(1)[0]
 
     def numbers(self, count: int) -> list[int]:
@@ -69,13 +73,18 @@ class VarintReader:
         than a block may have.
         """
         count = self.number()
-        if count > most or count * bytes_min > self.left:
+        if count > most or count * bytes_min > len(self.data) - self.at:
             raise BadBlock(f"{count} {what} in {self.left} bytes")
         return count
 
     def byte(self) -> int:
         """Read one byte. Raises BadBlock."""
-        return self.take(1)[0]
+        try:
+            found = self.data[self.at]
+        except IndexError:
+            raise BadBlock("1 byte expected, 0 left") from None
+        self.at += 1
+        return found
 
     def take(self, length: int) -> bytes:
         """Read so many bytes. Raises BadBlock."""

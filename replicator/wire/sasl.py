@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from scramp import ScramClient, ScramException
-
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 65_536
 """Work that a broker may ask for with SCRAM. Kafka keeps passwords with 4,096 to 16,384 (ScramMechanism), and its own
 client refuses less than the former: the password could be guessed from what is sent."""
@@ -29,6 +27,8 @@ def login(mechanism: str, username: str, password: str) -> Tokens:
     if mechanism == "PLAIN":
         yield b"\0".join((b"", username.encode(), password.encode()))
         return
+    from scramp import ScramClient, ScramException  # takes 15 ms, and most clusters ask for something else
+
     try:
         client = ScramClient([mechanism], username, password)
         server_first = _text((yield client.get_client_first().encode()))
