@@ -11,7 +11,7 @@ from replicator.failover.verdict import FailoverVerdict
 from replicator.flow.deciding import make_own_topic
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.admin import TopicSpec
-from replicator.kafka.topic_reader import Record
+from replicator.kafka.topic_reader import KeyAndValue
 from replicator.model import names
 from replicator.model.errors import ConfigError, Incident, VerdictUnreadable
 from replicator.state.control_topic import Control
@@ -55,7 +55,7 @@ def note_in(control: Control) -> FailoverNote | None:
         raise VerdictUnreadable(f"the summary of the last verdict: {error}") from error
 
 
-def _records(flow: Flow, plane: ControlPlane) -> list[Record]:
+def _records(flow: Flow, plane: ControlPlane) -> list[KeyAndValue]:
     topic = names.cutovers_topic(flow.name)
     return plane.target_reader.whole(topic, (0,)) if plane.target_reader.partition_count(topic) else []
 

@@ -48,7 +48,7 @@ from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.model.errors import Fenced, Incident, TakenOver
 from replicator.state.generation import Generation
 from replicator.workers.lane_stages import LaneEffect, LaneEvent, LaneStage
-from replicator.workers.membership import Action, LaneAction, Membership
+from replicator.workers.membership import LaneAction, Membership, MembershipAction
 from replicator.workers.proofs import ProofMetadata
 from replicator.workers.worker_stages import WorkerEffect
 
@@ -214,7 +214,7 @@ class GroupWorker:
         else:
             raise TypeError(f"unknown event {event!r}")
 
-    def _do(self, actions: Iterable[Action]) -> None:
+    def _do(self, actions: Iterable[MembershipAction]) -> None:
         for action in actions:
             if isinstance(action, LaneAction):
                 self._do_with_lane(action)

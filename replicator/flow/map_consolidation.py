@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 from replicator.model.errors import Incident, NotAllowed
 from replicator.offset_map.block import NewerBlock
-from replicator.offset_map.consolidate import IndexState, IndexTransaction, Written
+from replicator.offset_map.consolidate import IndexState, IndexTransaction, IndexValue
 from replicator.offset_map.directory import IndexRoot
 from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.pending_blocks import GenerationOrder, PendingBlocks
@@ -73,7 +73,7 @@ class IndexStore(Protocol):
     def begin(self) -> None:
         """Begin a transaction."""
 
-    def write(self, values: Iterable[Written]) -> list[int]:
+    def write(self, values: Iterable[IndexValue]) -> list[int]:
         """Write values and wait for them; their offsets."""
 
     def commit(self) -> None:

@@ -33,7 +33,7 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.errors import Incident, ReplicatorError, Retriable
 from replicator.model.partition import Partition
-from replicator.offset_map.consolidate import IndexState, Written
+from replicator.offset_map.consolidate import IndexState, IndexValue
 from replicator.offset_map.newest import SectionKey
 from replicator.offset_map.section import topic_id_bytes
 from replicator.offset_map.topic import MAP_PARTITIONS, PAGE_PARTITIONS
@@ -170,7 +170,7 @@ class KafkaIndex:
         self._ends = {}
         self._writing().begin()
 
-    def write(self, values: Iterable[Written]) -> list[int]:
+    def write(self, values: Iterable[IndexValue]) -> list[int]:
         """See `IndexStore`."""
         stands = write_acknowledged(self._writing(), self._spec.name, values)
         for partition, offset in stands:

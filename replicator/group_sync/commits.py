@@ -28,7 +28,7 @@ from replicator.groups.share import AcknowledgedBehind, unless_consumed
 from replicator.lane.ports import Clock
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Unsupported
 from replicator.model.partition import Partition
-from replicator.offset_map.translate import Note, TranslatedOffset
+from replicator.offset_map.translate import TranslatedOffset, TranslationNote
 from replicator.state.group_notes import NO_NOTE, GroupNotes
 from replicator.translation.answers import OffsetAnswer, with_delivered
 from replicator.wire.group_coordinators import PartitionCodes
@@ -55,7 +55,7 @@ SENT_WITHIN_MS = 10_000
 Answers = Mapping[str, PartitionCodes | ReplicatorError]
 """To commits, by target group."""
 Same = Callable[[str, int, int, int], bool]
-_NO_NOTES: tuple[Note, ...] = ()
+_NO_NOTES: tuple[TranslationNote, ...] = ()
 _MISSING = -3  # instead of an error code: the answer doesn't have the partition
 
 

@@ -13,7 +13,7 @@ from replicator.kafka import properties
 from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.producer import TransactionalProducer
 from replicator.kafka.topic_questions import raised
-from replicator.kafka.topic_reader import Record, TopicReader
+from replicator.kafka.topic_reader import KeyAndValue, TopicReader
 from replicator.model import names
 from replicator.model.errors import Incident, ReplicatorError, Retriable
 from replicator.model.partition import Partition
@@ -42,7 +42,7 @@ def last_records(flow: Flow, reader: TopicReader) -> dict[bytes | None, bytes | 
         return {}
     at, last = Partition(topic, 0), dict[bytes | None, bytes | None]()  # of many that aren't compacted yet
 
-    def take(_: Partition, __: int, record: Record) -> None:
+    def take(_: Partition, __: int, record: KeyAndValue) -> None:
         key, value = record
         last[key] = value
 

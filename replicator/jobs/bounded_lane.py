@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from replicator.config import Limits
 from replicator.incidents import tell_incident
-from replicator.lane.driver import CountsChanged, Event, LaneDriver, LaneEnded, Services
+from replicator.lane.driver import CountsChanged, DriverEvent, LaneDriver, LaneEnded, Services
 from replicator.lane.partition import Stopped
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
@@ -66,7 +66,7 @@ class BoundedLane:
         """`at` is the source partition that the lane is there for; others are only kept alive. `check_open` is called
         every few seconds in which nothing is committed, and raises TakenOver when the lane's generation has ended."""
         self._plan, self._at, self._patience_s = plan, at, patience_s
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
         self._log = services.log
         self.progress = LaneProgress()
         services = replace(services, observe=lambda plan, states, queued_bytes: self.progress)

@@ -47,7 +47,7 @@ from replicator.state.generation import Generation, Kind
 from replicator.state.occurrences import ID_DIGITS, Closing, Ending, Occurrence
 from replicator.state.signed_gaps import POSITION_SET
 
-Plan = Mapping[Partition, PlannedPosition]
+PlannedPositions = Mapping[Partition, PlannedPosition]
 """By source partition."""
 
 
@@ -77,10 +77,10 @@ class PositionSet:
         self._ids = {it.source: uuid.uuid4().hex[:ID_DIGITS] for it in request.wanted}
         self._tokens = {it.source: uuid.uuid4().hex for it in request.wanted}
         self._newest, self._source_cluster = -1, ""  # generation of the control topic, and the source's id, as shown
-        self.done: Plan = {}
+        self.done: PlannedPositions = {}
         """What was done, once `apply` has returned: it may be more, or less, than was shown of a flow that copied."""
 
-    def plan(self) -> Plan:
+    def plan(self) -> PlannedPositions:
         """Say what would become of each partition. Changes nothing.
 
         Raises NotDecided; TakenOver where somebody runs the flow, FlowFrozen where it was failed over; Incident of the
@@ -97,7 +97,7 @@ class PositionSet:
             self._newest, self._source_cluster = control.newest, source.cluster_id
             return self._planned(clients, source.cluster_id, control.newest, claims)
 
-    def _planned(self, clients: JobClients, source_cluster: str, newest: int, claims: Claims) -> Plan:
+    def _planned(self, clients: JobClients, source_cluster: str, newest: int, claims: Claims) -> PlannedPositions:
         """Make the plan as things stand now, while others may write."""
         with closing(OffsetReader(self._flow, stable=False)) as reader:
             facts = self._look(clients, reader, claims, fenced=False)
@@ -115,11 +115,13 @@ class PositionSet:
         moving = self._request.take_over and not fenced
         return look(self._flow, reader, clients.source, target, wanted, claims, fenced=fenced, moving=moving)
 
-    def _plan_each(self, facts: Mapping[Partition, PositionFacts], source_cluster: str, newest: int) -> Plan:
+    def _plan_each(
+        self, facts: Mapping[Partition, PositionFacts], source_cluster: str, newest: int
+    ) -> PlannedPositions:
         wanted = self._request.wanted
         return {it.source: plan_position(self._flow, it, facts[it.source], source_cluster, newest) for it in wanted}
 
-    def apply(self, shown: Plan) -> int:
+    def apply(self, shown: PlannedPositions) -> int:
         """Do what `plan` has said, if all is as it was `shown`, or has only gone on as a moving flow does; return the
         generation under which it was done.
 
@@ -131,7 +133,7 @@ class PositionSet:
             lambda fenced: self._attempt(fenced, shown),
         )
 
-    def _check_replaced(self, clients: JobClients, found: Generation, shown: Plan) -> None:
+    def _check_replaced(self, clients: JobClients, found: Generation, shown: PlannedPositions) -> None:
         """Check that the open generation may be replaced. From a worker that copies it is taken only if the same would
         be refused for nothing that is known now: it would be stopped in vain."""
         self._check_free(clients, found)
@@ -142,7 +144,7 @@ class PositionSet:
             raise NotDecided(Objection.OUTDATED, f"{why}, which was under {self._newest}")
         _check_same(self._planned(clients, self._source_cluster, found.number, clients.state.claims()), shown)
 
-    def _attempt(self, fenced: FencedAttempt, shown: Plan) -> None:
+    def _attempt(self, fenced: FencedAttempt, shown: PlannedPositions) -> None:
         clients, claims = fenced.clients, fenced.claims
         facts = self._look(clients, fenced.reader, claims, fenced=True)
         now = self._plan_each(facts, fenced.plan.source_cluster, fenced.newest)
@@ -218,7 +220,7 @@ class PositionSet:
         )
 
 
-def _check_same(now: Plan, shown: Plan) -> None:
+def _check_same(now: PlannedPositions, shown: PlannedPositions) -> None:
     """Raise NotDecided where something has changed that was not to be expected."""
     for at, it in now.items():
         if why := it.outdated(shown[at]):

@@ -14,18 +14,18 @@ from replicator.model.errors import Retriable, Unreachable
 from replicator.model.partition import Partition
 
 POSITIONS_READ_S = 1.0  # between two reads of the positions while tasks run: there is no event for them
-Offsets = Mapping[Partition, PartitionOffsets]
-Progress = Mapping[Partition, PartitionProgress]
+OffsetsByPartition = Mapping[Partition, PartitionOffsets]
+ProgressByPartition = Mapping[Partition, PartitionProgress]
 
 
 class ProgressReader:
     """Reads in a thread of its own, so that no free slot waits for an answer. A context manager, used by one thread."""
 
-    def __init__(self, read: Callable[[], Progress]) -> None:
+    def __init__(self, read: Callable[[], ProgressByPartition]) -> None:
         """`read` asks the target; it may raise Unreachable and Retriable."""
         self._read, self._read_s = read, time.monotonic()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="positions")
-        self._reading: Future[Progress] | None = None
+        self._reading: Future[ProgressByPartition] | None = None
 
     def __enter__(self) -> ProgressReader:
         return self
@@ -51,7 +51,7 @@ class ProgressReader:
             observer.positions_unknown(str(error))
 
 
-def progress_of(plan: Plan, before: Offsets, now: Offsets) -> Progress:
+def progress_of(plan: Plan, before: OffsetsByPartition, now: OffsetsByPartition) -> ProgressByPartition:
     """Return how far the plan's partitions are, by what was read `before` it was made and `now`."""
     found: dict[Partition, PartitionProgress] = {}
     for at, (start, end) in plan.bounds.items():

@@ -30,7 +30,7 @@ from replicator.jobs.clients import JobClients
 from replicator.jobs.engine import Cancelled, Engine, Observer
 from replicator.jobs.job_generation import JobGeneration
 from replicator.jobs.partition_state import PartitionOffsets
-from replicator.jobs.progress import POSITIONS_READ_S, Offsets, ProgressReader, progress_of
+from replicator.jobs.progress import POSITIONS_READ_S, OffsetsByPartition, ProgressReader, progress_of
 from replicator.jobs.range_copy import RangeTask
 from replicator.jobs.ranges import Plan
 from replicator.jobs.running import Ended, Running
@@ -123,7 +123,7 @@ class RangeJob(JobGeneration):
         for at in claimed.keys() - self.readable().keys():  # of topics that have gone, were dropped, stopped or wait
             self._kept_s[assignment.lane_of(*at)] = float("-inf")
 
-    def run(self, engine: Engine, plan: Plan, before: Offsets, rate_max: float | None) -> None:
+    def run(self, engine: Engine, plan: Plan, before: OffsetsByPartition, rate_max: float | None) -> None:
         """Copy all ranges of a plan, or until asked to stop. `before`: the offsets of which it was made.
 
         A partition that an incident stops is left out from there on, see `incidents`. Raises TakenOver when another
@@ -202,7 +202,7 @@ class RangeJob(JobGeneration):
             tasks.append(RangeTask(plan, at, offset, offset, copies=False))
         return tasks
 
-    def read_again(self, before: Offsets, *, stable: bool) -> dict[Partition, PartitionOffsets]:
+    def read_again(self, before: OffsetsByPartition, *, stable: bool) -> dict[Partition, PartitionOffsets]:
         """Return the same partitions with the positions that stand there now, whatever has become of their topics."""
         targets = {at: self.routes[at].target for at in before if at in self.routes}
         stored = offset_reader.positions(self._flow, targets.values(), stable=stable)

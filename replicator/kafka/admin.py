@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from replicator.backoff import longer
 from replicator.config import Cluster
 from replicator.kafka import failures
 from replicator.kafka.acl_bindings import acl_of, binding_of
@@ -327,7 +328,7 @@ class ClusterAdmin:
             if time.monotonic() + pause_s > deadline:
                 return False
             self._client.poll(pause_s)
-            pause_s = min(pause_s * 2, 0.5)
+            pause_s = longer(pause_s, 0.5)
         return True
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, raised, 
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import EndRecords, Partition
 
-Record = tuple[bytes | None, bytes | None]
+KeyAndValue = tuple[bytes | None, bytes | None]
 LogBounds = tuple[int, int]
 """Log start and high watermark."""
 Polled = Callable[[Collection[Partition], float], Iterator[tuple[Partition, Message, KafkaError | None]]]
@@ -193,7 +193,7 @@ class TopicReader:
         if error.code() != KafkaError._PARTITION_EOF:
             raise self._read_error(error, topic)
 
-    def whole(self, topic: str, partitions: Iterable[int]) -> list[Record]:
+    def whole(self, topic: str, partitions: Iterable[int]) -> list[KeyAndValue]:
         """Return all committed records of `topic` up to the ends that a read_uncommitted reader sees now, one partition
         after the other.
 
@@ -206,22 +206,22 @@ class TopicReader:
             for record in raised(records)
         ]
 
-    def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[Record] | ReplicatorError]:
+    def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
         """Return what `whole` does, of partitions of any topics, which are read at the same time. A partition's error
         is its value."""
         bounds = self._bounds_unless_gone(list(partitions))
         records = self.records({at: found for at, found in bounds.items() if not isinstance(found, ReplicatorError)})
         return {at: found if isinstance(found, ReplicatorError) else records[at] for at, found in bounds.items()}
 
-    def records(self, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[Record] | ReplicatorError]:
+    def records(self, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
         """Return all committed records of each partition between its bounds, which are as of `bounds`. A partition's
         error is its value; waits as `whole` does."""
-        records: dict[Partition, list[Record]] = {at: [] for at in bounds}
+        records: dict[Partition, list[KeyAndValue]] = {at: [] for at in bounds}
         errors = self.each(bounds, lambda at, offset, record: records[at].append(record))
         return {**records, **errors}
 
     def each(
-        self, bounds: Mapping[Partition, LogBounds], take: Callable[[Partition, int, Record], None]
+        self, bounds: Mapping[Partition, LogBounds], take: Callable[[Partition, int, KeyAndValue], None]
     ) -> dict[Partition, ReplicatorError]:
         """Hand over each committed record between these bounds, with its offset. Waits as `whole` does.
 

@@ -109,7 +109,7 @@ class CountsChanged:
     plan: LanePlan
 
 
-Event = LaneEnded | CountsChanged | None  # None: a request to stop
+DriverEvent = LaneEnded | CountsChanged | None  # None: a request to stop
 
 
 States = Callable[[], Mapping[Partition, PartitionState | None]]
@@ -151,7 +151,7 @@ class LaneDriver:
         plan: LanePlan,
         policy: Policy,
         services: Services,
-        events: queue.SimpleQueue[Event],
+        events: queue.SimpleQueue[DriverEvent],
         permit: FencePermit = UNASKED,
     ) -> None:
         """`permit`: asked before each InitProducerId."""

@@ -19,14 +19,14 @@ IDLE_S, IDLE_POLLS = 1.0, 5
 
 Came = Callable[[Collection[Partition], float], frozenset[Partition]]
 """Finds those of which anything was heard since a time, records or an end."""
-Offsets = Callable[[Collection[Partition]], dict[Partition, int]]
+AskOffsets = Callable[[Collection[Partition]], dict[Partition, int]]
 """Finds the positions of partitions."""
 
 
 class FlowTurns:
     """Of one producer session."""
 
-    def __init__(self, came: Came, offsets: Offsets) -> None:
+    def __init__(self, came: Came, offsets: AskOffsets) -> None:
         self._came, self._offsets = came, offsets
         self.had_turn: frozenset[Partition] = frozenset()
         """Those that are left out until others had their turn."""

@@ -24,7 +24,7 @@ from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claim
 from replicator.state.origins import loop
 
-Wrong = dict[Partition, ReplicatorError]
+WrongOrigins = dict[Partition, ReplicatorError]
 """Why partitions must not be copied: an incident, or what keeps it from being known."""
 
 
@@ -52,7 +52,7 @@ class OriginCheck:
         origins = partition.route.origins | partition.session.learned
         return claim.renewed(plan.source_cluster, origins, plan.generation, plan.owner, self._clock.now_ms())
 
-    def before_reading(self, ends: Mapping[Partition, LogEnds | ReplicatorError]) -> Wrong:
+    def before_reading(self, ends: Mapping[Partition, LogEnds | ReplicatorError]) -> WrongOrigins:
         """Look where partitions come from, after their claims were committed. `ends`: of source partitions, as they
         were read before that."""
         copied = self._partitions.copied
@@ -64,7 +64,7 @@ class OriginCheck:
             known.was_empty = known.was_empty or (isinstance(log, LogEnds) and log.end == 0)
         return wrong
 
-    def before_commit(self, copied: Collection[Partition]) -> tuple[Wrong, list[Claim]]:
+    def before_commit(self, copied: Collection[Partition]) -> tuple[WrongOrigins, list[Claim]]:
         """Find, after the last fetch of a transaction, what is wrong with these partitions, and claims to write with
         it."""
         partitions = [(at, self._partitions[at]) for at in copied]
@@ -75,7 +75,7 @@ class OriginCheck:
         told = [self.renewed(it) for _, it in partitions if it.session.learned]
         return wrong, [claim for claim in told if claim is not None]
 
-    def _look(self, fresh: Mapping[Partition, LanePartition]) -> Wrong:
+    def _look(self, fresh: Mapping[Partition, LanePartition]) -> WrongOrigins:
         if not fresh:
             return {}
         plan = self._plan
@@ -83,7 +83,7 @@ class OriginCheck:
             found = self._reader.origins({at.topic: it.route.source_topic_id for at, it in fresh.items()})
         except (NotAllowed, Retriable, Unreachable) as error:
             return dict.fromkeys(fresh, error)
-        wrong: Wrong = {}
+        wrong: WrongOrigins = {}
         for at, partition in fresh.items():
             origins = found.origins.get(at.topic, NONE)
             back = loop(plan.flow, plan.source_cluster, plan.target_cluster, at.topic, origins)

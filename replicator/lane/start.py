@@ -49,7 +49,7 @@ from replicator.state.claims import Claims
 from replicator.state.decisions import OperatorDecision
 from replicator.state.occurrences import Occurrence
 
-Wrong = dict[Partition, Incident | ReplicatorError]
+StartErrors = dict[Partition, Incident | ReplicatorError]
 BY_OFFSETS = ("source_records_gone", "source_truncated", "target_lost_data")
 """Incidents that offsets show: those of a topic that was created again would, too."""
 
@@ -254,7 +254,7 @@ class LaneStart:
             elif not self._policy.repairs(wrong):
                 self.stop(at, wrong)
 
-    def _end_own(self, found: Wrong) -> Wrong:
+    def _end_own(self, found: StartErrors) -> StartErrors:
         """Have open transactions ended that are this lane's own; return what is wrong after that."""
         open_ = {at: it for at, it in found.items() if isinstance(it, Incident) and it.name == OPEN}
         if not open_:

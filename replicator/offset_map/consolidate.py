@@ -45,7 +45,7 @@ ENTRIES_ALONE = 1_000
 """A section with more runs, or records set aside, has a page of its own."""
 LoadPage = Callable[[int, int], bytes]
 """Returns the value at an offset of one of the index's partitions. Raises what reading raises."""
-Written = tuple[int, bytes]
+IndexValue = tuple[int, bytes]
 """A partition of the index, and a value."""
 
 
@@ -211,7 +211,7 @@ class IndexTransaction:
     def _page(self, key: SectionKey, ref: PageRef) -> MapPage:
         return decode_page(self._load(index_partition(key), ref.offset))
 
-    def pages(self) -> list[Written]:
+    def pages(self) -> list[IndexValue]:
         """Return the pages to be written, in their order."""
         self._drafts = {key: draft for key, draft in self._drafts.items() if draft.kept < len(draft.pages)}
         self._new = [
@@ -219,7 +219,7 @@ class IndexTransaction:
         ]
         return [(index_partition(key), page.value) for key, page in self._new]
 
-    def changes(self, offsets: Sequence[int]) -> list[Written]:
+    def changes(self, offsets: Sequence[int]) -> list[IndexValue]:
         """Return the records of changes, now that the pages stand at these offsets."""
         state = self._state
         for (key, page), offset in zip(self._new, offsets, strict=True):
@@ -232,7 +232,7 @@ class IndexTransaction:
             entry.replace(draft.kept, (it if isinstance(it, PageRef) else it.ref for it in draft.pages[draft.kept :]))
             state.live[number] += _bytes_from(entry, draft.kept) - before
             changed[number].append(EntryChange(key, draft.kept, entry))
-        values: list[Written] = []
+        values: list[IndexValue] = []
         for number in sorted(changed.keys() | self._whole):
             directory, (since, records) = state.directories[number], state.since[number]
             due = since + self._bytes[number] >= CHECKPOINT_BYTES or records + 1 >= CHECKPOINT_RECORDS

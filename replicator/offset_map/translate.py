@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from replicator.offset_map.mapped import ExpiredRange, PartitionMap
 
-Note = Literal["ahead", "another_topic", "before_map", "before_start", "expired", "unmapped"]
+TranslationNote = Literal["ahead", "another_topic", "before_map", "before_start", "expired", "unmapped"]
 
 
 class TranslatedOffset(NamedTuple):
@@ -29,7 +29,7 @@ class TranslatedOffset(NamedTuple):
 
     offset: int | None
     again: int | None = None
-    notes: tuple[Note, ...] = ()
+    notes: tuple[TranslationNote, ...] = ()
     bounds: tuple[int, int] | None = None
 
 
@@ -59,7 +59,7 @@ def to_target(
     """
     if topic_id is not None and topic_id != mapped.source_topic_id:
         return TranslatedOffset(None, None, ("another_topic",))
-    notes: list[Note] = []
+    notes: list[TranslationNote] = []
     position = mapped.passed if position is None else position
     if offset > position:
         notes.append("ahead")
@@ -111,7 +111,7 @@ def to_source(
         native: the map of the flow in the other direction, if there is one: records that were written to the target by
             others stand on the source where it says, and are not skipped either.
     """
-    notes: list[Note] = []
+    notes: list[TranslationNote] = []
     if offset < mapped.begin_target:
         if claim is None or claim.offset < mapped.begin:
             return TranslatedOffset(None, None, ("before_map",), (claim.offset if claim else 0, mapped.begun))

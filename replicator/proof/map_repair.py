@@ -29,7 +29,7 @@ from replicator.proof.pair_comparison import compare_pair
 from replicator.proof.pairs import Pair, own_sections
 from replicator.proof.partition_side import PartitionSide, both_sides
 
-OnRead = Callable[[str, int, int], object]
+OnBothRead = Callable[[str, int, int], object]
 """Told how many offsets of both sides were read, of how many."""
 
 
@@ -56,7 +56,7 @@ class MapRepair:
         """See `ChoosesByMap`."""
         self._first = self._read(partitions)
 
-    def choose(self, at: Partition, on_read: OnRead) -> RepairChoice:
+    def choose(self, at: Partition, on_read: OnBothRead) -> RepairChoice:
         """See `ChoosesByMap`."""
         with self._lock:
             ready = self._first.pop(at, None)

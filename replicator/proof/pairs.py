@@ -11,7 +11,7 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.checkpoint import Evidence, Position, Stored
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident
-from replicator.model.partition import LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition, Span
 from replicator.offset_map.delivered import TakesSections
 from replicator.proof import copied_again
 from replicator.proof.copied_again import CopiedRun
@@ -19,8 +19,6 @@ from replicator.proof.former_targets import NOT_RENAMED, FormerTarget, Generatio
 from replicator.state.claims import Claim, Claims, Repair
 from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
-Offsets = tuple[int, int]
-"""[first, end)"""
 _OTHER_DATA = ("source_cluster_changed", "source_topic_changed", "source_topic_recreated", "target_topic_recreated")
 """Contradictions between a position and its clusters after which a comparison would mean nothing."""
 
@@ -40,7 +38,7 @@ class WaitingPair(NamedTuple):
     """A source partition that the flow has not begun to copy, and the offsets [first, end) that it has."""
 
     source: Partition
-    offsets: Offsets
+    offsets: Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +62,8 @@ class Pair:
 
     source: Partition
     target: Partition
-    source_range: Offsets
-    target_range: Offsets
+    source_range: Span
+    target_range: Span
     source_origin: int = 0
     target_origin: int = 0
     source_start: int = 0
@@ -92,7 +90,7 @@ class Pair:
         """Return the partition of either side."""
         return self.source if of_source else self.target
 
-    def offsets(self, of_source: bool) -> Offsets:
+    def offsets(self, of_source: bool) -> Span:
         """Return what is compared of it."""
         return self.source_range if of_source else self.target_range
 
@@ -128,9 +126,9 @@ class PairFacts:
     target_topic: TopicInfo
     source_cluster: str
     position: Stored
-    source_bounds: Offsets
+    source_bounds: Span
     source_stable: int
-    target_bounds: Offsets
+    target_bounds: Span
     target_end_before: int
     claimed: Claim | None = None
     repairs: tuple[Repair, ...] = ()
@@ -271,7 +269,7 @@ def readable(at: Partition, found: Stored) -> Position:
 
 
 def without_position(
-    source: Partition, target: Partition, topic: TopicInfo | None, claim: Claim | None, bounds: Offsets
+    source: Partition, target: Partition, topic: TopicInfo | None, claim: Claim | None, bounds: Span
 ) -> Incident | None:
     """Say why a partition without a position can't be compared; None: the flow has not begun to copy it. Pure.
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from replicator.model.partition import Span, merged
 from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.run_index import RunIndex
+from replicator.proof.arrays import OffsetArray
 from replicator.proof.coverage import BEHIND, Uncovered
 from replicator.proof.pairs import Pair
 
-Offsets = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 NOWHERE = -1
 
@@ -26,7 +26,7 @@ class SourcePlaces(NamedTuple):
     """`places`: target offsets, NOWHERE without one; `compared`: the map speaks of the record; `behind`: it stands
     behind a copy of a higher source offset."""
 
-    places: Offsets
+    places: OffsetArray
     compared: Mask
     behind: Mask
 
@@ -42,7 +42,7 @@ class RowPlaces:
         self._behind = later < places
         self._origin = pair.source_origin if len(firsts) and firsts[0] < pair.source_origin else None
 
-    def source(self, offsets: Offsets) -> SourcePlaces:
+    def source(self, offsets: OffsetArray) -> SourcePlaces:
         """Say where records of the source should stand."""
         at, places = self._of_source.find(offsets)
         placed = places != NOWHERE
@@ -50,7 +50,7 @@ class RowPlaces:
         behind = placed & self._behind[at] if len(self._behind) else np.zeros(len(offsets), dtype=bool)
         return SourcePlaces(np.where(compared, places, NOWHERE), compared, behind)
 
-    def target(self, offsets: Offsets) -> tuple[Mask, Mask]:
+    def target(self, offsets: OffsetArray) -> tuple[Mask, Mask]:
         """Say which records of the target are the flow's own part of the log, and which of those are compared."""
         own = np.ones(len(offsets), dtype=bool)
         if self._origin is not None:
@@ -60,20 +60,20 @@ class RowPlaces:
         below = (offsets >= self._mapped.begin_target) & (offsets < self._mapped.next_target)
         return own, own & below & ~others & ~ahead
 
-    def apart(self, offsets: Offsets) -> tuple[Mask, Mask]:
+    def apart(self, offsets: OffsetArray) -> tuple[Mask, Mask]:
         """Say which records of the target are copies of the source topic before it was created again, and which of what
         lies at or above the position."""
         others = inside(offsets, self._mapped.others.spans)
         return others, inside(offsets, self._mapped.ahead.spans) & ~others
 
-    def named(self, offsets: Offsets) -> Mask:
+    def named(self, offsets: OffsetArray) -> Mask:
         """Say which records of the source were set aside, left out by a rule, or skipped by a decision."""
         found = np.zeros(len(offsets), dtype=bool)
         for spans in (self._mapped.aside.spans, self._mapped.dropped.spans, self._mapped.gaps.spans):
             found |= inside(offsets, spans)
         return found
 
-    def unsaid_source(self, number: int, offsets: Offsets) -> Mask:
+    def unsaid_source(self, number: int, offsets: OffsetArray) -> Mask:
         """Say which records of the source the map doesn't cover, by the number of the uncovered range: see
         `Coverage`.
         """
@@ -88,7 +88,7 @@ class RowPlaces:
         mask: Mask = found & ~self.named(offsets) & ~inside(offsets, expired) & (unmapped | ~lost)
         return mask
 
-    def unsaid_target(self, number: int, offsets: Offsets) -> Mask:
+    def unsaid_target(self, number: int, offsets: OffsetArray) -> Mask:
         """Say the same of the target, of its own part."""
         found = inside(offsets, [self._uncovered[number].target_span])
         if found.any():
@@ -104,7 +104,7 @@ class _Runs:
     def __init__(self, runs: RunIndex) -> None:
         self.firsts, self.lengths, self.places = (np.frombuffer(column, dtype=np.int64) for column in runs.columns)
 
-    def find(self, offsets: Offsets) -> tuple[NDArray[np.intp], Offsets]:
+    def find(self, offsets: OffsetArray) -> tuple[NDArray[np.intp], OffsetArray]:
         """Return the number of the last run that begins at or below each offset, and the place; NOWHERE without one."""
         if not len(self.firsts):
             return np.zeros(len(offsets), dtype=np.intp), np.full(len(offsets), NOWHERE, dtype=np.int64)
@@ -114,7 +114,7 @@ class _Runs:
         return at, np.where(found, self.places[at] + into, NOWHERE)
 
 
-def inside(offsets: Offsets, spans: Sequence[Span]) -> Mask:
+def inside(offsets: OffsetArray, spans: Sequence[Span]) -> Mask:
     """Say which offsets lie in one of these ranges, which are disjoint and ascend."""
     if not spans:
         return np.zeros(len(offsets), dtype=bool)

@@ -16,10 +16,10 @@ from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import ConfigError, Incident
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Span
 from replicator.proof.former_targets import former_targets
 from replicator.proof.known_partitions import begun, taken_out, unclear
-from replicator.proof.pairs import Offsets, PairFacts, pairs_of, readable, with_claims
+from replicator.proof.pairs import PairFacts, pairs_of, readable, with_claims
 from replicator.proof.snapshot import Snapshot, await_applied, hidden_copies
 
 TAKEN_OUT = ("it isn't part of the flow any more: what was copied while it was is looked at",)
@@ -93,7 +93,7 @@ def _readable(
     return found, wrong
 
 
-def _facts(to: Partition, position: Position, target: TopicInfo, bounds: Offsets, notes: tuple[str, ...]) -> PairFacts:
+def _facts(to: Partition, position: Position, target: TopicInfo, bounds: Span, notes: tuple[str, ...]) -> PairFacts:
     """Return what both clusters would say, had the source stood still at the position. `bounds`: of the target's
     log.
     """

@@ -200,7 +200,7 @@ class Repair:
         return self.key, wrap(REPAIR, content)
 
 
-Record = Claim | Repair | Occurrence | FlowEnd | ConfigFault | KeptPositions
+ClaimsRecord = Claim | Repair | Occurrence | FlowEnd | ConfigFault | KeptPositions
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
 
     Raises NotOurs and NewerFormat, see `envelope`.
     """
-    newest: dict[bytes, Record] = {}
+    newest: dict[bytes, ClaimsRecord] = {}
     for key, value in records:
         if key is None:
             raise NotOurs("a record without key")
@@ -259,8 +259,8 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
     return Claims(claims, repairs, occurred, ended, fault, kept)
 
 
-def _decoded(key: bytes, body: Mapping[str, Any]) -> Record:
-    kinds: Mapping[str, Callable[[Mapping[str, Any]], Record]]
+def _decoded(key: bytes, body: Mapping[str, Any]) -> ClaimsRecord:
+    kinds: Mapping[str, Callable[[Mapping[str, Any]], ClaimsRecord]]
     kinds = {
         CLAIM: _claim,
         REPAIR: _repair,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from replicator.config import Flow
 from replicator.kafka.topic_questions import raised
-from replicator.kafka.topic_reader import Record, TopicReader
+from replicator.kafka.topic_reader import KeyAndValue, TopicReader
 from replicator.model import names
 from replicator.model.errors import Incident, ReplicatorError, Retriable
 from replicator.model.partition import Partition
@@ -92,7 +92,7 @@ class FlowState:
         records = self._whole(self._control, 1)
         return None if records is None else self._folded(records)
 
-    def _folded(self, records: list[Record]) -> Control:
+    def _folded(self, records: list[KeyAndValue]) -> Control:
         try:
             return fold(records)
         except NewerFormat as error:
@@ -120,7 +120,7 @@ class FlowState:
         records = self._whole(self._claims, self._claim_partitions, partition)
         return None if records is None else self._claimed(records)
 
-    def _claimed(self, records: list[Record]) -> Claims:
+    def _claimed(self, records: list[KeyAndValue]) -> Claims:
         try:
             return read_claims(records)
         except NewerFormat as error:
@@ -147,7 +147,7 @@ class FlowState:
 
         return control, claims
 
-    def _whole_both(self, lane: int | None) -> tuple[Control | None, list[Record] | ReplicatorError | None]:
+    def _whole_both(self, lane: int | None) -> tuple[Control | None, list[KeyAndValue] | ReplicatorError | None]:
         """Read the control topic, and all records of the claims topic, or of a lane's partition; None where one answer
         says that there is no such topic."""
         counts = self._reader.partition_counts((self._control, self._claims))
@@ -167,7 +167,7 @@ class FlowState:
             claims if isinstance(claims, ReplicatorError) else records if claims else None,
         )
 
-    def _whole(self, topic: str, partitions_min: int, partition: int | None = None) -> list[Record] | None:
+    def _whole(self, topic: str, partitions_min: int, partition: int | None = None) -> list[KeyAndValue] | None:
         count = self._reader.partition_count(topic)
         if not count:
             return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from replicator.config import Flow
-from replicator.kafka.topic_reader import LogBounds, Record, TopicReader
+from replicator.kafka.topic_reader import KeyAndValue, LogBounds, TopicReader
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
@@ -88,7 +88,7 @@ class SourceClaims:
                     self._known[at] = _Known(grown[at], origins)
         return unread
 
-    def _origins(self, flow: str, at: Partition, records: list[Record] | ReplicatorError) -> OriginsById:
+    def _origins(self, flow: str, at: Partition, records: list[KeyAndValue] | ReplicatorError) -> OriginsById:
         if isinstance(records, ReplicatorError):
             raise records
         try:

@@ -25,7 +25,7 @@ AVOIDED_S = 60.0
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.1, 0.5  # after all of them have refused
 RESPONSE_BYTES_MAX = 2**28
 
-Request = Callable[[Connection], bytes]
+BrokerRequest = Callable[[Connection], bytes]
 """Writes a request for a connection, whose versions it asks for."""
 _THROTTLE_AT, _BODY_AT = 1, 5  # behind the tagged fields of the response's header, of which there are none
 
@@ -65,7 +65,7 @@ class AnyBroker:
         """Take the brokers of the cluster, as one of them has told."""
         self._known = brokers
 
-    def ask(self, request: Request) -> Question:
+    def ask(self, request: BrokerRequest) -> Question:
         """Send a question; returns at once if there is a connection, and otherwise within `ATTEMPT_S`.
 
         After a broker that did not answer it is sent where the answer is waited for: each attempt to connect takes its
@@ -163,7 +163,7 @@ class AnyBroker:
 class Question:
     """One question, asked of one broker after the other until one answers."""
 
-    def __init__(self, brokers: AnyBroker, request: Request) -> None:
+    def __init__(self, brokers: AnyBroker, request: BrokerRequest) -> None:
         self._brokers, self._request = brokers, request
         self._sent: tuple[Connection, int] | None = None
         self._give_up_s = self._not_before_s = 0.0

@@ -15,7 +15,7 @@ from replicator.kafka import failures
 from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.wire import protocol
 from replicator.wire.access import access
-from replicator.wire.any_broker import AnyBroker, Question, Request
+from replicator.wire.any_broker import AnyBroker, BrokerRequest, Question
 from replicator.wire.connection import Address, Connection, Fields
 from replicator.wire.leaders import Leaders, reason
 from replicator.wire.protocol import Exchange
@@ -98,7 +98,7 @@ class BrokerQuestions:
         assert question.answer is not None
         return asked.read(question.answer)
 
-    def _question(self, request: Request, timeout_s: float) -> Question:
+    def _question(self, request: BrokerRequest, timeout_s: float) -> Question:
         """Return a question that some broker has answered. Raises why none has."""
         question = self._brokers.ask(request)
         question.poll(timeout_s)

@@ -28,7 +28,7 @@ IDLE_MAX = 2
 """Connections to one broker that are kept: `group_questions` asks while other answers are waited for."""
 RESPONSE_BYTES_MAX = 2**26
 
-Request = tuple[Callable[[Connection], bytes], float]
+TimedRequest = tuple[Callable[[Connection], bytes], float]
 """Writes a request for a connection, whose versions it asks for; and how much longer than others it may take, in s."""
 
 
@@ -43,7 +43,7 @@ class Leaders:
         self._epoch = 0  # of `close`: connections made before it aren't kept
         self.attempt_s = ATTEMPT_S
 
-    def ask(self, address: Address, requests: Sequence[Request], *, once: bool = False) -> Future[list[bytes]]:
+    def ask(self, address: Address, requests: Sequence[TimedRequest], *, once: bool = False) -> Future[list[bytes]]:
         """Send the requests to one broker: all responses, behind their correlation ids, or ConnectionLost, Unreachable,
         Unsupported. `once`: they change something, and are not sent a second time where a connection that was kept
         breaks."""
@@ -58,7 +58,7 @@ class Leaders:
         threading.Thread(target=run, name=f"{self._client_id} {address[0]}:{address[1]}", daemon=True).start()
         return future
 
-    def _answers(self, address: Address, requests: Sequence[Request], *, once: bool) -> list[bytes]:
+    def _answers(self, address: Address, requests: Sequence[TimedRequest], *, once: bool) -> list[bytes]:
         with self._lock:
             idle, epoch = self._idle[address], self._epoch
             kept = idle.pop() if idle else None
@@ -76,7 +76,7 @@ class Leaders:
         return self._converse(made, address, requests, epoch)
 
     def _converse(
-        self, connection: Connection, address: Address, requests: Sequence[Request], epoch: int
+        self, connection: Connection, address: Address, requests: Sequence[TimedRequest], epoch: int
     ) -> list[bytes]:
         with self._lock:
             self._used.add(connection)
@@ -95,7 +95,7 @@ class Leaders:
         connection.close()
         return found
 
-    def _exchange(self, connection: Connection, requests: Sequence[Request]) -> list[bytes]:
+    def _exchange(self, connection: Connection, requests: Sequence[TimedRequest]) -> list[bytes]:
         sent: list[tuple[int, int, float]] = []  # number, bytes, allowance
         found = list[bytes]()
         ahead = 0

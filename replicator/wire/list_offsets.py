@@ -30,13 +30,13 @@ _HEAD = Struct(">ib")
 _ASKED, _ANSWERED = Struct(">iiqx"), Struct(">ihqqi")
 _INT32 = Struct(">i")
 
-Asked = Mapping[str, Iterable[tuple[int, int]]]
+AskedTimes = Mapping[str, Iterable[tuple[int, int]]]
 """Partition and leader epoch, by topic."""
 Answer = tuple[str, int, int, int, int]
 """Topic, partition, error, timestamp, offset."""
 
 
-def request(client_id: str, version: int, asked: Asked, timestamp: int, *, stable: bool) -> bytes:
+def request(client_id: str, version: int, asked: AskedTimes, timestamp: int, *, stable: bool) -> bytes:
     """Make a request without its size, as `Connection.send` takes it."""
     parts = [header(_KEY, version, client_id), _HEAD.pack(_CONSUMER, int(stable)), uvarint(len(asked) + 1)]
     for topic, partitions in asked.items():

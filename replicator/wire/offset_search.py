@@ -12,10 +12,10 @@ from replicator.kafka import failures
 from replicator.kafka.offset_questions import ListedOffset, ListedOffsets, Wanted, doing, no_leader
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Partition
+from replicator.wire.connection import Address
 from replicator.wire.list_offsets import Answer
 from replicator.wire.metadata_response import Metadata, TopicMetadata
 
-Address = tuple[str, int]
 Led = dict[Partition, int]
 """Partitions that one broker leads, with the epoch that it has as their leader."""
 _REPLICA_NOT_AVAILABLE = 9  # a leader answers nevertheless

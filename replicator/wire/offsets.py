@@ -20,7 +20,7 @@ from replicator.wire import list_offsets, metadata_response
 from replicator.wire.any_broker import AnyBroker, Question, body_at
 from replicator.wire.connection import Address, Connection
 from replicator.wire.known_leaders import KnownLeaders
-from replicator.wire.leaders import Leaders, Request, reason
+from replicator.wire.leaders import Leaders, TimedRequest, reason
 from replicator.wire.metadata_request import metadata_request
 from replicator.wire.offset_search import Led, OffsetSearch
 from replicator.wire.response_limits import BadResponse
@@ -35,14 +35,14 @@ _EACH_S, _EACH_SEARCHED_S = 0.0005, 0.005
 """What a broker may take longer for each partition; for a time it reads indexes and batches."""
 
 Otherwise = Callable[[], OffsetAnswers]
-Asked = tuple[AnyBroker, Leaders, KnownLeaders, str]
+AskedBrokers = tuple[AnyBroker, Leaders, KnownLeaders, str]
 """Any broker, leaders, who is known to lead, and the client's id."""
 
 
 class OffsetListing:
     """One question. `otherwise` asks it with librdkafka, where a broker doesn't speak what is needed."""
 
-    def __init__(self, asked: Asked, search: OffsetSearch, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, asked: AskedBrokers, search: OffsetSearch, wanted: Sequence[Wanted]) -> None:
         self._brokers, self._leaders, known, self._client_id = asked
         self._search, self._wanted = search, wanted
         self._question: Question | None = None
@@ -127,7 +127,7 @@ class OffsetListing:
             requests = [self._request(chunk, wanted) for chunk in chunks for wanted in self._wanted]
             self._asked[self._leaders.ask(address, requests)] = chunks
 
-    def _request(self, led: Led, wanted: Wanted) -> Request:
+    def _request(self, led: Led, wanted: Wanted) -> TimedRequest:
         lowest, highest = list_offsets.VERSIONS
 
         def write(connection: Connection) -> bytes:
@@ -202,7 +202,7 @@ class LeaderAnswers:
 
 def listing(
     cluster: str,
-    asked: Asked,
+    asked: AskedBrokers,
     partitions: Collection[Partition],
     wanted: Sequence[Wanted],
     otherwise: Otherwise,

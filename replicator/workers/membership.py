@@ -44,7 +44,7 @@ class WorkerAction:
     effect: WorkerEffect
 
 
-Action = LaneAction | WorkerAction
+MembershipAction = LaneAction | WorkerAction
 
 
 class _Lane:
@@ -98,26 +98,26 @@ class Membership:
             lane.stage is LaneStage.RUNNING for lane in self._lanes if lane.stage.assigned
         )
 
-    def subscribe(self, now_s: float) -> list[Action]:
+    def subscribe(self, now_s: float) -> list[MembershipAction]:
         """Take part: the generation is open, and this worker can follow its settings."""
         self.standing_by = ""
         return self._worker(WorkerEvent.SUBSCRIBE, now_s)
 
-    def stand_by(self, reason: str, now_s: float) -> list[Action]:
+    def stand_by(self, reason: str, now_s: float) -> list[MembershipAction]:
         """Run nothing until `subscribe`, and say why."""
         self.standing_by = reason
         return self._worker(WorkerEvent.STAND_BY, now_s)
 
-    def stop(self, now_s: float, *, alone: bool = False) -> list[Action]:
+    def stop(self, now_s: float, *, alone: bool = False) -> list[MembershipAction]:
         """Leave for good. `alone`: the group has no other member, so no lane waits until it is fenced."""
         self._alone = alone
         return [*self._worker(WorkerEvent.STOP, now_s), *self._ended(now_s)]
 
-    def open_early(self, now_s: float) -> list[Action]:
+    def open_early(self, now_s: float) -> list[MembershipAction]:
         """Note that the group was found empty, see `early`."""
         return self._all(LaneEvent.EARLY, now_s) if self.stage is WorkerStage.SUBSCRIBED else []
 
-    def assigned(self, lanes: Collection[int], now_s: float) -> list[Action]:
+    def assigned(self, lanes: Collection[int], now_s: float) -> list[MembershipAction]:
         """Take this worker's whole assignment, after each rebalance that has brought one.
 
         What is not in it is another worker's, or soon will be. One that comes after the worker has left is none.
@@ -125,7 +125,7 @@ class Membership:
         if self.stage is not WorkerStage.SUBSCRIBED:
             return []
         self.has_assignment = True
-        done: list[Action] = []
+        done: list[MembershipAction] = []
         for number, lane in enumerate(self._lanes):
             if number in lanes and not lane.stage.assigned:
                 done += self._lane(number, LaneEvent.ASSIGNED, now_s)
@@ -133,20 +133,20 @@ class Membership:
                 done += self._lane(number, LaneEvent.LEFT_OUT, now_s)
         return done
 
-    def revoked(self, lanes: Iterable[int], now_s: float) -> list[Action]:
+    def revoked(self, lanes: Iterable[int], now_s: float) -> list[MembershipAction]:
         """Note that the group takes lanes away, to give them to another worker."""
         return [action for lane in lanes for action in self._lane(lane, LaneEvent.REVOKED, now_s)]
 
-    def lost(self, now_s: float) -> list[Action]:
+    def lost(self, now_s: float) -> list[MembershipAction]:
         """Note that this worker is no member any more, and nobody knows who runs its lanes."""
         self.has_assignment = False
         return self._all(LaneEvent.LOST, now_s)
 
-    def member_changed(self, now_s: float) -> list[Action]:
+    def member_changed(self, now_s: float) -> list[MembershipAction]:
         """Note that the consumer has another member id."""
         return self._all(LaneEvent.DOUBTED, now_s)
 
-    def proof_answered(self, answer: ProofAnswer, now_s: float) -> list[Action]:
+    def proof_answered(self, answer: ProofAnswer, now_s: float) -> list[MembershipAction]:
         """Take the answer to a proof. One to a proof that counts no more is none."""
         if answer.number != self._lanes[answer.lane].proof:
             return []
@@ -155,7 +155,7 @@ class Membership:
             return self.lost(now_s)
         return self._lane(answer.lane, LaneEvent.PROVED if result is ProofResult.PROVED else LaneEvent.UNPROVED, now_s)
 
-    def lane_told(self, lane: int, event: LaneEvent, now_s: float) -> list[Action]:
+    def lane_told(self, lane: int, event: LaneEvent, now_s: float) -> list[MembershipAction]:
         """Take what a lane says: CONNECTED, INITIALISED, or how it has ended."""
         return [*self._lane(lane, event, now_s), *self._ended(now_s)]
 
@@ -167,15 +167,15 @@ class Membership:
         if self.all_held:
             self._backoff.reset()
 
-    def changed(self, now_s: float) -> list[Action]:
+    def changed(self, now_s: float) -> list[MembershipAction]:
         """Note that the flow has another generation, or other settings, with as many lanes: each ends, and starts anew
         if it is assigned. With another number of lanes the workers have another topic to share: this worker stands by,
         and goes on with a membership of its own for that."""
         return self._all(LaneEvent.CHANGED, now_s)
 
-    def tick(self, now_s: float) -> list[Action]:
+    def tick(self, now_s: float) -> list[MembershipAction]:
         """Do what is due."""
-        done: list[Action] = []
+        done: list[MembershipAction] = []
         if self._due_s is not None and self._due_s <= now_s:
             self._due_s = None
             done += self._worker(WorkerEvent.DUE, now_s)
@@ -191,10 +191,10 @@ class Membership:
             return OUTGOING_S
         return 0.0 if self._alone else LEAVING_S
 
-    def _all(self, event: LaneEvent, now_s: float) -> list[Action]:
+    def _all(self, event: LaneEvent, now_s: float) -> list[MembershipAction]:
         return [action for lane in range(len(self._lanes)) for action in self._lane(lane, event, now_s)]
 
-    def _lane(self, number: int, event: LaneEvent, now_s: float) -> list[Action]:
+    def _lane(self, number: int, event: LaneEvent, now_s: float) -> list[MembershipAction]:
         lane = self._lanes[number]
         before = lane.stage
         lane.stage, effects = TRANSITIONS[before][event]
@@ -204,7 +204,7 @@ class Membership:
             lane.proof = 0  # what is under way proves nothing for a later start
         return [action for effect in effects for action in self._lane_effect(number, effect, now_s)]
 
-    def _lane_effect(self, number: int, effect: LaneEffect, now_s: float) -> Iterator[Action]:
+    def _lane_effect(self, number: int, effect: LaneEffect, now_s: float) -> Iterator[MembershipAction]:
         lane = self._lanes[number]
         if effect is LaneEffect.PROVE:
             self._proofs += 1
@@ -221,14 +221,14 @@ class Membership:
         else:
             yield LaneAction(number, effect)
 
-    def _worker(self, event: WorkerEvent, now_s: float) -> list[Action]:
+    def _worker(self, event: WorkerEvent, now_s: float) -> list[MembershipAction]:
         before = self.stage
         self.stage, effects = WORKER_TRANSITIONS[before][event]
         if self.stage is not before:
             self._due_s, self.has_assignment = None, False  # each change of it leaves the group, or has left it
         return [action for effect in effects for action in self._worker_effect(effect, now_s)]
 
-    def _worker_effect(self, effect: WorkerEffect, now_s: float) -> Iterator[Action]:
+    def _worker_effect(self, effect: WorkerEffect, now_s: float) -> Iterator[MembershipAction]:
         if effect is WorkerEffect.DETACH:
             yield from self._all(LaneEvent.LOST, now_s)
         elif effect is WorkerEffect.DROP:
@@ -243,7 +243,7 @@ class Membership:
         else:
             yield WorkerAction(effect)
 
-    def _ended(self, now_s: float) -> list[Action]:
+    def _ended(self, now_s: float) -> list[MembershipAction]:
         if self.stage is WorkerStage.LEAVING and all(lane.stage is LaneStage.UNASSIGNED for lane in self._lanes):
             return self._worker(WorkerEvent.ALL_ENDED, now_s)
         return []

@@ -12,7 +12,7 @@ from functools import partial
 
 from replicator.flow.map_consolidation import BlockBounds, MapConsolidation
 from replicator.offset_map.block import MapBlock, decode_block, encode_blocks
-from replicator.offset_map.consolidate import IndexState, Written
+from replicator.offset_map.consolidate import IndexState, IndexValue
 from replicator.offset_map.delivered import SectionDelivery
 from replicator.offset_map.directory import CHANGES, IndexRoot, PageDirectory, decode_root, kind_of
 from replicator.offset_map.fold import PlacedSection
@@ -186,7 +186,7 @@ class Process:
         self.logs.transactions += 1
         self.txn = self.logs.transactions
 
-    def write(self, values: Iterable[Written]) -> list[int]:
+    def write(self, values: Iterable[IndexValue]) -> list[int]:
         self.step()
         if self.epoch != self.logs.epoch:
             raise ShutOut

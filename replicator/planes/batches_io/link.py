@@ -23,7 +23,7 @@ from replicator.wire.connection import Address, ConnectionLost, HandedOver
 from replicator.wire.response_limits import BadResponse
 
 Pieces = Sequence[bytes | bytearray | memoryview]
-Write = Callable[["BrokerLink", int], Pieces]
+WriteBatches = Callable[["BrokerLink", int], Pieces]
 """Writes a request, its size first, for a connection that is ready, whose versions it asks for, with this number."""
 Answered = Callable[["BrokerLink", bytes | bytearray], None]
 """Takes a response, behind its correlation id. Raises BadResponse, which ends the connection, and nothing else: what it
@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    write: Write
+    write: WriteBatches
     until_s: float
     answered: Answered
     lost: Lost
@@ -127,7 +127,7 @@ class BrokerLink:
             self._ask(wanted)
         self.send()
 
-    def ask(self, write: Write, answered: Answered, lost: Lost, until_s: float) -> None:
+    def ask(self, write: WriteBatches, answered: Answered, lost: Lost, until_s: float) -> None:
         """Send a request, now or as soon as the connection is ready.
 
         `until_s`: without an answer by then, monotonic, the connection ends. `lost` may be called before this returns.

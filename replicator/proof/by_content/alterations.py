@@ -53,7 +53,7 @@ def altered(findings: Iterable[Finding]) -> list[Finding]:
     return sides.found()
 
 
-Pairs = dict[tuple[Hashable, ...], list[tuple[int, int]]]
+PairsByKey = dict[tuple[Hashable, ...], list[tuple[int, int]]]
 """Numbers of a missing and an extra record, by what they have in common."""
 
 
@@ -82,7 +82,7 @@ class _Sides:
                 found[common if anywhere else (record.place, *common)].append(number)
         return found
 
-    def pair(self, one: _Pass) -> Pairs:
+    def pair(self, one: _Pass) -> PairsByKey:
         """Make the pairs of this pass."""
         here, there = (self._buckets(of, one.sign, anywhere=one.anywhere) for of in (0, 1))
         found = {
@@ -96,7 +96,7 @@ class _Sides:
             self._left[1].difference_update(now for _, now in pairs)
         return found
 
-    def mark_guesses(self, one: _Pass, made: Pairs) -> None:
+    def mark_guesses(self, one: _Pass, made: PairsByKey) -> None:
         """Mark, after all passes, pairs with which other records have the same in common, wherever these stand, and
         what is left on both sides at one place and time."""
         left = [self._buckets(of, one.sign, anywhere=True) for of in (0, 1)]

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from replicator.proof.arrays import OffsetArray, WordArray
+
 PRIME = (1 << 31) - 1
 BASES = (0x2545F491, 0x3C6EF372)
 """One for either half of a record's digest."""
@@ -27,9 +29,6 @@ that reads it knows its beginning."""
 _LOW_BITS = 16
 _LOW = (1 << _LOW_BITS) - 1
 _WORD = (1 << 64) - 1
-
-Words = NDArray[np.uint64]
-Offsets = NDArray[np.int64]
 
 
 class Piece(NamedTuple):
@@ -96,7 +95,9 @@ class Cutter:
         self._last_digest: int | None = None
         self._last_offset = -1
 
-    def feed(self, offsets: Offsets, times_ms: Offsets, sizes: Offsets, *columns: Words) -> Iterator[Piece]:
+    def feed(
+        self, offsets: OffsetArray, times_ms: OffsetArray, sizes: OffsetArray, *columns: WordArray
+    ) -> Iterator[Piece]:
         """Yield the pieces that are complete with these records.
 
         Args:
@@ -139,10 +140,10 @@ class Cutter:
     def _pieces(
         self,
         starts: Sequence[int],
-        offsets: Offsets,
-        times_ms: Offsets,
-        sizes: Offsets,
-        columns: Sequence[Words],
+        offsets: OffsetArray,
+        times_ms: OffsetArray,
+        sizes: OffsetArray,
+        columns: Sequence[WordArray],
         changes: NDArray[np.bool_],
     ) -> Iterator[Piece]:
         if starts and starts[0] == 0:
@@ -177,7 +178,7 @@ class Cutter:
             else:
                 self._open = piece
 
-    def _sums(self, digests: Words, bounds: NDArray[np.intp]) -> list[Words]:
+    def _sums(self, digests: WordArray, bounds: NDArray[np.intp]) -> list[WordArray]:
         """Compute each piece's polynomial over its own records, the first of them having the power 0."""
         edges, lengths = bounds[:-1], np.diff(bounds)
         places = np.arange(len(digests)) - np.repeat(edges, lengths)
@@ -190,15 +191,15 @@ class Cutter:
         return found
 
 
-def _mixed(digests: Words) -> Words:
+def _mixed(digests: WordArray) -> WordArray:
     """Make all bits of a digest depend on all others: low ones alone decide where a chunk begins."""
     mixed = digests ^ (digests >> np.uint64(33))
     mixed = mixed * np.uint64(0xFF51AFD7ED558CCD)
-    found: Words = mixed ^ (mixed >> np.uint64(29))
+    found: WordArray = mixed ^ (mixed >> np.uint64(29))
     return found
 
 
-def _powers(base: int, first: int) -> Words:
+def _powers(base: int, first: int) -> WordArray:
     """Compute base^0, base^1, ... modulo PRIME, as many as `_LOW_BITS` bits count."""
     powers = np.empty(_LOW + 1, dtype=np.uint64)
     powers[0] = first

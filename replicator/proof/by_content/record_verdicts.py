@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from replicator.proof.by_content.names import names
-from replicator.proof.by_content.sequences import Pairs, matched
+from replicator.proof.by_content.sequences import IndexPairs, matched
 from replicator.proof.verdicts import DOUBLED, EXTRA, MISSING, REORDERED, SAME
 
 
@@ -162,7 +162,7 @@ def _placed(
     return finding._replace(place=number << PLACES_BITS | gap, keys_repeat=keys_repeat, repeats=bits)
 
 
-def _unlike(pairs: Pairs, source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> list[bool]:
+def _unlike(pairs: IndexPairs, source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> list[bool]:
     """Tell which pairs are of records that no other one of the range equals: those of equal ones may be other pairs."""
     here, there = (Counter(record.digest for record in side) for side in (source, target))
     return [here[source[index].digest] == there[source[index].digest] == 1 for index, _ in pairs]
@@ -178,7 +178,7 @@ def _around(matches: Sequence[int], known: Sequence[bool], edges: tuple[int, int
     return list(zip(before, reversed(after), strict=True))
 
 
-def _pairs(source: list[int], target: list[int], from_end: bool) -> Pairs:
+def _pairs(source: list[int], target: list[int], from_end: bool) -> IndexPairs:
     if not from_end:
         return matched(source, target)
     last, last_target = len(source) - 1, len(target) - 1
@@ -186,10 +186,10 @@ def _pairs(source: list[int], target: list[int], from_end: bool) -> Pairs:
     return _latest(found, source, target)
 
 
-def _latest(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> Pairs:
+def _latest(pairs: IndexPairs, source: Sequence[int], target: Sequence[int]) -> IndexPairs:
     """Return the same pairs, each of the last records before the next pair that are equal to it: ranges are matched at
     both of their ends, and there the first of several may have been taken."""
-    found: Pairs = []
+    found: IndexPairs = []
     end, target_end = len(source), len(target)
     for here, there in reversed(pairs):
         digest = source[here]

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-Pairs = list[tuple[int, int]]
+IndexPairs = list[tuple[int, int]]
 
 EDITS_MAX = 2_000
 """So many differences of a range without any element of its own are found exactly."""
@@ -21,7 +21,7 @@ NEIGHBOURS = (4, 16, 64, 256)
 are equal, too, the range is matched position by position."""
 
 
-def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:
+def rising(pairs: Iterable[tuple[int, int]]) -> IndexPairs:
     """Find the longest chain of pairs that rises strictly on both sides.
 
     Args:
@@ -39,7 +39,7 @@ def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:
             owners.append(index)
         else:
             chain_ends[length], owners[length] = right, index
-    chain: Pairs = []
+    chain: IndexPairs = []
     index = owners[-1] if owners else -1
     while index >= 0:
         chain.append(ordered[index])
@@ -47,9 +47,9 @@ def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:
     return chain[::-1]
 
 
-def matched(left: Sequence[int], right: Sequence[int]) -> Pairs:
+def matched(left: Sequence[int], right: Sequence[int]) -> IndexPairs:
     """Find index pairs of equal elements, strictly rising on both sides; as many as sensible, not always the most."""
-    found: Pairs = []
+    found: IndexPairs = []
     todo = [(0, len(left), 0, len(right))]
     while todo:
         low, high, low_right, high_right = todo.pop()
@@ -70,7 +70,7 @@ def matched(left: Sequence[int], right: Sequence[int]) -> Pairs:
     return sorted(found)
 
 
-def _in_window(left: Sequence[int], right: Sequence[int]) -> tuple[Pairs, bool]:
+def _in_window(left: Sequence[int], right: Sequence[int]) -> tuple[IndexPairs, bool]:
     """Find pairs, and whether these are all; else what lies between two of them is to be compared in itself."""
     if chain := once(left, right):
         return chain, False
@@ -85,7 +85,7 @@ def _in_window(left: Sequence[int], right: Sequence[int]) -> tuple[Pairs, bool]:
     return [(at, at) for at, (one, other) in enumerate(zip(left, right, strict=False)) if one == other], True
 
 
-def once(left: Sequence[int], right: Sequence[int]) -> Pairs:
+def once(left: Sequence[int], right: Sequence[int]) -> IndexPairs:
     """Find index pairs of elements that occur exactly once on both sides, as the longest rising chain."""
     count, count_right = Counter(left), Counter(right)
     at = {one: index for index, one in enumerate(right) if count_right[one] == 1}
@@ -102,7 +102,7 @@ def _with_following(elements: Sequence[int], many: int) -> list[int]:
     return found
 
 
-def _shortest_edit(left: Sequence[int], right: Sequence[int]) -> Pairs | None:
+def _shortest_edit(left: Sequence[int], right: Sequence[int]) -> IndexPairs | None:
     """Find the longest common subsequence of sides with at most EDITS_MAX differences; None with more.
 
     Myers' greedy algorithm: work grows with the length plus the square of the differences. Diagonal k holds the points
@@ -128,9 +128,9 @@ def _shortest_edit(left: Sequence[int], right: Sequence[int]) -> Pairs | None:
     return None
 
 
-def _walked_back(trail: Sequence[array[int]], rows: int, columns: int) -> Pairs:
+def _walked_back(trail: Sequence[array[int]], rows: int, columns: int) -> IndexPairs:
     """Return the matches on the way to the end, from what each number of edits had reached."""
-    found: Pairs = []
+    found: IndexPairs = []
     here, there = rows, columns
     for edits in range(len(trail) - 1, 0, -1):
         before, k = trail[edits - 1], here - there

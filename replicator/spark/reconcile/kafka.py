@@ -1,6 +1,6 @@
 """Both sides as Spark's own Kafka connector reads them: a reader that this program did not write.
 
-A task of the connector reads one range of one partition in the order of its offsets, read_committed. Offsets that hold
+A task of the connector reads one range of one partition in the order of its offsets, read_committed. Span that hold
 no record (commit markers, aborted records, compacted ones) it passes over, also at the end of the range, and so it does
 with what retention removes while it reads (`failOnDataLoss`): that is seen by the records that were read, see
 `retention`.
@@ -18,11 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import Cluster, Flow
 from replicator.model import reading_over
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Span
 from replicator.spark.reconcile import java_client
 
-Offsets = tuple[int, int]
-"""[first, end)"""
 FETCH_BYTES_MIN, FETCH_BYTES_MAX = 1 << 16, 1 << 22
 HEAP_PARTS = 8
 FETCHES = 2
@@ -32,7 +30,7 @@ EXECUTOR_SLOTS = 8
 
 
 def read(
-    spark: SparkSession, flow: Flow, cluster: Cluster, ranges: Mapping[Partition, Offsets], *, tasks: int = 0
+    spark: SparkSession, flow: Flow, cluster: Cluster, ranges: Mapping[Partition, Span], *, tasks: int = 0
 ) -> DataFrame | None:
     """Read the records of these ranges, with the columns of the Kafka source and headers; None when all are empty.
 
@@ -115,7 +113,7 @@ def _partitions_json(partitions: Iterable[Partition]) -> str:
     return json.dumps(found)
 
 
-def put_together(wanted: Iterable[Offsets], ranges_max: int, size: Callable[[int, int], int]) -> list[Offsets]:
+def put_together(wanted: Iterable[Span], ranges_max: int, size: Callable[[int, int], int]) -> list[Span]:
     """Return at most `ranges_max` ranges of offsets that hold all of the wanted ones: those with the fewest bytes
     between them are read together. They are in order, and may be empty.
 

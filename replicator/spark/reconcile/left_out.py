@@ -16,11 +16,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Span
 from replicator.proof import verdicts
 from replicator.proof.by_content.alignment import Side
 from replicator.proof.by_content.record_verdicts import FINDING, RECORD, Finding, ReadRecord
-from replicator.proof.pairs import Offsets
 from replicator.spark.reconcile import arrow, kafka, transforms
 from replicator.spark.reconcile.opened_chunks import FIELDS, FOUND, Firsts
 from replicator.spark.reconcile.passes import Passes, ToOpen
@@ -71,7 +70,7 @@ def looked_up(
 def _read(passes: Passes, items: Sequence[ToOpen], of_source: bool) -> DataFrame | None:
     """Read the records that were left out of one side, with their ranks, under the source's topic; one task for each
     partition, or no rank would be known."""
-    ranges: dict[Partition, Offsets] = {}
+    ranges: dict[Partition, Span] = {}
     limits: dict[Partition, tuple[str, int]] = {}
     for item in items:
         pair, aligned = item.pair, item.aligned

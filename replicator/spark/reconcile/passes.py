@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.config import Cluster, Flow
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Span
 from replicator.proof.by_content import alignment
 from replicator.proof.by_content.alignment import Aligned, Gap, Side
 from replicator.proof.by_content.cutting import Cutter, Piece
 from replicator.proof.by_content.record_verdicts import RECORD
-from replicator.proof.pairs import Offsets, Pair
+from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import arrow, kafka, opened_chunks, transforms
 from replicator.spark.reconcile.opened_chunks import GapRange, GapSides
 
@@ -90,7 +90,7 @@ class Passes:
         sides = ([pair.source_range for pair in pairs], [pair.target_range for pair in pairs])
         self._mean = alignment.mean_size(max(sum(end - first for first, end in side) for side in sides))
 
-    def records(self, of_source: bool, ranges: Mapping[Partition, Offsets], *, tasks: int = 0) -> DataFrame | None:
+    def records(self, of_source: bool, ranges: Mapping[Partition, Span], *, tasks: int = 0) -> DataFrame | None:
         """Read the records of these ranges with `digest` and `timestamp_ms`, but for those of the source that operators
         have decided to leave out; `tasks`: at least so many, 0: one for each."""
         cluster: Cluster = self._flow.source if of_source else self._flow.target
@@ -185,7 +185,7 @@ def under_source(records: DataFrame, pairs: Iterable[Pair], *, of_source: bool) 
     return found.drop("topic").withColumnRenamed("source_topic", "topic")
 
 
-def tasks(ranges: Iterable[Offsets]) -> int:
+def tasks(ranges: Iterable[Span]) -> int:
     """Return the least number of tasks for one side; Spark gives large ranges more of them."""
     return sum(max(1, -(-(end - first) // TASK_RECORDS)) for first, end in ranges if first < end)
 

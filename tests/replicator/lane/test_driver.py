@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from replicator.lane.driver import BACKOFF_S, BACKOFF_S_MAX, WAITING_AFTER, CountsChanged, Event, LaneEnded
+from replicator.lane.driver import BACKOFF_S, BACKOFF_S_MAX, WAITING_AFTER, CountsChanged, DriverEvent, LaneEnded
 from replicator.lane.partition import Copying, Waiting
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import Incident, Retriable, Unreachable
@@ -19,8 +19,8 @@ FAILURES = 30
 JOIN_S_MAX = 60.0
 
 
-def heard(events: queue.SimpleQueue[Event]) -> list[Event]:
-    found: list[Event] = []
+def heard(events: queue.SimpleQueue[DriverEvent]) -> list[DriverEvent]:
+    found: list[DriverEvent] = []
     while not events.empty():
         found.append(events.get())
     return found

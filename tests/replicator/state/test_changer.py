@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from replicator.kafka.topic_reader import Record, TopicReader
+from replicator.kafka.topic_reader import KeyAndValue, TopicReader
 from replicator.model.errors import Incident, Retriable, TakenOver, UnknownOutcome, Unreachable
 from replicator.state import control as module
 from replicator.state.control import Changer, Proposal
@@ -36,7 +36,7 @@ class Topic:
             raise found
         return found
 
-    def whole(self, topic: str, partitions: Iterable[int]) -> list[Record]:
+    def whole(self, topic: str, partitions: Iterable[int]) -> list[KeyAndValue]:
         return [(it.key, it.encode()) for it in (PREPARING, OPENED)]
 
 

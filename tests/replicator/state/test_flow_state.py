@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from replicator.kafka.topic_reader import Record, TopicReader
+from replicator.kafka.topic_reader import KeyAndValue, TopicReader
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim
@@ -26,7 +26,7 @@ CLAIM = Claim(Partition("a.t", 0), Partition("t", 0), "s", "t", 0, 0, 1, "me", 1
 class Topics:
     """A reader over lists of records by topic and partition. `counts` are answers to how many partitions there are."""
 
-    def __init__(self, **topics: list[list[Record]]) -> None:
+    def __init__(self, **topics: list[list[KeyAndValue]]) -> None:
         self.records = {f"__eos.f.{name}": partitions for name, partitions in topics.items()}
         self.counts: dict[str, list[int]] = {}
         self.denied: set[str] = set()
@@ -45,11 +45,11 @@ class Topics:
         denied = {name: NotAllowed(f"the user needs Describe on topic {name!r}") for name in self.denied}
         return {name: denied.get(name) or len(self.records.get(name, ())) for name in topics}
 
-    def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[Record] | ReplicatorError]:
+    def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
         self.asked += 1
         return {at: self.unread.get(at) or self.records[at.topic][at.partition] for at in partitions}
 
-    def whole(self, topic: str, partitions: Iterable[int]) -> list[Record]:
+    def whole(self, topic: str, partitions: Iterable[int]) -> list[KeyAndValue]:
         return [record for number in partitions for record in self.records[topic][number]]
 
 
@@ -59,7 +59,7 @@ def state(topics: Topics, claim_partitions: int = 1) -> tuple[FlowState, list[fl
     return made, pauses
 
 
-def newer(record: tuple[bytes, bytes]) -> Record:
+def newer(record: tuple[bytes, bytes]) -> KeyAndValue:
     return record[0], json.dumps({**json.loads(record[1]), "v": WITH_TOPICS + 1}).encode()
 
 
@@ -136,7 +136,7 @@ def test_what_a_newer_program_wrote_stops_the_flow() -> None:
         assert caught.value.topic == topic
 
 
-BEGUN: list[Record] = [(it.key, it.encode()) for it in (PREPARING, OPENED)]
+BEGUN: list[KeyAndValue] = [(it.key, it.encode()) for it in (PREPARING, OPENED)]
 OTHER = Claim(Partition("a.t", 1), Partition("t", 1), "s", "t", 0, 0, 1, "me", 1)
 
 
@@ -168,7 +168,7 @@ def test_a_lane_reads_all_claims_where_others_can_concern_it() -> None:
     """A generation with another number of lanes came before."""
     before = fold(BEGUN)
     again = before.prepare(LaneAssignment(2), {"t": 1}, 2)
-    records: list[Record] = [*BEGUN, *((it.key, it.encode()) for it in (again, *before.apply(again).finish(3)))]
+    records: list[KeyAndValue] = [*BEGUN, *((it.key, it.encode()) for it in (again, *before.apply(again).finish(3)))]
     topics = Topics(control=[records], claims=[[CLAIM.encode()], [OTHER.encode()]])
     control, claims = state(topics, 2)[0].control_and_claims(0)
     assert control.claims_partition(0) is None

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from replicator.kafka.topic_reader import LogBounds, Record, TopicReader
+from replicator.kafka.topic_reader import KeyAndValue, LogBounds, TopicReader
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable
 from replicator.model.origins import Origin
 from replicator.model.partition import Partition
@@ -29,7 +29,7 @@ def claim(topic: str) -> tuple[bytes, bytes]:
 class Topics:
     """A reader over lists of records by topic and partition."""
 
-    def __init__(self, **logs: list[list[Record]]) -> None:
+    def __init__(self, **logs: list[list[KeyAndValue]]) -> None:
         self.logs = {f"__eos.{name}.claims": partitions for name, partitions in logs.items()}
         self.failing: dict[str, ReplicatorError] = {}
         self.without_bounds: dict[Partition, ReplicatorError] = {}
@@ -49,7 +49,7 @@ class Topics:
         self.asked.append("bounds")
         return {at: self.without_bounds.get(at) or (0, len(self.logs[at.topic][at.partition])) for at in partitions}
 
-    def records(self, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[Record] | ReplicatorError]:
+    def records(self, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
         self.asked.append("records")
         self.read += bounds
         return {
@@ -98,7 +98,7 @@ def test_one_topic_that_cannot_be_read_hides_no_other() -> None:
 
 def test_all_flows_are_asked_about_together() -> None:
     """A cluster may hold the claims of hundreds of flows, and each start of a flow that reads there asks for them."""
-    logs: dict[str, list[list[Record]]] = {f"g{number}": [[claim(f"t{number}")], []] for number in range(200)}
+    logs: dict[str, list[list[KeyAndValue]]] = {f"g{number}": [[claim(f"t{number}")], []] for number in range(200)}
     topics = Topics(**logs)
     found, unread = reading(topics).read()
     assert (len(found), unread) == (200, {})

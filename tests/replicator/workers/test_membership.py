@@ -15,9 +15,9 @@ from replicator.workers.membership import (
     OUTGOING_S,
     PROVE_AGAIN_S,
     RESTART_S,
-    Action,
     LaneAction,
     Membership,
+    MembershipAction,
     WorkerAction,
 )
 from replicator.workers.proofs import ProofAnswer
@@ -372,7 +372,7 @@ def test_whatever_happens_a_lane_initialises_by_a_proof_after_the_last_doubt(eve
             assert not any(stage.assigned for stage in stages)
 
 
-def _do(made: Membership, what: str, detail: object, now_s: float, number: list[int]) -> list[Action]:
+def _do(made: Membership, what: str, detail: object, now_s: float, number: list[int]) -> list[MembershipAction]:
     if isinstance(detail, frozenset):
         return made.assigned(detail, now_s) if what == "assigned" else made.revoked(detail, now_s)
     if what == "answer" and isinstance(detail, tuple):
@@ -383,7 +383,7 @@ def _do(made: Membership, what: str, detail: object, now_s: float, number: list[
         return made.lane_told(lane, event, now_s)
     if what == "stand by":
         return made.stand_by("job", now_s)
-    calls: dict[str, Callable[[float], list[Action]]] = {
+    calls: dict[str, Callable[[float], list[MembershipAction]]] = {
         "lost": made.lost,
         "doubt": made.member_changed,
         "stop": made.stop,

@@ -17,17 +17,16 @@ from enum import IntEnum
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
-from replicator.proof.row_places import Offsets, RowPlaces
+from replicator.proof.arrays import OffsetArray, WordArray
+from replicator.proof.row_places import RowPlaces
 from replicator.proof.task_map import MapFacts, PairMap, map_of
 from replicator.spark.reconcile import arrow
 
-Words = NDArray[np.uint64]
 SUMS = (
     "topic string, partition int, kind int, number long, one long, other long, records long, of_source long, "
     "behind long, first long, last long, first_ms long, last_ms long, said binary"
@@ -138,7 +137,7 @@ class TaskSums:
     bits: int
     found: dict[tuple[SumKind, int], _Sum] = field(default_factory=dict)
 
-    def source(self, offsets: Offsets, times_ms: Offsets, digests: Sequence[Words]) -> None:
+    def source(self, offsets: OffsetArray, times_ms: OffsetArray, digests: Sequence[WordArray]) -> None:
         """Add records of the source."""
         self._count(SumKind.SOURCE, 0, offsets, times_ms)
         places, compared, behind = self.rows.source(offsets)
@@ -157,7 +156,7 @@ class TaskSums:
                 mask = self.rows.unsaid_source(number, offsets)
                 self._count(SumKind.UNCOVERED_SOURCE, number, offsets[mask], times_ms[mask])
 
-    def target(self, offsets: Offsets, times_ms: Offsets, digests: Sequence[Words]) -> None:
+    def target(self, offsets: OffsetArray, times_ms: OffsetArray, digests: Sequence[WordArray]) -> None:
         """Add records of the target."""
         own, compared = self.rows.target(offsets)
         if not bool(own.all()):
@@ -174,7 +173,7 @@ class TaskSums:
     def _at(self, kind: SumKind, number: int) -> _Sum:
         return self.found.setdefault((kind, number), _Sum())
 
-    def _count(self, kind: SumKind, number: int, offsets: Offsets, times_ms: Offsets) -> None:
+    def _count(self, kind: SumKind, number: int, offsets: OffsetArray, times_ms: OffsetArray) -> None:
         if not len(offsets):
             return
         found = self._at(kind, number)
@@ -183,11 +182,11 @@ class TaskSums:
         found.first_ms = min(found.first_ms, int(times_ms.min()))
         found.last_ms = max(found.last_ms, int(times_ms.max()))
 
-    def _by_chunk(self, kind: SumKind, offsets: Offsets) -> None:
+    def _by_chunk(self, kind: SumKind, offsets: OffsetArray) -> None:
         for number, count in zip(*np.unique(offsets >> self.bits, return_counts=True), strict=True):
             self._at(kind, int(number)).records += int(count)
 
-    def _add(self, places: Offsets, digests: Sequence[Words], offsets: Offsets | None, sign: int) -> None:
+    def _add(self, places: OffsetArray, digests: Sequence[WordArray], offsets: OffsetArray | None, sign: int) -> None:
         if not len(places):
             return
         chunks = places >> self.bits
@@ -207,14 +206,14 @@ class TaskSums:
                 found.first, found.last = min(found.first, int(offsets[first])), max(found.last, int(offsets[end - 1]))
 
 
-def mixed(digests: Words, places: Offsets) -> Words:
+def mixed(digests: WordArray, places: OffsetArray) -> WordArray:
     """Compute a hash that holds both (the finalizer of SplitMix64): multiplication wraps, as it does for numpy's
     words.
     """
     word = digests ^ (places.view(np.uint64) + np.uint64(1)) * _GOLDEN
     word = (word ^ (word >> np.uint64(30))) * _FIRST
     word = (word ^ (word >> np.uint64(27))) * _SECOND
-    found: Words = word ^ (word >> np.uint64(31))
+    found: WordArray = word ^ (word >> np.uint64(31))
     return found
 
 

@@ -23,14 +23,14 @@ from pyspark.sql import functions as F
 from replicator.config import Delivery, Flow
 from replicator.model.counting import counted
 from replicator.model.errors import Incident, ReplicatorError, Unsupported
-from replicator.model.partition import Partition, merged
+from replicator.model.partition import Partition, Span, merged
 from replicator.offset_map.verdicts import MapComparison, MapVerdict
 from replicator.proof.coverage import NO_MAP, SideCount
 from replicator.proof.local_findings import Reported
 from replicator.proof.map_place import place_of_map, stable_offsets
 from replicator.proof.outcome import DIFFERS, Mode, PartitionOutcome
 from replicator.proof.pair_comparison import LEFT_MAX
-from replicator.proof.pairs import Offsets, Pair
+from replicator.proof.pairs import Pair
 from replicator.proof.snapshot import Snapshot
 from replicator.proof.summed_up import summed_up
 from replicator.proof.task_map import MapFacts, map_of
@@ -173,7 +173,7 @@ class _PairSums:
         sources = {number for chunks in self.apart.values() for number in chunks}
         return ChunksToOpen(sorted({*self.differing, *self.equal}), sorted(sources))
 
-    def ranges(self, pair: Pair, bits: int, of_source: bool) -> list[Offsets]:
+    def ranges(self, pair: Pair, bits: int, of_source: bool) -> list[Span]:
         """Return the offsets of one side that hold their records."""
         first, end = pair.offsets(of_source)
         opened = self.to_open()
@@ -332,7 +332,7 @@ def _offsets(pair: Pair) -> int:
     return _length(pair.source_range) + _length(pair.target_range)
 
 
-def _length(span: Offsets) -> int:
+def _length(span: Span) -> int:
     return max(0, span[1] - span[0])
 
 

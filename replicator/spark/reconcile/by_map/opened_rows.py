@@ -14,8 +14,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
+from replicator.proof.arrays import OffsetArray
 from replicator.proof.record_digests import KEY_BYTES_MAX
-from replicator.proof.row_places import Mask, Offsets
+from replicator.proof.row_places import Mask
 from replicator.proof.task_map import MapFacts, map_of
 from replicator.spark.reconcile import arrow
 
@@ -105,7 +106,7 @@ def _keeping(facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: in
     return keeping
 
 
-def _kept(at: Partition, of_source: bool, batch: pa.RecordBatch, places: Offsets, behind: Mask) -> pa.RecordBatch:
+def _kept(at: Partition, of_source: bool, batch: pa.RecordBatch, places: OffsetArray, behind: Mask) -> pa.RecordBatch:
     count = batch.num_rows
     columns = [
         pa.array([at.topic] * count, pa.string()),
@@ -118,7 +119,7 @@ def _kept(at: Partition, of_source: bool, batch: pa.RecordBatch, places: Offsets
     return pa.RecordBatch.from_arrays(columns, schema=arrow.types(OPENED))
 
 
-def _in(chunks: Offsets, wanted: Sequence[int]) -> Mask:
+def _in(chunks: OffsetArray, wanted: Sequence[int]) -> Mask:
     numbers = np.asarray(wanted, dtype=np.int64)
     if not len(numbers):
         return np.zeros(len(chunks), dtype=bool)

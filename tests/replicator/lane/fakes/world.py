@@ -14,7 +14,7 @@ import structlog
 
 from replicator.config import Flow, load_text
 from replicator.flow.first_offsets import resolve_starts
-from replicator.lane.driver import Event, LaneDriver, Services
+from replicator.lane.driver import DriverEvent, LaneDriver, Services
 from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
@@ -330,13 +330,13 @@ class World:
 
     def lane(
         self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None
-    ) -> tuple[LaneDriver, queue.SimpleQueue[Event]]:
+    ) -> tuple[LaneDriver, queue.SimpleQueue[DriverEvent]]:
         """Make a lane, and the queue in which its owner hears of it."""
         log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
         services = Services(
             self._connect, self, lambda step: self.call(f"step.{step}"), log, throttle=lambda flow: self.throttle
         )
-        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
         self.driver = LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events)
         self._happened_s = self.time_s
         return self.driver, events

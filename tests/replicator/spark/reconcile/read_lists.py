@@ -10,9 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import load_text
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Span
 from replicator.proof.outcome import Outcome
-from replicator.proof.pairs import Offsets
 from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile import kafka, reconcile
 from replicator.spark.reconcile.by_map.compare import ByMap
@@ -48,7 +47,7 @@ def reader(spark: SparkSession, drawn: Mapping[Partition, Drawn]) -> Callable[..
     """Stands in for `kafka.read`."""
 
     def read(
-        _: SparkSession, flow: Any, cluster: Any, ranges: Mapping[Partition, Offsets], *, tasks: int = 0
+        _: SparkSession, flow: Any, cluster: Any, ranges: Mapping[Partition, Span], *, tasks: int = 0
     ) -> DataFrame | None:
         slices: list[list[tuple[object, ...]]] = []
         for at, (first, end) in ranges.items():

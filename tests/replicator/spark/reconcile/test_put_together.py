@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from replicator.model.partition import Span
 from replicator.model.reading_over import BYTES_MAX, OFFSETS_MAX
-from replicator.spark.reconcile.kafka import Offsets, put_together
+from replicator.spark.reconcile.kafka import put_together
 
 
 def of_bytes(record: int) -> Callable[[int, int], int]:
@@ -31,7 +32,7 @@ def of_bytes(record: int) -> Callable[[int, int], int]:
         ),
     ],
 )
-def test_what_is_near_is_read_together(wanted: list[Offsets], ranges: list[Offsets]) -> None:
+def test_what_is_near_is_read_together(wanted: list[Span], ranges: list[Span]) -> None:
     assert put_together(wanted, 3, of_bytes(100)) == ranges
 
 
@@ -43,7 +44,7 @@ def test_what_is_near_is_read_together(wanted: list[Offsets], ranges: list[Offse
         (BYTES_MAX // 90, [(0, 1), (100, 101), (1_101, 1_200)]),
     ],
 )
-def test_large_records_are_not_read_for_nothing(record_bytes: int, ranges: list[Offsets]) -> None:
+def test_large_records_are_not_read_for_nothing(record_bytes: int, ranges: list[Span]) -> None:
     wanted = [(0, 1), (100, 101), (1_101, 1_200)]
     assert put_together(wanted, 3, of_bytes(record_bytes)) == ranges
 
@@ -60,7 +61,7 @@ def test_those_with_the_fewest_bytes_between_them_are_read_together() -> None:
 def test_the_reads_hold_all_ranges_and_are_no_more_than_asked() -> None:
     for seed in range(500):
         drawn = random.Random(seed)
-        at, wanted = 0, list[Offsets]()
+        at, wanted = 0, list[Span]()
         for _ in range(drawn.randrange(40)):
             at += int(10 ** (drawn.random() * 6))
             wanted.append((at, at := at + drawn.choice((0, 1, 100))))
