@@ -152,7 +152,7 @@ class MapChain:
             self._say(f"a section begins at source offset {section.before}, and the last one ended at {self.after}")
 
     def _count(self, section: MapSection, before: int) -> None:
-        """`before`: its `count_before`."""
+        """Compare with the last section's count; `before` is the `count_before` of this one."""
         follows = self.after in (-1, section.before)
         if self.after >= 0 and not section.base and follows and before != self.count:
             self._say(

@@ -156,7 +156,7 @@ def test_a_newer_version_s_position_is_refused() -> None:
 
 def test_a_flow_that_somebody_holds_is_left_alone() -> None:
     check_stopped("f", {A: position(1)}, 0)
-    with pytest.raises(TakenOver, match="2 workers"):
+    with pytest.raises(TakenOver, match="2 members of its group"):
         check_stopped("f", {A: position(1)}, 2)
     with pytest.raises(TakenOver, match="host:1"):
         check_stopped("f", {A: position(1, "host:1")}, 0)
