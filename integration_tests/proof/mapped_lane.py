@@ -116,9 +116,10 @@ class MappedLane:
         self._others(contents, plain=self._draw.random() < 0.5)
 
     def doubled(self) -> None:
-        """Somebody writes again what the source has."""
-        chosen = self._draw.choice(sorted(self._truth.source))
-        self._others([self._truth.source[chosen]], plain=True)
+        """Somebody writes again what the source has, if it has anything: all of a small one may have been aborted."""
+        if self._truth.source:
+            chosen = self._draw.choice(sorted(self._truth.source))
+            self._others([self._truth.source[chosen]], plain=True)
 
     def _others(self, contents: list[Content], *, plain: bool) -> None:
         how = "plain" if plain else "others"
