@@ -12,7 +12,7 @@ Which pairs the map doesn't cover is known after the first step; those are left 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -31,7 +31,7 @@ from replicator.proof.map_place import place_of_map, stable_offsets
 from replicator.proof.outcome import DIFFERS, Mode, PartitionOutcome
 from replicator.proof.pair_comparison import LEFT_MAX
 from replicator.proof.pairs import Pair
-from replicator.proof.snapshot import Snapshot
+from replicator.proof.snapshot import Snapshot, after_reading
 from replicator.proof.summed_up import summed_up
 from replicator.proof.task_map import MapFacts, map_of
 from replicator.spark.reconcile import arrow, kafka
@@ -206,6 +206,7 @@ class _Comparison:
     def run(self) -> ByMap:
         """Compare all pairs."""
         sums = self._sums()
+        now = self._after_reading(sums)
         differ: dict[Partition, _PairSums] = {}
         for at, one in sums.items():
             said = self._said(at, one)
@@ -215,7 +216,7 @@ class _Comparison:
             elif one.opened and self._mode != "quick":
                 differ[at] = one
             else:
-                self._found.outcomes[at] = self._outcome(self._facts.pairs[at], said, one)
+                self._found.outcomes[at] = self._outcome(now[at], said, one)
         small = {at: pair for at in differ if _offsets(pair := self._facts.pairs[at]) <= WHOLE_MAX}
         if small:
             self._say(f"comparing {counted(len(small), 'small partition')} record by record")
@@ -225,6 +226,12 @@ class _Comparison:
         if large := {at: one for at, one in differ.items() if at not in small}:
             self._open(large)
         return self._found
+
+    def _after_reading(self, ats: Iterable[Partition]) -> dict[Partition, Pair]:
+        """Return pairs as they are now: where retention has begun since the snapshot, the position counts more records
+        than were read."""
+        pairs = [self._facts.pairs[at] for at in ats]
+        return {pair.source: pair for pair in after_reading(self._facts.flow, pairs)} if pairs else {}
 
     def _said(self, at: Partition, one: _PairSums) -> MapSaid:
         return one.said or MapSaid.of(map_of(self._facts, at))  # no task has: neither side has a record there
@@ -285,10 +292,10 @@ class _Comparison:
             left = arrow.on_driver(left)
         counts = {at: one.pair_counts() for at, one in differ.items() if at not in many}
         asked = [pair for pair in pairs if pair.source in counts and pair.source in numbers]
-        for at in counts.keys() - numbers.keys():  # what differed before stands where it should by now, or is gone
-            known = differ[at]
+        for at, pair in self._after_reading(counts.keys() - numbers.keys()).items():
+            known = differ[at]  # what differed before stands where it should by now, or is gone
             gone = replace(known, differing={}, equal={}, apart={})
-            self._found.outcomes[at] = self._outcome(facts.pairs[at], self._said(at, known), gone)
+            self._found.outcomes[at] = self._outcome(pair, self._said(at, known), gone)
         if not asked:
             return
         self._say("comparing what differs")
