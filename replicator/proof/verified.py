@@ -78,12 +78,12 @@ class VerifiedPartition:
         found = [*self.contradictions, *self.gaps]
         if self.empty_offsets:
             found.append(
-                f"{counted(self.empty_offsets, 'target offset')} of copies hold no record: {_spans(self.empty)}"
+                f"{counted(self.empty_offsets, 'target offset')} of copies without a record: {_spans(self.empty)}"
             )
         if self.emptied:
             places = counted(self.emptied, "target offset")
             why = "log compaction may have taken them, and the map doesn't say their keys"
-            found.append(f"{places} of copies are empty: {why}")
+            found.append(f"{places} of copies without a record: {why}")
         if self.foreign_records:
             found.append(
                 f"{counted(self.foreign_records, 'record')} on the target that no section of the map claims: "

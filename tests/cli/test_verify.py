@@ -108,7 +108,7 @@ def test_all_fits_a_terminal_of_80_columns() -> None:
     lines = said.getvalue().splitlines()
     assert [line for line in lines if len(line) > 80 and name not in line] == []
     whole = " ".join(" ".join(lines).split())
-    assert f"{name}[3]: 2 target offsets of copies hold no record: 3, 6" in whole
+    assert f"{name}[3]: 2 target offsets of copies without a record: 3, 6" in whole
     assert notes[0] in whole
     assert UNSEEN in whole
 
@@ -117,7 +117,7 @@ def test_people_are_told_what_was_not_looked_at() -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     show(console, all_of(of(empty_offsets=2, empty=((3, 4), (6, 7))), notes=("a block can't be read",)))
     said = console.export_text()
-    assert "2 target offsets of copies hold no record: 3, 6" in said
+    assert "2 target offsets of copies without a record: 3, 6" in said
     assert "note: a block can't be read" in said
     assert UNSEEN in said
     assert "The target isn't what the map says" in said
