@@ -140,18 +140,9 @@ class TopicReader:
         Raises Retriable when a partition can't be read in time.
         """
         found = self.at_time(partitions, timestamp_ms)
-        waiting = {at for at, offset in found.items() if offset >= 0}
-        with self._assigned({at: found[at] for at in waiting}) as polled:
-            for at, message, error in polled(waiting, time.monotonic() + self._patience_s):
-                if error is not None:
-                    self._raise_unless_end(error, at.topic)
-                elif message.timestamp()[1] < timestamp_ms:
-                    continue
-                found[at] = -1 if error is not None else _offset(message)
-                waiting.discard(at)
-        if waiting:
-            raise Retriable(f"cluster {self._cluster.name!r}: {_list(waiting)} can't be read at a time")
-        return found
+        starts = {at: offset for at, offset in found.items() if offset >= 0}
+        first = self._first(starts, lambda message: message.timestamp()[1] >= timestamp_ms)
+        return found | {at: -1 if message is None else _offset(message) for at, message in first.items()}
 
     def first_records(self, starts: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
         """Return offset and timestamp (ms) of the first committed record at or after each start; partitions without one
@@ -159,18 +150,41 @@ class TopicReader:
 
         Raises Retriable when a partition can't be read in time.
         """
-        found: dict[Partition, tuple[int, int]] = {}
-        waiting = set(starts)
-        with self._assigned(starts) as polled:
-            for at, message, error in polled(waiting, time.monotonic() + self._patience_s):
-                if error is None:
-                    found[at] = _offset(message), message.timestamp()[1]
-                else:
-                    self._raise_unless_end(error, at.topic)
-                waiting.discard(at)
-        if waiting:
-            raise Retriable(f"cluster {self._cluster.name!r}: {_list(waiting)} can't be read")
+        first = self._first(starts, lambda _: True)
+        return {at: (_offset(it), it.timestamp()[1]) for at, it in first.items() if it is not None}
+
+    def _first(
+        self, starts: Mapping[Partition, int], wanted: Callable[[Message], bool]
+    ) -> dict[Partition, Message | None]:
+        """Find the first committed record that is wanted of each partition, from a start on; None where there is none.
+        Where retention has removed a start meanwhile, from the log start on."""
+        found, left, end_s = dict[Partition, Message | None](), dict(starts), time.monotonic() + self._patience_s
+        while left:
+            waiting, gone = set(left), set[Partition]()
+            with self._assigned(left) as polled:
+                for at, message, error in polled(waiting, end_s):
+                    if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                        gone.add(at)
+                    elif error is not None:
+                        self._raise_unless_end(error, at.topic)
+                        found[at] = None
+                    elif wanted(message):
+                        found[at] = message
+                    else:
+                        continue
+                    waiting.discard(at)
+            if waiting:
+                raise Retriable(f"cluster {self._cluster.name!r}: {_list(waiting)} can't be read in time")
+            left = self._log_starts({at: left[at] for at in gone})
         return found
+
+    def _log_starts(self, below: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return the log starts, which must be above these offsets: a log that begins below has lost its end."""
+        starts = {at: raised(it)[0] for at, it in self.bounds(below).items()} if below else {}
+        for at, start in starts.items():
+            if start <= below[at]:
+                raise Retriable(f"cluster {self._cluster.name!r}: {at} ends before offset {below[at]} now")
+        return starts
 
     @contextmanager
     def _assigned(self, starts: Mapping[Partition, int], *, committed: bool = True) -> Iterator[Polled]:
