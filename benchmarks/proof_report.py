@@ -14,7 +14,7 @@ import click
 from benchmarks import report
 
 BEGIN, END = "<!-- offset map: python -m benchmarks.proof_report -->\n", "<!-- end of offset map -->\n"
-NAMES = ("map_cost", "map_index", "proof", "proof_spark")
+NAMES = ("map_cost", "map_index", "map_start", "proof", "proof_spark")
 COMPARED = {
     "records_per_s_ratio": ("records/s, ratio", "{:.2f}"),
     "cpu_us_a_record_ratio": ("CPU, ratio", "{:.2f}"),
@@ -85,10 +85,18 @@ def _proofs(results: Results) -> Iterator[str]:
     clean = f"{spark['records']:,} records on either side without differences"
     times = f"{medians['reconcile_s']:.1f} s, {medians['clean_ratio']:.2f} times as long as Spark's reading alone"
     yield f"| `reconcile` on Spark, {clean} | {times} |"
+    yield from _start(results["map_start"])
     index = results["map_index"]["translate"]
     blocks = f"a map that would have {index['as_blocks_gb']:.0f} GB of blocks ({index['transactions']:,} transactions)"
     taken = f"{index['seconds']:.2f} s and {index['peak_mib']:.0f} MiB; index of {index['index_mib']:.0f} MiB"
     yield f"| `translate`, {blocks} | {taken} |"
+
+
+def _start(found: Mapping[str, Any]) -> Iterator[str]:
+    settings = found["settings"]
+    for case in found["cases"]:
+        where = f"a start with {settings['partitions']:,} partitions in {settings['lanes']} lanes"
+        yield f"| {where}, {case['newest']:,} of them in the last block of each lane | {case['median_s']:.2f} s |"
 
 
 def written(document: str, results: Results) -> str:
