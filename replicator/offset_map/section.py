@@ -148,8 +148,7 @@ class MapSection:
 
     def _wrong_entries(self) -> str:
         runs, others = self.runs, [_spans(entries) for entries in (self.aside, self.dropped) if entries]
-        repair = self.before == self.after and bool(runs or others or self.pruned)
-        start = 0 if repair else self.before
+        repair, start = self.repair, self.source_start
         records, at, ascending, joined = 0, start, True, False
         for first, end in runs:  # in one pass, since most transactions of a quiet flow are one run of one record
             ascending = ascending and at <= first < end

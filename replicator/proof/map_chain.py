@@ -98,20 +98,19 @@ class MapChain:
             self._say(f"a section of generation {placed.generation} follows one of generation {self._order[0]}")
         self._order = placed[:3]
         self.sections += section.transactions
-        records, pruned, first = section.records, section.pruned_copies, section.first_target
         if section.claims_target:
-            self._void(first)
+            self._void(section.first_target)
         self._follow(section)
-        self._count(section, section.count if section.repair else section.count - records - pruned)
+        self._count(section)
         self.after = section.after
-        self.next_target = max(self.next_target, first + records if section.pruned is None else section.target_end)
+        self.next_target = max(self.next_target, section.target_end)
         if self.since_ms is not None and commit_ms < self.since_ms:
             return
-        self.copies += records
-        self.pruned += pruned
+        self.copies += section.records
+        self.pruned += section.pruned_copies
         self.digests += section.digest_kind != NO_DIGEST
-        if records:
-            self._claim(first, first + records)
+        if section.runs:
+            self._claim(section.first_target, section.target_end)
 
     def _begin_again(self) -> None:
         """Forget all: what was taken so far is not the flow's own."""
@@ -151,9 +150,8 @@ class MapChain:
         elif section.before < self.after:
             self._say(f"a section begins at source offset {section.before}, and the last one ended at {self.after}")
 
-    def _count(self, section: MapSection, before: int) -> None:
-        """Compare with the last section's count; `before` is the `count_before` of this one."""
-        follows = self.after in (-1, section.before)
+    def _count(self, section: MapSection) -> None:
+        before, follows = section.count_before, self.after in (-1, section.before)
         if self.after >= 0 and not section.base and follows and before != self.count:
             self._say(
                 f"the count at source offset {section.before} goes on from {before}, and the last one was {self.count}"
