@@ -24,12 +24,7 @@ def pair_report(
         values: whether the outcome may hold parts of their fields.
     """
     # Asked again: where retention has begun since the snapshot, the position counts records that are gone.
-    source_start, target_start = (side.start() for side in sides)
-    pair = replace(
-        pair,
-        source_start=max(pair.source_start, source_start),
-        target_start=max(pair.target_start, target_start),
-    )
+    pair = pair.beginning_at(*(side.start() for side in sides))
     notes = [f"the map's sections are out of order from here on: {taken.unordered}"] if taken.unordered else []
     if one.mapped is None:
         return summed_up(pair, None, one.found, Reported(), one.coverage, notes), Reported()

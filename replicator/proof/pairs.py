@@ -94,6 +94,14 @@ class Pair:
         """Return what is compared of it."""
         return self.source_range if of_source else self.target_range
 
+    def beginning_at(self, source_start: int, target_start: int) -> Pair:
+        """Return the pair with the beginnings of its logs as they were asked for once more: they only move up."""
+        return replace(
+            self,
+            source_start=max(self.source_start, source_start),
+            target_start=max(self.target_start, target_start),
+        )
+
     @property
     def source_cut(self) -> bool:
         """Whether retention or DeleteRecords removed records that were copied, and this range begins behind them."""

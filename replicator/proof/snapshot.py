@@ -266,14 +266,7 @@ def after_reading(flow: Flow, pairs: Sequence[Pair]) -> list[Pair]:
                     why = f"cluster {admin.cluster.name!r} has no topic {at.topic} any more, or another one"
                     raise Incident("topic_gone", why, topic=at.topic)
             starts.append(admin.offsets(topics, end=False))
-    return [
-        replace(
-            pair,
-            source_start=max(pair.source_start, starts[0][pair.source]),
-            target_start=max(pair.target_start, starts[1][pair.target]),
-        )
-        for pair in pairs
-    ]
+    return [pair.beginning_at(starts[0][pair.source], starts[1][pair.target]) for pair in pairs]
 
 
 def _routes(flow: Flow, sources: Mapping[str, TopicInfo]) -> Iterable[tuple[Partition, Partition]]:
