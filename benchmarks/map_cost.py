@@ -9,7 +9,6 @@ benchmarks/results/map_cost.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.console import Console
 
 from benchmarks import cases, load, report
-from benchmarks.__main__ import machine
+from benchmarks.__main__ import machine, write_result
 from benchmarks.cases import Bench, Figures
 from benchmarks.clusters import Kafka
 from benchmarks.many_partitions import Side
@@ -195,14 +194,12 @@ def main(pairs: int, records: int, gappy: int, seconds: float) -> None:
         "records": {"dense": records, "gaps": gappy, "steady": int(seconds * 1_000)},
         "load_average": [round(load_began[0], 2), round(os.getloadavg()[0], 2)],
     }
-    path = RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     by_comparison = {
         "with_by_without": compared(found, "with", "without"),
         "without_by_itself": compared(found, "again", "without"),
     }
     body = {"machine": machine(), "settings": settings, "compared": by_comparison, "pairs": found}
-    path.write_text(json.dumps(body, indent=1) + "\n")
+    path = write_result(RESULTS / f"{started:%Y-%m-%d-%H%M}.json", body)
     console.print(by_comparison, f"written to {path}")
 
 

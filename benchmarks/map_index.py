@@ -10,7 +10,6 @@ Times between transactions and gaps between source offsets are drawn. Figures go
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -30,7 +29,7 @@ from confluent_kafka import Producer, TopicPartition
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.__main__ import machine
+from benchmarks.__main__ import machine, write_result
 from benchmarks.clusters import Kafka, docker
 from benchmarks.proof import measured
 from integration_tests.harness import clients
@@ -364,10 +363,10 @@ def main(transactions: int, gigabytes: float, runs: int, out: Path | None) -> No
         if transactions:
             found["size"] = sizes(kafka, Path(name), transactions, console)
             console.print(found["size"])
-    path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     settings = {"started": started.isoformat(timespec="seconds"), "load": os.getloadavg()[0]}
-    path.write_text(json.dumps({"machine": machine(), "settings": settings, **found}, indent=1) + "\n")
+    path = write_result(
+        out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", {"machine": machine(), "settings": settings, **found}
+    )
     console.print(f"written to {path}")
 
 

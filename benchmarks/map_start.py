@@ -8,7 +8,6 @@ come to few of them, all where they come to all. Figures go to benchmarks/result
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -23,7 +22,7 @@ import click
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.__main__ import machine
+from benchmarks.__main__ import machine, write_result
 from benchmarks.clusters import Kafka
 from benchmarks.map_index import made
 from integration_tests.harness import clients
@@ -147,10 +146,8 @@ def main(partitions: int, newest: tuple[int, ...], runs: int, out: Path | None) 
         console.print(case)
     settings = {"partitions": partitions, "lanes": LANES, "runs": runs}
     settings_said = {**settings, "started": started.isoformat(timespec="seconds")}
-    path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     body = {"machine": machine(), "load": load, "settings": settings_said, "cases": cases}
-    path.write_text(json.dumps(body, indent=1) + "\n")
+    path = write_result(out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", body)
     console.print(f"written to {path}")
 
 

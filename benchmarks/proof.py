@@ -8,7 +8,6 @@ shown by a flow of one record, and not taken off. Figures go to benchmarks/resul
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from confluent_kafka import Producer, TopicPartition
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.__main__ import machine
+from benchmarks.__main__ import machine, write_result
 from benchmarks.clusters import Kafka
 from benchmarks.systems import HERE, rss_peak_mib
 from integration_tests.harness import clients
@@ -174,10 +173,10 @@ def main(cases: tuple[tuple[int, int], ...], runs: int, out: Path | None) -> Non
                 rate = {"records_per_s": records / figures["seconds"], "load": os.getloadavg()[0]}
                 found.append({**case, **figures, **rate, "runs": taken})
                 console.print(found[-1])
-    path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     settings = {"runs": runs, "value_bytes": len(VALUE), "started": started.isoformat(timespec="seconds")}
-    path.write_text(json.dumps({"machine": machine(), "settings": settings, "cases": found}, indent=1) + "\n")
+    path = write_result(
+        out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", {"machine": machine(), "settings": settings, "cases": found}
+    )
     console.print(f"written to {path}")
 
 

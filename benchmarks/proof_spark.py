@@ -8,7 +8,6 @@ benchmarks/results/proof_spark.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -22,7 +21,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.__main__ import machine
+from benchmarks.__main__ import machine, write_result
 from benchmarks.clusters import Kafka
 from benchmarks.proof import VALUE, written
 from benchmarks.reconcile import MASTER, PATIENCE_MS, read_both
@@ -111,8 +110,6 @@ def main(records: int, each: int, small: int, runs: int, out: Path | None) -> No
     console.print(medians)
     settings = {"records": records, "each": each, "small": small, "runs": runs, "value_bytes": len(VALUE)}
     settings_said = {**settings, "master": MASTER, "started": started.isoformat(timespec="seconds")}
-    path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     body = {
         "machine": machine(),
         "load": os.getloadavg()[0],
@@ -120,7 +117,7 @@ def main(records: int, each: int, small: int, runs: int, out: Path | None) -> No
         "median": medians,
         "runs": found,
     }
-    path.write_text(json.dumps(body, indent=1) + "\n")
+    path = write_result(out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", body)
     console.print(f"written to {path}")
 
 

@@ -8,7 +8,6 @@ before; its start is not counted, nor is the first one, in which the brokers ans
 
 from __future__ import annotations
 
-import json
 import random
 import tempfile
 import time
@@ -24,7 +23,7 @@ from statistics import median
 import click
 from rich.console import Console
 
-from benchmarks.__main__ import RESULTS, machine
+from benchmarks.__main__ import RESULTS, machine, write_result
 from benchmarks.clusters import Kafka
 from benchmarks.reconcile import MASTER, PATIENCE_MS, copied, quick_pass
 from integration_tests.spark.planted import Content, Planted, mixed
@@ -146,10 +145,8 @@ def main(runs: int, records: int, small: int, out: Path | None) -> None:
         "started": started.isoformat(timespec="seconds"),
     }
     medians = {key: median(values) for key, values in taken.items()}
-    path = out or DIRECTORY / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     body = {"machine": machine(), "settings": settings, "median": medians, "runs": taken}
-    path.write_text(json.dumps(body, indent=1) + "\n")
+    path = write_result(out or DIRECTORY / f"{started:%Y-%m-%d-%H%M}.json", body)
     console.print(f"written to {path}")
 
 
