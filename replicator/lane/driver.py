@@ -282,7 +282,7 @@ class LaneDriver:
             self._permit.initialised,
         )
         if not self._permit.ask(self._pause):
-            return None
+            return self.ended_by  # nothing has settled what the session before has left behind
         if self._predecessors and plan.flow.delivery is Delivery.EXACTLY_ONCE:
             self._fence_at_once(to)
         self.session = session = ProducerSession(plan, self._policy, to, self._memory, context)
@@ -334,8 +334,9 @@ class LaneDriver:
             raise error
         if step is Next.EXAMINE and to is not None:
             self._examine(error, to)
-            if self._stopping.is_set():  # no successor: the target has timed the transaction out, which is given up
-                self.ended_by = _given_up(error)
+            # No successor: the target has timed the transaction out. A stop before it is copied again gives it up.
+            self.ended_by = _given_up(error)
+            if self._stopping.is_set():
                 return
         if self._went_well():
             self._backoff.reset()

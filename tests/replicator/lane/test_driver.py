@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import queue
+import threading
 from itertools import pairwise
 
 import pytest
 
 from replicator.lane.driver import BACKOFF_S, BACKOFF_S_MAX, WAITING_AFTER, CountsChanged, DriverEvent, LaneEnded
 from replicator.lane.partition import Copying, Waiting
+from replicator.lane.permit import Unasked
 from replicator.model.checkpoint import NOBODY
-from replicator.model.errors import Incident, Retriable, Unreachable
+from replicator.model.errors import Fenced, Incident, ReplicatorError, Retriable, UnknownOutcome, Unreachable
 from replicator.model.partition import Partition
 from tests.replicator.lane.fakes.loads import A, B, filled, held, numbered
 from tests.replicator.lane.fakes.world import CONTROL, World
@@ -198,3 +200,35 @@ def test_a_lane_that_commits_between_its_failures_makes_no_longer_pauses() -> No
     assert len(restarted) == FAILURES
     assert max(int(str(event["delay_ms"])) for event in restarted) <= BACKOFF_S * 1000
     assert world.told("waiting") == []
+
+
+class StoppedBeforeItsSecondFence(Unasked):
+    """The stop comes when a session has failed, and the next one has connected."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._asked = world, 0
+
+    def ask(self, pause: threading.Event) -> bool:
+        """See `FencePermit`."""
+        self._asked += 1
+        if self._asked == 2:
+            assert self._world.driver is not None
+            self._world.driver.stop()
+        return super().ask(pause)
+
+
+@pytest.mark.parametrize(
+    "error", [UnknownOutcome("no ack"), Fenced("timed out")], ids=lambda error: type(error).__name__
+)
+def test_a_stop_before_a_failed_transaction_is_copied_again_gives_it_up(error: ReplicatorError) -> None:
+    """Exit code 0 would say that everything is committed; 5 that somebody has taken over, where it was a timeout."""
+    world = World()
+    filled(world, 3)
+    fail_at(world, "plane.flush", error, 1)
+    lane, events = world.lane(permit=StoppedBeforeItsSecondFence(world))
+    lane.start()
+    assert lane.join(JOIN_S_MAX)
+    ended = heard(events)[-1]
+    assert isinstance(ended, LaneEnded)
+    assert isinstance(ended.error, UnknownOutcome)
+    assert world.position(A) == 0

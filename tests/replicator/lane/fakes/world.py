@@ -16,6 +16,7 @@ from replicator.config import Flow, load_text
 from replicator.flow.first_offsets import resolve_starts
 from replicator.lane.driver import DriverEvent, LaneDriver, Services
 from replicator.lane.partition import PartitionState
+from replicator.lane.permit import UNASKED, FencePermit
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.lane.throttle import FlowThrottle
@@ -329,7 +330,11 @@ class World:
         return replace(plan, writes_map=self.maps)
 
     def lane(
-        self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None
+        self,
+        owner: str = "me",
+        policy: Policy | None = None,
+        plan: LanePlan | None = None,
+        permit: FencePermit = UNASKED,
     ) -> tuple[LaneDriver, queue.SimpleQueue[DriverEvent]]:
         """Make a lane, and the queue in which its owner hears of it."""
         log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
@@ -337,7 +342,7 @@ class World:
             self._connect, self, lambda step: self.call(f"step.{step}"), log, throttle=lambda flow: self.throttle
         )
         events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
-        self.driver = LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events)
+        self.driver = LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events, permit)
         self._happened_s = self.time_s
         return self.driver, events
 
