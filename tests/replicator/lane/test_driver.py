@@ -225,7 +225,8 @@ def test_a_stop_before_a_failed_transaction_is_copied_again_gives_it_up(error: R
     world = World()
     filled(world, 3)
     fail_at(world, "plane.flush", error, 1)
-    lane, events = world.lane(permit=StoppedBeforeItsSecondFence(world))
+    world.permit = StoppedBeforeItsSecondFence(world)
+    lane, events = world.lane()
     lane.start()
     assert lane.join(JOIN_S_MAX)
     ended = heard(events)[-1]

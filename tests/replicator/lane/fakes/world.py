@@ -187,6 +187,7 @@ class World:
     trace: list[str] = field(default_factory=list)
     events: list[dict[str, object]] = field(default_factory=list)
     driver: LaneDriver | None = None
+    permit: FencePermit = UNASKED  # of the next lane
     maps: bool = False  # whether the flow has an offset map
     listed_origins: dict[str, Origins] = field(default_factory=dict)  # as the last listing has found them
 
@@ -330,11 +331,7 @@ class World:
         return replace(plan, writes_map=self.maps)
 
     def lane(
-        self,
-        owner: str = "me",
-        policy: Policy | None = None,
-        plan: LanePlan | None = None,
-        permit: FencePermit = UNASKED,
+        self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None
     ) -> tuple[LaneDriver, queue.SimpleQueue[DriverEvent]]:
         """Make a lane, and the queue in which its owner hears of it."""
         log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
@@ -342,7 +339,7 @@ class World:
             self._connect, self, lambda step: self.call(f"step.{step}"), log, throttle=lambda flow: self.throttle
         )
         events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
-        self.driver = LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events, permit)
+        self.driver = LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events, self.permit)
         self._happened_s = self.time_s
         return self.driver, events
 
