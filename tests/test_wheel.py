@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,9 +18,7 @@ from integration_tests.harness import clients, environments
 
 pytestmark = pytest.mark.tier("default")  # builds it, and makes an environment
 
-ROOT = Path(__file__).parents[1]
 SITE = Path(sysconfig.get_path("purelib"))
-PACKAGES = ("replicator", "embedded_broker", "kafka_records", "cli")
 DONE_S_MAX = 60
 FLOWS = """\
 clusters:
@@ -34,7 +31,7 @@ flows:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from this tree by the backend that pyproject.toml names; nothing is downloaded."""
+    """Built from a copy of this tree by the backend that pyproject.toml names; nothing is downloaded."""
     return environments.wheel(tmp_path_factory.mktemp("dist"))
 
 
@@ -94,8 +91,8 @@ def test_the_wheel_has_the_licence_and_says_that_it_is_typed(wheel: Path) -> Non
         names = set(archive.namelist())
         said = Parser().parsestr(archive.read(f"{dist_info}/METADATA").decode())
         licence = archive.read(f"{dist_info}/licenses/LICENSE").decode()
-    assert {name.split("/")[0] for name in names} == {*PACKAGES, dist_info}
-    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    assert {name.split("/")[0] for name in names} == {*environments.PACKAGES, dist_info}
+    assert {f"{package}/py.typed" for package in environments.PACKAGES} <= names
     assert "Apache License" in licence
     assert (said["License-Expression"], said["License-File"]) == ("Apache-2.0", "LICENSE")
     assert said["Version"] == version(wheel)
@@ -107,15 +104,19 @@ def test_another_checkout_makes_the_same_wheel_byte_by_byte(
     """Neither when nor where it is built shows, nor who may read its files there. It has no repository, and is told
     the version; tests/test_versions.py builds it in two clones."""
     monkeypatch.setenv("SETUPTOOLS_SCM_PRETEND_VERSION", version(wheel))
-    tree = tmp_path / "tree"
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, tree / package, copy_function=shutil.copyfile)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copyfile(ROOT / name, tree / name)
+    tree = environments.copied(tmp_path / "tree")
     for path in tree.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
         os.utime(path, (1_700_000_000, 1_700_000_000))
     assert environments.wheel(tmp_path / "dist", tree).read_bytes() == wheel.read_bytes()
+
+
+def test_this_tree_stays_as_it_is_while_a_wheel_is_built(tmp_path: Path) -> None:
+    """Processes of other tests run from it: a version that changes meanwhile would be another one than theirs."""
+    file = environments.ROOT / "cli" / "_version.py"
+    before = file.stat().st_mtime_ns if file.exists() else None
+    environments.wheel(tmp_path)
+    assert (file.stat().st_mtime_ns if file.exists() else None) == before
 
 
 def test_what_the_wheel_requires_is_enough_to_load_it(installed: Path) -> None:

@@ -13,24 +13,43 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import zipfile
 from importlib import metadata
 from importlib.util import cache_from_source
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("replicator", "embedded_broker", "kafka_records", "cli")
+_VERSION = "SETUPTOOLS_SCM_PRETEND_VERSION"
 BUILT_S_MAX = 60
 PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 """The directory of an environment's packages is called after it."""
 _PINNED = re.compile(r"^([a-z0-9-]+)==", re.MULTILINE)
 
 
-def wheel(directory: Path, tree: Path = ROOT) -> Path:
-    """Built from this tree, or from another one, by the backend that pyproject.toml names."""
+def wheel(directory: Path, tree: Path | None = None) -> Path:
+    """Built from a copy of this tree, or in another one, by the backend that pyproject.toml names, which writes the
+    version into a file of it: the processes of other tests run from this tree, and tell their version."""
+    if tree is None:
+        version = subprocess.check_output([sys.executable, "-m", "hatchling", "version"], cwd=ROOT, timeout=BUILT_S_MAX)
+        with tempfile.TemporaryDirectory() as copy, mock.patch.dict(os.environ, {_VERSION: version.decode().strip()}):
+            return wheel(directory, copied(Path(copy)))
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
     subprocess.run(command, cwd=tree, check=True, capture_output=True, timeout=BUILT_S_MAX)
     (built,) = directory.glob("*.whl")
     return built
+
+
+def copied(tree: Path) -> Path:
+    """Copy to `tree` what a wheel is made of; that directory. It has no repository: the version must be told."""
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, tree / package, ignore=ignored, copy_function=shutil.copyfile)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, tree / name)
+    return tree
 
 
 def pinned(constraints: str) -> list[str]:
