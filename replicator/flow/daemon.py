@@ -60,6 +60,7 @@ class _LanesStarted:
 class _FlowEnded:
     flow: str
     code: int
+    early: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ class Daemon:
             log.exception("bug", exit_code=code)
             raise
         finally:
-            self._events.put(_FlowEnded(name, code))
+            self._events.put(_FlowEnded(name, code, worker.stopped_early))
 
     def _tell_end(self, name: str, error: ReplicatorError, log: structlog.stdlib.BoundLogger) -> bool:
         """Log why a flow has ended; the same cause again, at a later attempt, at level debug. Return whether it is
@@ -242,7 +243,7 @@ class Daemon:
             if self._causes.pop(event.flow, None) is not None:
                 self._log.info("flow_started_again", flow=event.flow)
         elif isinstance(event, _FlowEnded):
-            again = self._restarts.ended(event.flow, event.code, time.monotonic())
+            again = self._restarts.ended(event.flow, event.code, time.monotonic(), early=event.early)
             if event.flow not in self._restarts.codes:
                 self._flows = {name: flow for name, flow in self._flows.items() if name != event.flow}
                 del self._workers[event.flow]

@@ -144,6 +144,11 @@ class GroupWorker:
         """After a clean end: 4 while something waits for a decision."""
         return Incident.exit_code if self._counts.stopped or self._notes.incidents else 0
 
+    @property
+    def stopped_early(self) -> bool:
+        """See `FlowWorker`."""
+        return not self._counts.complete
+
     def _handle_next(self) -> None:
         now_s = time.monotonic()
         due = [at for at in (self._membership.due_s, self._stop_by) if at is not None]

@@ -18,11 +18,14 @@ class FlowCounts:
         """`lanes` that have partitions: only those have something to report."""
         self._by_lane: dict[int, PartitionCounts] = {}
         self._unsettled = set(lanes)
+        self.complete = False
+        """Whether all lanes have reported at least once."""
 
     def update(self, lane: int, counts: PartitionCounts) -> None:
         """Take the counts that a lane has reported."""
         self._by_lane[lane] = counts
         self._unsettled.discard(lane)
+        self._check()
 
     def reassigned(self, lane: int) -> None:
         """Note that a lane was given other partitions."""
@@ -36,6 +39,10 @@ class FlowCounts:
     def settle(self) -> None:
         """Note that a discovery interval has passed: what lanes have reported is all they have to report."""
         self._unsettled -= self._by_lane.keys()
+        self._check()
+
+    def _check(self) -> None:
+        self.complete = self.complete or not self._unsettled
 
     @property
     def stopped(self) -> int:

@@ -13,7 +13,8 @@ process: what else is wrong in it isn't known.
 Flows come and go with the flow file (`reload`). One that runs and whose settings have changed, or that is removed, is
 asked to stop; once it has ended it is replaced, or nothing is left of it. How it has ended then says nothing of the
 process, unless that is a bug, or the process was asked to stop meanwhile. One that is asked to stop while it starts
-again has not come as far as what ended it: its code is that of the time before.
+again, or before its lanes have told of all partitions, has not come as far as what ended it: its code is that of the
+time before.
 
 A flow that a reload has started and whose lanes have not run since is *on trial*: a process that ran well doesn't end
 by a typo in its file. What may be one (2, 3) is waited out, whether or not another flow is alive: it is started again
@@ -171,14 +172,14 @@ class Restarts:
         """Return whether a flow that ends with this code now is waited for, if it is the only one. From any thread."""
         return self._flows[name].on_trial and code in TYPOS
 
-    def ended(self, name: str, code: int, now_s: float) -> bool:
+    def ended(self, name: str, code: int, now_s: float, *, early: bool = False) -> bool:
         """Note that a flow ended; return whether to start it again at once. After a bug the process is to stop, see
-        `stopping`.
+        `stopping`. `early`: its lanes had not told of all partitions.
         """
         flow = self._flows[name]
         then, flow.then = flow.then, None
         self.stopping = self.stopping or code == BUG
-        if self.stopping and code == 0 and flow.stage is Stage.STARTING:
+        if self.stopping and code == 0 and (early or flow.stage is Stage.STARTING):
             code = flow.code
         if then is _Then.AGAIN and not self.stopping:
             self._replaced(name)

@@ -74,6 +74,8 @@ class SharedFlow:
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()  # of the generation that runs now
         self._over = threading.Event()  # nothing of the flow runs here any more
         self._silent: Callable[[], Sequence[Silence]] | None = None  # which are away; None: nobody watches them yet
+        self.stopped_early = False
+        """See `FlowWorker`."""
         self._bug: BaseException | None = None  # of what watches the clusters
 
     def take(self, config: Config) -> None:
@@ -113,10 +115,11 @@ class SharedFlow:
             made, again = worker
             started = True
             self._alive()
-            if not again():
-                return made.code
+            goes_on = again()
+            self.stopped_early, code = made.stopped_early, made.code
+            if not goes_on:
+                break
             self._finder.half_done(made.half_done)
-            code = made.code
         return code
 
     def _next(self, *, first: bool) -> tuple[GroupWorker, Callable[[], bool]] | None:

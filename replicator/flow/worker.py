@@ -76,6 +76,9 @@ class FlowWorker:
         self._counts = FlowCounts(())
         self._notes = FlowNotes(log)
         self._error: BaseException | None = None
+        self.stopped_early = False
+        """Whether a stop came before its lanes had told of all partitions, so that the exit code doesn't say whether
+        something waits for a decision."""
         self._stop_by: float | None = None  # when lanes that were asked to stop must have ended
         self._setup: Setup | None = None
         self._alive: Callable[[], None] = lambda: None
@@ -128,7 +131,7 @@ class FlowWorker:
             raise
         finally:
             self._ended.set()
-        code = self._code()
+        self.stopped_early, code = not self._counts.complete, self._code()
         if self._error is not None and worst((code_of(self._error), code)) == code_of(self._error):
             raise self._error
         return code

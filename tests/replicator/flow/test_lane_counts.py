@@ -47,7 +47,16 @@ def test_a_lane_with_new_partitions_counts_once_it_has_told_or_a_discovery_has_p
     assert made.all_stopped, "its numbers are the same: it had nothing to tell"
 
 
+def test_they_are_complete_once_all_lanes_have_told_and_stay_so() -> None:
+    made = counts(STOPPED, lanes=2)
+    assert not made.complete
+    made.update(1, COPIED)
+    made.reassigned(0)
+    assert made.complete
+
+
 def test_a_lane_that_never_told_is_not_settled_by_time() -> None:
     made = counts(STOPPED, lanes=2)
     made.settle()
     assert not made.all_stopped
+    assert not made.complete

@@ -76,6 +76,17 @@ def test_a_stop_while_a_flow_starts_again_does_not_hide_how_it_has_ended() -> No
     assert ran.codes["a"] == 0, "its lanes ran"
 
 
+def test_a_stop_before_lanes_have_told_of_all_partitions_does_not_hide_how_their_flow_has_ended() -> None:
+    made = alive("a", "b")
+    made.ended("a", 4, 0.0)
+    made.due(10.0)
+    made.lanes_started("a")
+    made.stop()
+    made.ended("a", 0, 11.0, early=True)
+    made.ended("b", 0, 11.0, early=True)
+    assert (made.codes, made.exit_code()) == ({"a": 4, "b": 0}, 4)
+
+
 def test_a_bug_stops_the_process() -> None:
     made = alive("a", "b")
     made.ended("a", 70, 0.0)

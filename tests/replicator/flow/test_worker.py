@@ -30,11 +30,12 @@ from tests.replicator.flow.fakes import FakePlane, config, flow, run_before, top
 
 @dataclass
 class FakeLane:
-    """A lane that copies until it is stopped, unless it `hangs`."""
+    """A lane that copies until it is stopped, unless it `hangs`. A `slow` one isn't through with its start."""
 
     plan: LanePlan
     events: queue.SimpleQueue[Any]
     hangs: bool = False
+    slow: bool = False
     joined: bool = False
     asked_s: float = 0.0
     plans: list[LanePlan] = field(default_factory=list)
@@ -43,7 +44,8 @@ class FakeLane:
     asked: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        self.tell(running=len(self.plan.routes))
+        if not self.slow:
+            self.tell(running=len(self.plan.routes))
         self.started.set()
 
     def stop(self) -> None:
@@ -79,6 +81,7 @@ class Run:
         settings: str = "",
         *,
         hangs: bool = False,
+        slow: bool = False,
         plane: FakePlane | None = None,
         exit_on_incident: bool = False,
     ) -> None:
@@ -86,7 +89,7 @@ class Run:
         self.flow = whole.flows["f"]
         self.plane = plane or run_before(FakePlane(self.flow, {"t1": topic("t1", 8), "t2": topic("t2", 8)}))
         self.lanes: dict[int, FakeLane] = {}
-        self.hangs = hangs
+        self.hangs, self.slow = hangs, slow
         parts = Parts(plane=lambda flow: cast(ControlPlane, self.plane), lane=self._lane)
         self.worker = FlowWorker(self.flow, whole, parts, structlog.get_logger(), exit_on_incident=exit_on_incident)
         self.result: int | BaseException | None = None
@@ -94,7 +97,7 @@ class Run:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _lane(self, plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> FakeLane:
-        self.lanes[plan.lane] = FakeLane(plan, events, self.hangs)
+        self.lanes[plan.lane] = FakeLane(plan, events, self.hangs, self.slow)
         return self.lanes[plan.lane]
 
     def _run(self) -> None:
@@ -125,7 +128,16 @@ def test_a_flow_that_is_stopped_ends_cleanly() -> None:
     with running() as run:
         run.worker.stop()
         assert run.end() == 0
+        assert not run.worker.stopped_early
         assert all(lane.asked.is_set() for lane in run.lanes.values())
+
+
+def test_a_stop_before_all_lanes_are_through_with_their_start_is_told() -> None:
+    run = Run(slow=True).start()
+    run.lanes[0].tell(running=8)
+    run.worker.stop()
+    assert run.end() == 0
+    assert run.worker.stopped_early
 
 
 def test_lanes_share_the_partitions() -> None:
