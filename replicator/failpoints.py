@@ -13,7 +13,7 @@ from collections.abc import Callable
 from replicator.model.errors import ConfigError
 
 VARIABLE = "EOS_FAILPOINTS"
-STEPS = (
+LANE_STEPS = (
     "fenced",
     "claimed",
     "before_send",
@@ -22,6 +22,10 @@ STEPS = (
     "before_offsets",
     "before_end_txn",
     "after_end_txn",
+)
+"""Of each lane, whether it runs live or for a job."""
+STEPS = (
+    *LANE_STEPS,
     "change_prepared",
     "before_decision",
     "before_end_decision",

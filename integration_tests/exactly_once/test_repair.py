@@ -121,10 +121,7 @@ def test_killed_anywhere_and_begun_again_it_copies_each_record_once(plant: Plant
     "step",
     [
         pytest.param(step, marks=() if step == "before_end_txn" else pytest.mark.tier("full"))
-        for step in failpoints.STEPS
-        if not any(
-            other in step for other in ("decision", "position_set", "failover", "rebuild")
-        )  # these are no steps of a repair
+        for step in failpoints.LANE_STEPS
     ],
 )
 def test_killed_at_any_step_it_copies_what_is_lost_and_nothing_else(plant: Plant, step: str) -> None:
