@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def version(wheel: Path) -> str:
-    """As its name has it. That of this tree in the environment is older, if there were commits since `make env`."""
+    """As its name has it."""
     return wheel.name.split("-")[1]
 
 

@@ -20,6 +20,8 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from unittest import mock
 
+from cli import __version__
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("replicator", "embedded_broker", "kafka_records", "cli")
 _VERSION = "SETUPTOOLS_SCM_PRETEND_VERSION"
@@ -31,10 +33,10 @@ _PINNED = re.compile(r"^([a-z0-9-]+)==", re.MULTILINE)
 
 def wheel(directory: Path, tree: Path | None = None) -> Path:
     """Built from a copy of this tree, or in another one, by the backend that pyproject.toml names, which writes the
-    version into a file of it: the processes of other tests run from this tree, and tell their version."""
+    version into a file of it. Processes of other tests run from this tree, and tell the version that stands there: it
+    stays what it is, and the wheel has the same, also where files have changed since."""
     if tree is None:
-        version = subprocess.check_output([sys.executable, "-m", "hatchling", "version"], cwd=ROOT, timeout=BUILT_S_MAX)
-        with tempfile.TemporaryDirectory() as copy, mock.patch.dict(os.environ, {_VERSION: version.decode().strip()}):
+        with tempfile.TemporaryDirectory() as copy, mock.patch.dict(os.environ, {_VERSION: __version__}):
             return wheel(directory, copied(Path(copy)))
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
     subprocess.run(command, cwd=tree, check=True, capture_output=True, timeout=BUILT_S_MAX)
