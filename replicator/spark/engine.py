@@ -28,7 +28,7 @@ from replicator import failpoints
 from replicator.jobs.engine import Cancelled, EngineGone
 from replicator.jobs.range_copy import RangeDone, RangeTask, copy_range
 from replicator.model.errors import Fatal, Unreachable
-from replicator.spark import executors, task_log
+from replicator.spark import archives, executors, task_log
 from replicator.spark.cause import FAILURES, raised_in_task, root, unfit
 from replicator.spark.executors import ExecutorState, ExecutorWatch
 from replicator.spark.task_log import TaskLog
@@ -110,7 +110,7 @@ class SparkEngine:
 
     def submit(self, task: RangeTask) -> Future[RangeDone]:
         """Run one task; see `Engine.submit`. The future raises Fatal for a bug in it, too."""
-        run = partial(run_task, self._log, self._failpoint_spec)
+        run = archives.of_task(partial(run_task, self._log, self._failpoint_spec))
         group = self._group  # of now: it may be given up before the thread begins
         what = f"{task.at}: {task.start} to {task.end}" if task.copies else f"{task.at}: its position again"
         return self._submitting.submit(lambda: self._collected(run, [task], what, group)[0])

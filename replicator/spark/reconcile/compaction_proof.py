@@ -24,6 +24,7 @@ from replicator.model.partition import Partition, Span, merged
 from replicator.proof import verdicts
 from replicator.proof.by_content.record_verdicts import FINDING, Finding
 from replicator.proof.pairs import Pair
+from replicator.spark import archives
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.wire import log_evidence
@@ -84,7 +85,7 @@ def settled(
     places = asked.groupBy(*_PLACE).agg(F.count(F.lit(1)).alias("missing"))
     # Also where all findings are one partition, several tasks read the logs.
     apart = places.repartition(*PARTITION, FINDING.verdict)
-    proven = apart.groupBy(*PARTITION, FINDING.verdict).applyInArrow(prove, _PROVEN)
+    proven = apart.groupBy(*PARTITION, FINDING.verdict).applyInArrow(archives.of_group(prove), _PROVEN)
     found = findings.join(F.broadcast(proven) if few else proven, list(_PLACE), "left")
     lost, unproven = F.col("proven") == verdicts.MISSING, F.col("proven") == verdicts.UNPROVEN
     candidate = F.isnotnull("proven")

@@ -20,6 +20,7 @@ from replicator.model.partition import Partition, Span
 from replicator.proof import verdicts
 from replicator.proof.by_content.alignment import Side
 from replicator.proof.by_content.record_verdicts import FINDING, RECORD, Finding, ReadRecord
+from replicator.spark import archives
 from replicator.spark.reconcile import arrow, kafka, transforms
 from replicator.spark.reconcile.opened_chunks import FIELDS, FOUND, Firsts
 from replicator.spark.reconcile.passes import Passes, ToOpen
@@ -85,7 +86,7 @@ def _read(passes: Passes, items: Sequence[ToOpen], of_source: bool) -> DataFrame
     if read is None:
         return None
     by_field = transforms.by_field(read, deep=passes.deep).select("topic", "partition", *FIELDS)
-    return by_field.mapInArrow(_ranked(limits), _RANKED)
+    return by_field.mapInArrow(archives.of_batches(_ranked(limits)), _RANKED)
 
 
 def _end(side: Side, rank: int) -> int:

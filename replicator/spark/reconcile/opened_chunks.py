@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from replicator.model.partition import Partition
 from replicator.proof.by_content import alterations, record_verdicts
 from replicator.proof.by_content.record_verdicts import FINDING, RECORD, Finding, ReadRecord
+from replicator.spark import archives
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.transforms import PARTITION
 
@@ -62,7 +63,7 @@ def within(records: DataFrame, places: Mapping[Partition, tuple[str, list[GapRan
         places: by partition of this side, the source's topic, and each gap's range in order.
     """
     columns = records.select("topic", "partition", *FIELDS)
-    return columns.mapInArrow(_located(places, of_source), _SIDE)
+    return columns.mapInArrow(archives.of_batches(_located(places, of_source)), _SIDE)
 
 
 def _located(places: Mapping[Partition, tuple[str, list[GapRange]]], of_source: bool) -> arrow.Task:
@@ -116,7 +117,7 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
         )
         return arrow.table([(topic, partition, *item) for item in found], FOUND_TYPES)
 
-    return sides.groupBy("topic", "partition", "gap").applyInArrow(compare, FOUND)
+    return sides.groupBy("topic", "partition", "gap").applyInArrow(archives.of_group(compare), FOUND)
 
 
 def _records(table: pa.Table, of_source: bool, rank: int, skipped: int) -> list[ReadRecord]:
@@ -144,7 +145,7 @@ def altered(findings: DataFrame) -> DataFrame:
             mine.append(Finding(*fields))
         return arrow.table([(*at, *one) for one in alterations.altered(mine)] if at else [], FOUND_TYPES)
 
-    return findings.groupBy("topic", "partition", "together").applyInArrow(pair, FOUND)
+    return findings.groupBy("topic", "partition", "together").applyInArrow(archives.of_group(pair), FOUND)
 
 
 class First(NamedTuple):

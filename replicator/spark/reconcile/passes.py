@@ -22,6 +22,7 @@ from replicator.proof.by_content.alignment import Aligned, Gap, Side
 from replicator.proof.by_content.cutting import Cutter, Piece
 from replicator.proof.by_content.record_verdicts import RECORD
 from replicator.proof.pairs import Pair
+from replicator.spark import archives
 from replicator.spark.reconcile import arrow, kafka, opened_chunks, transforms
 from replicator.spark.reconcile.opened_chunks import GapRange, GapSides
 
@@ -115,7 +116,7 @@ class Passes:
             [
                 read.withColumn("size", transforms.size())
                 .select(columns)
-                .mapInArrow(_cut(self._mean, self.digest_columns, of_source), _PIECES)
+                .mapInArrow(archives.of_batches(_cut(self._mean, self.digest_columns, of_source)), _PIECES)
                 for of_source in (True, False)
                 if (read := self.compared(self._pairs, of_source=of_source)) is not None
             ]

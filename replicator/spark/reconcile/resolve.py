@@ -23,6 +23,7 @@ from replicator.proof import verdicts
 from replicator.proof.by_content.names import names
 from replicator.proof.by_content.record_verdicts import FINDING, SIDES, Finding
 from replicator.proof.copied_again import CopiedRun, copied_from
+from replicator.spark import archives
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.transforms import PARTITION
 
@@ -104,7 +105,7 @@ def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Seque
             yield batch.set_column(batch.schema.get_field_index(FINDING.verdict), FINDING.verdict, verdict)
 
     asked = _extra() | _doubled()
-    named = findings.where(asked).mapInArrow(name_expired, findings.schema)
+    named = findings.where(asked).mapInArrow(archives.of_batches(name_expired), findings.schema)
     return findings.where(~asked).unionByName(named)
 
 

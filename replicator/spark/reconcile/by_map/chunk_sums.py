@@ -25,6 +25,7 @@ from replicator.model.partition import Partition
 from replicator.proof.arrays import OffsetArray, WordArray
 from replicator.proof.row_places import RowPlaces
 from replicator.proof.task_map import MapFacts, PairMap, map_of
+from replicator.spark import archives
 from replicator.spark.reconcile import arrow
 
 SUMS = (
@@ -94,7 +95,7 @@ def sums(read: DataFrame, facts: MapFacts, digests: Sequence[str], bits: int, *,
         bits: a chunk has 2^bits offsets.
     """
     columns = read.select("topic", "partition", "offset", "timestamp_ms", *digests)
-    return columns.mapInArrow(_summing(facts, digests, bits, of_source), SUMS)
+    return columns.mapInArrow(archives.of_batches(_summing(facts, digests, bits, of_source)), SUMS)
 
 
 def together(both: DataFrame) -> DataFrame:

@@ -31,6 +31,7 @@ from replicator.proof.pair_rows import PairRows
 from replicator.proof.pairs import Pair
 from replicator.proof.partition_side import PartitionSide, both_sides
 from replicator.proof.task_map import MapFacts, map_of
+from replicator.spark import archives
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.opened_chunks import FOUND
 
@@ -116,7 +117,7 @@ def compared(
         compare_it = partial(_compared, facts, at, (counts[at], table), values=values, for_repair=for_repair)
         return arrow.table(_rows(at, compare_it), _COMPARED_TYPES)
 
-    return left.groupBy("topic", "partition").applyInArrow(compare, COMPARED)
+    return left.groupBy("topic", "partition").applyInArrow(archives.of_group(compare), COMPARED)
 
 
 def compared_whole(
@@ -133,7 +134,7 @@ def compared_whole(
 
     # From one partition rows go round to all tasks; from several, each begins with a task of its own choice.
     named = arrow.frame(spark, [pair.source for pair in pairs], "topic string, partition int").coalesce(1)
-    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(compare, COMPARED)
+    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(archives.of_batches(compare), COMPARED)
 
 
 def _compared(

@@ -18,6 +18,7 @@ from replicator.proof.arrays import OffsetArray
 from replicator.proof.record_digests import KEY_BYTES_MAX
 from replicator.proof.row_places import Mask
 from replicator.proof.task_map import MapFacts, map_of
+from replicator.spark import archives
 from replicator.spark.reconcile import arrow
 
 CARRIED = ("offset", "digest", "second_digest", "kept_key", "tombstone", "timestamp_ms")
@@ -54,7 +55,7 @@ def opened(
     read: DataFrame, facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: int, *, of_source: bool
 ) -> DataFrame:
     """Return the compared records of these chunks, see OPENED. `read`: as of `carried`."""
-    return read.mapInArrow(_keeping(facts, wanted, bits, of_source), OPENED)
+    return read.mapInArrow(archives.of_batches(_keeping(facts, wanted, bits, of_source)), OPENED)
 
 
 def left_over(source: DataFrame, target: DataFrame) -> DataFrame:
