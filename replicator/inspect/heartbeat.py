@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from replicator.config import Flow
 from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
+from replicator.kafka.admin import AddressedPartition, ClusterAdmin
 from replicator.model import names
 from replicator.model.errors import ReplicatorError
 
@@ -17,9 +18,22 @@ def newest_heartbeat_ms(flow: Flow, clusters: ControlPlane, targets: Mapping[str
     copy = targets.get(names.heartbeats_copy(flow.name))
     if not flow.heartbeat or copy is None or copy.info is None:
         return None
-    at = (copy.info.name, 0)
     try:
-        _, written_ms = clusters.target.latest_records([at])[at]
+        return _newest_ms(clusters.target, (copy.info.name, 0))
     except ReplicatorError:
         return None  # the state of its partition says why
-    return written_ms if written_ms > 0 else None
+
+
+def _newest_ms(target: ClusterAdmin, at: AddressedPartition) -> int | None:
+    """Ask again while a log that has records is said to have none: the newest one is there before it is replicated, and
+    until then the leader answers as if there were none (`Partition.fetchOffsetForTimestamp`)."""
+    answered_ms = -1
+
+    def known() -> bool:
+        nonlocal answered_ms
+        answered_ms = target.latest_records([at])[at][1]
+        return answered_ms > 0
+
+    if not known() and target.offsets([at], end=True)[at] > target.offsets([at], end=False)[at]:
+        target.until(known)
+    return answered_ms if answered_ms > 0 else None
