@@ -21,6 +21,7 @@ from replicator.workers.early import parsed
 LANES, PARTITIONS = 4, 8
 WORKERS_MAX = 3
 FAULTS = 10
+START_MS_MAX = 120_000
 ORPHANED_S_MAX, TAKEN_MAX = 3.0, 2
 """How long a lane may be nobody's beyond a session, and how often it may change hands after each disturbance."""
 START_S = 1.0
@@ -131,7 +132,9 @@ class Crew:
 
     def schedule(self) -> None:
         """Let all that is drawn happen while records are written; nothing may be lost, doubled or reordered, and a
-        generation be opened by nobody's file."""
+        generation be opened by nobody's file. A worker that starts while a broker restarts waits for it, however busy
+        the machine is: nobody starts one that has given up again."""
+        self.copying.file.write(limits={"connect_timeout_ms": START_MS_MAX})
         with self.copying.writing():
             self.join().wait_event("committed")
             for _ in range(FAULTS):
