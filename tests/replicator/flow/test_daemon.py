@@ -33,6 +33,7 @@ class Left(SystemExit):
 class Script:
     """Stands in for FlowWorker: does what the next attempt of its flow says."""
 
+    stopped_early = False
     attempts: dict[str, list[Attempt]] = {}  # noqa: RUF012 - set by each test
     over = threading.Event()  # the test is over: what hangs ends
 

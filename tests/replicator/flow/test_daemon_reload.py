@@ -27,6 +27,7 @@ WAIT_S = 10.0
 class Attempts:
     """Stands in for FlowWorker, and keeps what every attempt was."""
 
+    stopped_early = False
     made: list[Attempts] = []  # noqa: RUF012 - set by each test
     refused: set[str] = set()  # noqa: RUF012 - topics with which a flow can't log in
     arrived = threading.Condition()
