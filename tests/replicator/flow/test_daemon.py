@@ -33,7 +33,6 @@ class Left(SystemExit):
 class Script:
     """Stands in for FlowWorker: does what the next attempt of its flow says."""
 
-    stopped_early = False
     attempts: dict[str, list[Attempt]] = {}  # noqa: RUF012 - set by each test
     over = threading.Event()  # the test is over: what hangs ends
 
@@ -52,6 +51,7 @@ class Script:
         self.name = flow.name
         self.asked = threading.Event()
         self._told: Callable[[], None] | None = None
+        self.stopped_early = False
 
     def lanes_started(self) -> None:
         told, self._told = self._told, None
@@ -158,6 +158,20 @@ flows:
         with suppress(Left):
             left.append(made.run())
     return left[0], cast(list[dict[str, Any]], logs)
+
+
+def test_a_stop_right_after_a_flow_was_started_again_leaves_the_code_of_the_time_before() -> None:
+    """Its lanes have not come as far as the incident again."""
+
+    def early(script: Script) -> int:
+        script.stopped_early = True
+        return copies(script)
+
+    incident = raises(Incident("control_topic_lost", "it is not there"))
+    code, logs = run(f=[incident, signals(signal.SIGTERM, early)], other=[copies])
+    assert code == 4
+    assert logs[-1]["flows"] == {"f": 4, "other": 0}
+    assert run(f=[incident, signals(signal.SIGTERM)], other=[copies])[0] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
