@@ -3,7 +3,8 @@
 Spark puts `pyspark.zip` before all else on the path of its workers, and before each task has Python forget what it
 knows of directories (`pyspark.worker_util.setup_spark_files`), so that files are found which the task brings along.
 Python then reads the directory of an archive once for each package that came from it (`zipimport`): of `pyspark.zip`,
-with its 1,200 files, 27 times, which takes about 150 ms of CPU. Here an archive is read again only when it has changed.
+with its 1,200 files, 27 times: 100 tasks that do nothing take 15 s on two cores, and 3 s where an archive is read again
+only when it has changed.
 
 What runs in tasks is passed through `of_batches`, `of_group` or `of_task`; nothing else in a worker is ours. The first
 task of a worker still pays.
