@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,8 +16,7 @@ from integration_tests.harness import environments
 pytestmark = pytest.mark.tier("default")
 
 ROOT = Path(__file__).parents[1]
-FILES = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", ".gitattributes", ".git_archival.txt")
-PACKAGES = ("cli", "embedded_broker", "kafka_records", "replicator")
+GIT_FILES = (".gitignore", ".gitattributes", ".git_archival.txt")
 NONE = "0.0.0"
 DONE_S_MAX = 60
 
@@ -59,12 +57,7 @@ def commit(tree: Path) -> str:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """The files of this checkout, of which the version of a former build is none, and no repository."""
-    made = tmp_path / "tree"
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, made / name, ignore=shutil.ignore_patterns("_version.py", "__pycache__"))
-    for name in FILES:
-        shutil.copy(ROOT / name, made / name)
-    return made
+    return environments.copied(tmp_path / "tree", *GIT_FILES)
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_another_checkout_makes_the_same_wheel_byte_by_byte(
 ) -> None:
     """Neither when nor where it is built shows, nor who may read its files there. It has no repository, and is told
     the version; tests/test_versions.py builds it in two clones."""
-    monkeypatch.setenv("SETUPTOOLS_SCM_PRETEND_VERSION", version(wheel))
+    monkeypatch.setenv(environments.VERSION, version(wheel))
     tree = environments.copied(tmp_path / "tree")
     for path in tree.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)

@@ -15,16 +15,17 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import cache_from_source
 from pathlib import Path
-from unittest import mock
 
 from cli import __version__
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("replicator", "embedded_broker", "kafka_records", "cli")
-_VERSION = "SETUPTOOLS_SCM_PRETEND_VERSION"
+VERSION = "SETUPTOOLS_SCM_PRETEND_VERSION"
+"""Tells the build a version where there is no repository."""
 BUILT_S_MAX = 60
 PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 """The directory of an environment's packages is called after it."""
@@ -36,20 +37,25 @@ def wheel(directory: Path, tree: Path | None = None) -> Path:
     version into a file of it. Processes of other tests run from this tree, and tell the version that stands there: it
     stays what it is, and the wheel has the same, also where files have changed since."""
     if tree is None:
-        with tempfile.TemporaryDirectory() as copy, mock.patch.dict(os.environ, {_VERSION: __version__}):
-            return wheel(directory, copied(Path(copy)))
+        with tempfile.TemporaryDirectory() as copy:
+            return _built(directory, copied(Path(copy)), {VERSION: __version__})
+    return _built(directory, tree, {})
+
+
+def _built(directory: Path, tree: Path, more: Mapping[str, str]) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, cwd=tree, check=True, capture_output=True, timeout=BUILT_S_MAX)
+    subprocess.run(command, cwd=tree, env={**os.environ, **more}, check=True, capture_output=True, timeout=BUILT_S_MAX)
     (built,) = directory.glob("*.whl")
     return built
 
 
-def copied(tree: Path) -> Path:
-    """Copy to `tree` what a wheel is made of; that directory. It has no repository: the version must be told."""
+def copied(tree: Path, *more: str) -> Path:
+    """Copy to `tree` what a wheel is made of, and `more` files; that directory. It has no repository, nor the version
+    of a former build: the version must be told."""
+    ignored = shutil.ignore_patterns("_version.py", "__pycache__")
     for package in PACKAGES:
-        ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, tree / package, ignore=ignored, copy_function=shutil.copyfile)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", *more):
         shutil.copyfile(ROOT / name, tree / name)
     return tree
 
