@@ -144,9 +144,13 @@ def main(partitions: int, newest: tuple[int, ...], runs: int, out: Path | None) 
     for case in cases:
         case["median_s"] = median(case["seconds"])
         console.print(case)
-    settings = {"partitions": partitions, "lanes": LANES, "runs": runs}
-    settings_said = {**settings, "started": started.isoformat(timespec="seconds")}
-    body = {"machine": machine(), "load": load, "settings": settings_said, "cases": cases}
+    settings = {
+        "partitions": partitions,
+        "lanes": LANES,
+        "runs": runs,
+        "started": started.isoformat(timespec="seconds"),
+    }
+    body = {"machine": machine(), "load": load, "settings": settings, "cases": cases}
     path = write_result(out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", body)
     console.print(f"written to {path}")
 
