@@ -6,7 +6,7 @@ Python then reads the directory of an archive once for each package that came fr
 with its 1,200 files, 27 times: 100 tasks that do nothing take 15 s on two cores, and 3 s where an archive is read again
 only when it has changed.
 
-What runs in tasks is passed through `of_batches`, `of_group` or `of_task`; nothing else in a worker is ours. The first
+What runs in tasks is passed through `of_task` or `of_group`; nothing else in a worker is ours. The first
 task of a worker still pays.
 """
 
@@ -27,18 +27,14 @@ _read: WeakKeyDictionary[zipimporter, _Stamp] = WeakKeyDictionary()
 _read_again = zipimporter.invalidate_caches
 
 
-def of_batches(work: Callable[[Item], Made]) -> Callable[[Item], Made]:
-    """Return what `mapInArrow` is to be given for `work`."""
+def of_task(work: Callable[[Item], Made]) -> Callable[[Item], Made]:
+    """Return what `mapInArrow`, or `map` of an RDD, is to be given for `work`."""
 
-    def run(batches: Item) -> Made:
+    def run(item: Item) -> Made:
         read_when_changed()
-        return work(batches)
+        return work(item)
 
     return run
-
-
-of_task = of_batches
-"""The same, for what an RDD's `map` is to be given."""
 
 
 def of_group(work: Callable[[tuple[Any, ...], Item], Made]) -> Callable[[tuple[Any, ...], Item], Made]:

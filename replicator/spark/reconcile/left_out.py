@@ -86,7 +86,7 @@ def _read(passes: Passes, items: Sequence[ToOpen], of_source: bool) -> DataFrame
     if read is None:
         return None
     by_field = transforms.by_field(read, deep=passes.deep).select("topic", "partition", *FIELDS)
-    return by_field.mapInArrow(archives.of_batches(_ranked(limits)), _RANKED)
+    return by_field.mapInArrow(archives.of_task(_ranked(limits)), _RANKED)
 
 
 def _end(side: Side, rank: int) -> int:

@@ -63,7 +63,7 @@ def within(records: DataFrame, places: Mapping[Partition, tuple[str, list[GapRan
         places: by partition of this side, the source's topic, and each gap's range in order.
     """
     columns = records.select("topic", "partition", *FIELDS)
-    return columns.mapInArrow(archives.of_batches(_located(places, of_source)), _SIDE)
+    return columns.mapInArrow(archives.of_task(_located(places, of_source)), _SIDE)
 
 
 def _located(places: Mapping[Partition, tuple[str, list[GapRange]]], of_source: bool) -> arrow.Task:

@@ -116,7 +116,7 @@ class Passes:
             [
                 read.withColumn("size", transforms.size())
                 .select(columns)
-                .mapInArrow(archives.of_batches(_cut(self._mean, self.digest_columns, of_source)), _PIECES)
+                .mapInArrow(archives.of_task(_cut(self._mean, self.digest_columns, of_source)), _PIECES)
                 for of_source in (True, False)
                 if (read := self.compared(self._pairs, of_source=of_source)) is not None
             ]

@@ -105,7 +105,7 @@ def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Seque
             yield batch.set_column(batch.schema.get_field_index(FINDING.verdict), FINDING.verdict, verdict)
 
     asked = _extra() | _doubled()
-    named = findings.where(asked).mapInArrow(archives.of_batches(name_expired), findings.schema)
+    named = findings.where(asked).mapInArrow(archives.of_task(name_expired), findings.schema)
     return findings.where(~asked).unionByName(named)
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from replicator.spark import archives
 
 TASKS = 6
-THROUGH = {"mapInArrow": "archives.of_batches(", "applyInArrow": "archives.of_group("}
+THROUGH = {"mapInArrow": "archives.of_task(", "applyInArrow": "archives.of_group("}
 
 
 def reads_of_all() -> int:
@@ -85,7 +85,7 @@ def _reads(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def test_no_task_of_spark_reads_them_again(spark: SparkSession) -> None:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call] # workers lack it
-    rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(archives.of_batches(_reads), "reads long").collect()
+    rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(archives.of_task(_reads), "reads long").collect()
     assert [row.reads for row in rows] == [0] * TASKS
 
 

@@ -95,7 +95,7 @@ def sums(read: DataFrame, facts: MapFacts, digests: Sequence[str], bits: int, *,
         bits: a chunk has 2^bits offsets.
     """
     columns = read.select("topic", "partition", "offset", "timestamp_ms", *digests)
-    return columns.mapInArrow(archives.of_batches(_summing(facts, digests, bits, of_source)), SUMS)
+    return columns.mapInArrow(archives.of_task(_summing(facts, digests, bits, of_source)), SUMS)
 
 
 def together(both: DataFrame) -> DataFrame:

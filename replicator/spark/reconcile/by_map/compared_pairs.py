@@ -134,7 +134,7 @@ def compared_whole(
 
     # From one partition rows go round to all tasks; from several, each begins with a task of its own choice.
     named = arrow.frame(spark, [pair.source for pair in pairs], "topic string, partition int").coalesce(1)
-    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(archives.of_batches(compare), COMPARED)
+    return named.repartition(min(len(pairs), TASKS_MAX)).mapInArrow(archives.of_task(compare), COMPARED)
 
 
 def _compared(

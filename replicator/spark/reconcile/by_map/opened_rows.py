@@ -55,7 +55,7 @@ def opened(
     read: DataFrame, facts: MapFacts, wanted: Mapping[Partition, ChunksToOpen], bits: int, *, of_source: bool
 ) -> DataFrame:
     """Return the compared records of these chunks, see OPENED. `read`: as of `carried`."""
-    return read.mapInArrow(archives.of_batches(_keeping(facts, wanted, bits, of_source)), OPENED)
+    return read.mapInArrow(archives.of_task(_keeping(facts, wanted, bits, of_source)), OPENED)
 
 
 def left_over(source: DataFrame, target: DataFrame) -> DataFrame:
