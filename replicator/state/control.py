@@ -111,7 +111,7 @@ class Changer:
         if control.preparing and control.preparing.by != self._by:
             # Somebody is at it, or died; to initialise the control id would cut it short.
             may_replace(control.preparing)
-        return self._change(Kind.LIVE, propose, listing, may_replace), True
+        return self._change(Kind.LIVE, propose, listing, may_replace)
 
     def begin(
         self, kind: Kind, assignment: LaneAssignment, listing: Mapping[str, int], may_replace: MayReplace, before: int
@@ -126,7 +126,7 @@ class Changer:
             mine = found is not None and found.number > before and found.by == self._by and found.kind is kind
             return None if mine else Proposal(assignment)
 
-        return self._change(kind, propose, listing, may_replace)
+        return self._change(kind, propose, listing, may_replace)[0]
 
     def freeze(self, may_replace: MayReplace) -> Generation:
         """Open a generation under which nothing is copied, and return it; return the one that is open, if it is such a
@@ -137,7 +137,7 @@ class Changer:
             found = control.open
             return None if found is not None and found.kind is Kind.FROZEN else Proposal(LaneAssignment(1))
 
-        return self._change(Kind.FROZEN, propose, {}, may_replace)
+        return self._change(Kind.FROZEN, propose, {}, may_replace)[0]
 
     def fail_over(self, topics: Collection[str], count_lanes: CountLanes, may_replace: MayReplace) -> Generation:
         """Open a generation of the daemon that leaves out these source topics, besides those that are left out already;
@@ -150,7 +150,7 @@ class Changer:
             lanes = daemon_lanes(control, count_lanes)
             return Proposal(LaneAssignment(lanes), failed_over={**dict.fromkeys(topics, control.newest + 1), **found})
 
-        return self._change(Kind.LIVE, propose, {}, may_replace)
+        return self._change(Kind.LIVE, propose, {}, may_replace)[0]
 
     def decide(self, take: Callable[[Control], Sequence[ControlRecord | TopicRecord]]) -> None:
         """Write what an operator has decided, in one transaction, after finishing a change that was left half done.
@@ -195,7 +195,10 @@ class Changer:
         finally:
             self._writer.close()
 
-    def _change(self, kind: Kind, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace) -> Generation:
+    def _change(
+        self, kind: Kind, propose: Propose, listing: Mapping[str, int], may_replace: MayReplace
+    ) -> tuple[Generation, bool]:
+        changed = False  # not where another process has done it before the control id was this one's
         self._writer = self._made(properties.control_producer(self._flow))
         try:
             self._writer.fence()
@@ -212,8 +215,8 @@ class Changer:
                     self._write([self._of_control((prepared.key, prepared.encode()))])
                     self._step("change_prepared")
                     control = self._read()
-                control = self._finish(control, now_ms)
-            return control.open
+                control, changed = self._finish(control, now_ms), True
+            return control.open, changed
         finally:
             self._writer.close()
 

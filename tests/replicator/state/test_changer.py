@@ -10,7 +10,7 @@ import pytest
 from replicator.kafka.topic_reader import KeyAndValue, TopicReader
 from replicator.model.errors import Incident, Retriable, TakenOver, UnknownOutcome, Unreachable
 from replicator.state import control as module
-from replicator.state.control import Changer, Proposal
+from replicator.state.control import Changer, Proposal, keeping
 from replicator.state.control_topic import Control
 from replicator.state.flow_state import FlowState
 from replicator.state.generation import LaneAssignment
@@ -116,3 +116,15 @@ def test_a_change_that_is_not_this_processs_to_finish_is_left(monkeypatch: pytes
     with pytest.raises(TakenOver):
         changer.ensure(propose, {"t": 1}, lambda found: None)
     assert (topic.written, resolved, Writer.closed) == (False, [], True)
+
+
+def test_what_another_process_opened_meanwhile_was_not_changed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers begin a flow at the same time; the later one has the control id when the other has opened it."""
+    topic = Topic([1] * STALLS)
+    monkeypatch.setattr(module, "TransactionalProducer", Writer)
+    Writer.topic, Writer.closed = topic, False
+    state = FlowState(flow(), cast(TopicReader, topic), pause=lambda s: None)
+    changer = Changer(flow(), state, "me", lambda text: None, lambda partitions: [], seen=Control())
+    found = changer.ensure(keeping(lambda control: 1), {"t": 1}, lambda found: None)
+    assert found == (OPENED, False)
+    assert (topic.written, Writer.closed) == (False, True)
