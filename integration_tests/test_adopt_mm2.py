@@ -141,8 +141,11 @@ def mirror(directory: Path, takeover: Takeover, exactly_once: bool) -> java.Mirr
     )
 
 
-@pytest.mark.parametrize("ends", ["stopped", "killed"])
-@pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("ends", [pytest.param("stopped", marks=pytest.mark.tier("long")), "killed"])
+@pytest.mark.parametrize(
+    "exactly_once",
+    [pytest.param(True, id="exactly_once"), pytest.param(False, id="at_least_once", marks=pytest.mark.tier("long"))],
+)
 @pytest.mark.tier(kafka="long")
 def test_the_flow_goes_on_where_it_has_ended(takeover: Takeover, tmp_path: Path, exactly_once: bool, ends: str) -> None:
     with mirror(tmp_path, takeover, exactly_once) as other:

@@ -22,7 +22,7 @@ from replicator.model.route import Route
 from replicator.offset_map.topic import CONFIGS
 from replicator.state.claims import Claim
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(kafka="full")]
 
 
 @pytest.fixture(scope="module")

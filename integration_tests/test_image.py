@@ -16,7 +16,7 @@ from integration_tests.harness.image import Container
 from integration_tests.harness.processes import wait_until
 from integration_tests.harness.replicator import FlowFile
 
-pytestmark = [pytest.mark.tier("full"), pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.tier("long"), pytest.mark.timeout(1_800)]
 MIB_MAX = 200
 STARTED_S_MAX = 2.0
 USER = "10001:10001"

@@ -13,7 +13,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.broker import POLL_S
 from integration_tests.harness.kafka_cluster import KafkaCluster, running
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(kafka="full")]
 
 BROKERS = 3
 HALF = 10  # records before a transaction's middle, and behind it

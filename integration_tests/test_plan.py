@@ -23,7 +23,7 @@ from replicator.model.checkpoint import Position
 from replicator.model.errors import NotAllowed
 from replicator.model.partition import Partition
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(kafka="full")]
 
 
 @pytest.fixture(scope="module")

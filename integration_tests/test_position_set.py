@@ -148,7 +148,7 @@ def test_who_runs_the_flow_is_left_alone_and_a_zombie_writes_nothing_more(make_c
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize("back", [True, False])
+@pytest.mark.parametrize("back", [pytest.param(True, marks=pytest.mark.tier("long")), False])
 @pytest.mark.parametrize(
     "step", ["position_set_opened", "before_position_set", "before_end_position_set", "after_position_set"]
 )

@@ -16,7 +16,7 @@ from integration_tests.harness.replicator import FlowFile
 from integration_tests.harness.systemd import UNIT, Machine
 from tests.running.tiers import ROOT
 
-pytestmark = [pytest.mark.tier("full"), pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.tier("long"), pytest.mark.timeout(1_800)]
 EXPOSURE_MAX = 2.0
 """systemd-analyze's own measure, from 0 to 10."""
 RECORDS = [b"%d" % number for number in range(500)]

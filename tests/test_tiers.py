@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from fnmatch import fnmatchcase
 
 import pytest
 
 from tests.running import durations, table
 from tests.running.newcomers import SECONDS_MAX
-from tests.running.tiers import COLLECTED, ROOT, TIERS, Placed
+from tests.running.tiers import COLLECTED, POINTS_MAX, ROOT, TIERS, Placed
 
 pytestmark = pytest.mark.tier("default")  # collects all tests
 WORKERS = {"unit": 2, "default": 4, "full": 4}
@@ -86,6 +87,14 @@ def test_make_test_has_the_contract_on_both_brokers(placed: list[Placed]) -> Non
 
     assert len(files(placed)) > 30
     assert files(in_make_test(placed)) == files(placed)
+
+
+def test_make_test_full_has_a_few_points_of_a_sweep_and_the_others_are_long(placed: list[Placed]) -> None:
+    points = Counter((each.test.partition("[")[0], each.broker) for each in placed if each.tier == "full")
+    assert max(points.values()) == POINTS_MAX
+    planted = [each.tier for each in placed if matches(each.test, "tests/*/test_simulation.py::test_a_planted_bug_*")]
+    assert planted.count("full") == POINTS_MAX
+    assert planted.count("long") > 50
 
 
 @pytest.mark.parametrize("tier", LIMITS_S)

@@ -129,7 +129,7 @@ def test_offsets_of_many_groups_come_with_one_question(
         assert found[groups[-1]].topics() == nothing
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier(kafka="full")
 @pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True, scope="session")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_javas_consumer_goes_on_only_without_the_leader_epoch_of_another_cluster(

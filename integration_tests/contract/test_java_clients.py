@@ -66,7 +66,7 @@ def test_operators_look_at_transactions_and_end_one(broker: EmbeddedBroker) -> N
         assert clients.values(clients.read(broker.bootstrap, "held")) == [b"after"]
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 def test_mirror_maker_copies_exactly_once_from_one_to_another(tmp_path: Path) -> None:
     source, target = EmbeddedBroker(tmp_path / "source"), EmbeddedBroker(tmp_path / "target")
     for each in (source, target):

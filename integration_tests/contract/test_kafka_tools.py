@@ -68,7 +68,7 @@ def test_consumers_of_both_protocols_and_their_groups(tools: KafkaTools) -> None
     assert "was successful" in tools.run(groups, "--group", "new", "--delete")
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier(kafka="full")
 def test_topics_and_their_configs(tools: KafkaTools) -> None:
     entity = ("--entity-type", "topics", "--entity-name", "t")
     changes = ("--add-config", "cleanup.policy=[compact,delete]", "--delete-config", "retention.ms")
@@ -87,7 +87,7 @@ def test_topics_and_their_configs(tools: KafkaTools) -> None:
     assert tools.run("kafka-topics.sh", "--list").split() == ["__consumer_offsets", "__transaction_state", "t"]
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier(kafka="full")
 def test_brokers_and_quotas(tools: KafkaTools) -> None:
     everyone = ("--entity-type", "brokers", "--entity-default")
     tools.run("kafka-configs.sh", "--alter", *everyone, "--add-config", "log.retention.ms=86400000")

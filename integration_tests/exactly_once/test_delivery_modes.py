@@ -180,7 +180,7 @@ def test_a_target_that_lost_its_end_stops_its_partition_and_no_other(
     assert [e["name"] for e in worker.seen("incident")] == ["target_lost_data"]
 
 
-@pytest.mark.tier(embedded="default", kafka="full")
+@pytest.mark.tier(embedded="default", kafka="long")
 @pytest.mark.parametrize("mode", ["at_least_once", pytest.param("at_most_once", marks=pytest.mark.tier("full"))])
 def test_every_line_of_the_log_is_json_while_a_cluster_is_away(
     make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, mode: str

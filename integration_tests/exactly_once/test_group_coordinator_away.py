@@ -19,7 +19,7 @@ from integration_tests.harness.replicator import FlowFile, Replicator
 from replicator.model import names
 from tests.budget import budget
 
-pytestmark = [pytest.mark.kafka, pytest.mark.tier("full"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(kafka="long"), pytest.mark.timeout(900)]
 
 BROKERS, LANES, PARTITIONS, WORKERS = 2, 4, 8, 2
 AWAY_S = budget(25, 60)  # beyond a session; the long one beyond the time for which a revoked lane goes on

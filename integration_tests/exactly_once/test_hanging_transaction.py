@@ -17,6 +17,8 @@ from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact
 from integration_tests.harness.copying import Copying
 
+pytestmark = pytest.mark.tier(kafka="full")
+
 END: dict[str, Callable[[Producer], None]] = {
     "commit": lambda writer: writer.commit_transaction(clients.TIMEOUT_S),
     "abort": lambda writer: writer.abort_transaction(clients.TIMEOUT_S),

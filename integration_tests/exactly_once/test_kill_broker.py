@@ -9,6 +9,8 @@ from integration_tests.harness.copying import Copying
 from replicator.lane.driver import WAITING_AFTER
 from tests.budget import budget
 
+pytestmark = pytest.mark.tier(kafka="full")
+
 
 def test_the_target_is_killed_under_a_running_worker(copying: Copying, target: BrokerHandle) -> None:
     worker = copying.running()
@@ -74,7 +76,7 @@ def test_the_source_is_dead_until_its_partitions_are_asked_about(copying: Copyin
     copying.finish(worker)
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 def test_the_target_is_dead_until_its_partitions_are_asked_about(copying: Copying, target: BrokerHandle) -> None:
     worker = copying.running()
     with copying.writing():

@@ -9,6 +9,8 @@ import pytest
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness.copying import Copying
 
+pytestmark = pytest.mark.tier(kafka="full")
+
 LANE_START = ("fenced", "claimed")
 STEPS = [
     pytest.param("fenced", marks=pytest.mark.tier("full", kafka="long")),

@@ -19,6 +19,8 @@ from integration_tests.harness.processes import wait_until
 from integration_tests.harness.transacting import Producer, TransactionClient
 from integration_tests.partitions.test_plan_and_run import planned
 
+pytestmark = pytest.mark.tier(kafka="full")
+
 VERIFICATION = "transaction.partition.verification.enable"
 LIMITS = {"request_timeout_ms": 3_000}
 """So long a lane waits for an open transaction before it looks into it."""

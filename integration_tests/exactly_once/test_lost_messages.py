@@ -7,6 +7,8 @@ import pytest
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness.proxy import Action, Proxy, Side
 
+pytestmark = pytest.mark.tier(kafka="full")
+
 LIMITS = {"request_timeout_ms": 2_000, "transaction_timeout_ms": 6_000}
 LANE = ".lane"  # in the client.id of the lane's transactional producer
 OTHERS_OF_THE_LANE_START = (

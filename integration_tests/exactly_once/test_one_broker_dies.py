@@ -16,7 +16,7 @@ from integration_tests.harness.numbers import Numbers, cpu_share, led_by, wait_f
 from integration_tests.harness.replicator import FlowFile, Replicator
 from tests.budget import budget
 
-pytestmark = [pytest.mark.kafka, pytest.mark.tier("full")]
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(kafka="long")]
 
 BROKERS = 3
 ROUNDS = budget(1, 20)  # each kills every broker once

@@ -9,7 +9,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact, wait_key
 from integration_tests.harness.proxy import Proxy
 
-pytestmark = pytest.mark.tier("full", kafka="long")
+pytestmark = pytest.mark.tier("long")
 
 RECORD_BYTES, RECORDS = 150_000, 40
 LINE_BYTES_PER_S = 60_000

@@ -125,7 +125,7 @@ def test_a_transaction_that_was_given_up_is_told(make_copying: MakeCopying, targ
     go_on(copying)
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long")
 def test_the_target_is_down_and_topics_are_being_listed(make_copying: MakeCopying, target: BrokerHandle) -> None:
     copying = make_copying(limits={**SLOW, "discovery_interval_ms": 100})
     worker = copying.running()

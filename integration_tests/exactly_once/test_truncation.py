@@ -16,6 +16,8 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.compare import assert_exact
 from integration_tests.harness.copying import Copying
 
+pytestmark = pytest.mark.tier(kafka="full")
+
 INCIDENT = 4
 CUT, END = 10, 20  # all records from CUT on are lost; the position is END
 

@@ -10,6 +10,8 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator
 
+pytestmark = pytest.mark.tier(kafka="full")
+
 LIMITS = {"transaction_timeout_ms": 1_500}
 STEPS = [
     *(pytest.param(step, marks=pytest.mark.tier("full")) for step in ("before_send", "before_flush")),

@@ -23,7 +23,7 @@ from replicator.state.claims import Claim
 from replicator.state.flow_state import FlowState
 from replicator.wire.topics import AnyBrokerTopics, topic_questions
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(kafka="full")]
 
 PARTITIONS = 9
 SOON_S = 2.0

@@ -15,7 +15,7 @@ from integration_tests.harness.kafka_cluster import KafkaCluster
 from integration_tests.harness.kafka_container import need_kafka
 from integration_tests.harness.two_topics import numbered
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(kafka="full")]
 
 PARTITIONS = 6
 

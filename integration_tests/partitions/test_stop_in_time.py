@@ -67,7 +67,7 @@ def go_on(copying: Copying) -> None:
 @pytest.mark.parametrize("how", [pytest.param("killed", marks=LATER), "suspended"])
 @pytest.mark.parametrize(
     "noticed",
-    [pytest.param(False, id="at once"), pytest.param(True, id="once it is noticed", marks=LATER)],
+    [pytest.param(False, id="at once"), pytest.param(True, id="once it is noticed", marks=pytest.mark.tier("long"))],
 )
 def test_the_source_is_away(make_copying: MakeCopying, source: BrokerHandle, how: str, noticed: bool) -> None:
     """All that was read is committed, and the positions are released: the target doesn't need the source for that."""

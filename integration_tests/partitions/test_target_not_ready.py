@@ -17,7 +17,7 @@ from integration_tests.harness.kafka_container import need_kafka
 from integration_tests.harness.replicator import FlowFile, Replicator
 from integration_tests.harness.two_topics import numbered
 
-pytestmark = [pytest.mark.kafka, pytest.mark.tier("full"), pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(kafka="full"), pytest.mark.timeout(500)]
 
 SHORT, WHOLE, LEADERLESS = "short", "whole", "leaderless"
 MIN_ISR = "min.insync.replicas"

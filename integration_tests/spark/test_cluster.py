@@ -28,7 +28,7 @@ from replicator.spark import defaults
 
 RECORDS = 2_000
 VERSION = ".".join(map(str, sys.version_info[:2]))
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.tier("long")]
 
 
 def test_workers_have_nothing_of_the_driver(cluster: SparkCluster, tmp_path: Path) -> None:
@@ -81,7 +81,6 @@ def test_a_flow_is_copied_and_compared_on_executors(
     assert list(events.iterdir()), "the team's event log is empty"
 
 
-@pytest.mark.tier("long")
 def test_damage_is_found_reported_and_repaired(
     plant: Plant, start: Start, cluster: SparkCluster, tmp_path: Path
 ) -> None:
@@ -108,7 +107,6 @@ def test_damage_is_found_reported_and_repaired(
     assert verdicts[1].exact
 
 
-@pytest.mark.tier("long")
 def test_what_executors_lack_is_named_before_anything_is_read_or_changed(
     make_copying: MakeCopying, start: Start, cluster: SparkCluster
 ) -> None:
@@ -132,7 +130,6 @@ def test_what_executors_lack_is_named_before_anything_is_read_or_changed(
     assert "reading both sides" not in lacking.said()
 
 
-@pytest.mark.tier("long")
 def test_secrets_go_with_the_tasks_and_files_do_not(
     secured: Secured,
     target: BrokerHandle,
@@ -163,7 +160,6 @@ def test_secrets_go_with_the_tasks_and_files_do_not(
         copying.close()
 
 
-@pytest.mark.tier("long")
 def test_a_cluster_without_room_is_told_and_a_signal_ends_the_wait(
     make_copying: MakeCopying, start: Start, cluster: SparkCluster
 ) -> None:

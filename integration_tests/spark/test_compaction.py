@@ -43,6 +43,7 @@ def wait_cleaned(bootstrap: str, topic: str, number: int = 0) -> int:
     return len(found)
 
 
+@pytest.mark.tier("long")
 def test_what_compaction_removed_from_the_target_is_no_loss(spark: SparkSession, plant: Plant) -> None:
     """The last record of a key stands there thirty times: of identical ones the cleaner leaves the last."""
     records = keyed(3_000)

@@ -66,7 +66,10 @@ def run(
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize("counting", [False, True], ids=["without state", "with state"])
+@pytest.mark.parametrize(
+    "counting",
+    [pytest.param(False, id="without state", marks=pytest.mark.tier("long")), pytest.param(True, id="with state")],
+)
 def test_a_query_that_is_moved_neither_skips_nor_repeats_a_record(
     counting: bool, spark: SparkSession, make_copying: MakeCopying, tmp_path: Path
 ) -> None:

@@ -157,7 +157,7 @@ def test_what_is_missing_is_planned_and_copied_again(plant: Plant, command: Comm
     assert after["repair"]["applied"] is False
 
 
-@pytest.mark.tier("full", kafka="long")
+@pytest.mark.tier("long")
 def test_what_was_copied_again_is_known_when_retention_has_taken_its_place(plant: Plant, command: Command) -> None:
     records = mixed(2_000)
     planted = plant([records], [[*records[:100], *records[110:]]])

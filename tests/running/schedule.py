@@ -5,7 +5,8 @@ with one kind of test: on real Kafka, on Spark, on the embedded broker, or witho
 work comes first, so that no long one comes last; how long each test takes is known from `tests/durations.json`. A
 worker whose kind is done helps where most is left, if that is worth a start.
 
-A unit of work is a file, for what its tests share, or a part of a long file whose tests share nothing but brokers.
+A unit of work is a file, for what its tests share, or a part of a long file whose tests share nothing but brokers or a
+Spark session.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from tests.running.tiers import COLLECTED, ROOT
 
 START_S = {"kafka": 30.0, "spark": 15.0, "frames": 10.0, "embedded": 5.0, "unit": 0.0}
 """The kinds of tests, and what a worker that begins with one of them pays: containers, a Spark session, brokers."""
-UNIT_S_MAX = 25.0
-"""Longer files on the two brokers are cut into units of about this length."""
+UNIT_S_MAX = {"kafka": 25.0, "spark": 60.0, "frames": 60.0, "embedded": 25.0, "unit": 25.0}
+"""Longer files are cut into units of about this length, by kind: one on Spark makes a session of its own."""
 KAFKA_ID = re.compile(r"[\[-]kafka[\]-]")
 KAFKA_MODULE = re.compile(r"^pytestmark = .*\bmark\.kafka\b", re.MULTILINE)
 
@@ -80,8 +81,8 @@ def units_of(tests: Sequence[str], seconds: Mapping[str, float]) -> dict[str, li
         path = test.partition("::")[0]
         kind = kind_of(test)
         name = f"{path} {kind}"
-        if kind in ("kafka", "embedded") and _cuttable(path):
-            if filled[name] >= UNIT_S_MAX:
+        if _cuttable(path):
+            if filled[name] >= UNIT_S_MAX[kind]:
                 numbers[name] += 1
                 filled[name] = 0
             filled[name] += seconds[test]  # type: ignore[assignment]

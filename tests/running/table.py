@@ -22,7 +22,8 @@ HOLDS = {
     "make test-unit": "what needs no Kafka in a process of its own, no Docker and no Java",
     "make test": "lint; every kind of failure on the embedded broker; contract and a kill also on real Kafka; "
     "every kind of damage found by `reconcile`",
-    "make test-full": "also the rest on real Kafka, Spark, all clients, all points of each sweep",
+    "make test-full": "also Spark, more points of each sweep; on real Kafka kills, lost replies, truncation and all of "
+    "reading and writing",
 }
 
 

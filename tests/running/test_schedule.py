@@ -10,6 +10,7 @@ from tests.running import durations, schedule
 
 KILLS = "integration_tests/exactly_once/test_kill_worker.py"
 PLAN = "integration_tests/test_plan.py"
+README = "integration_tests/test_readme.py"
 WORDS = "tests/test_words.py"
 FRAMES = "tests/replicator/spark/reconcile/test_resolve.py"
 SPARK = "integration_tests/spark/test_reconcile.py"
@@ -32,10 +33,10 @@ def test_the_kind_follows_from_the_id(test: str, expected: str) -> None:
     assert schedule.kind_of(test) == expected
 
 
-def test_long_files_on_brokers_are_cut_and_others_are_not() -> None:
-    tests = [f"{path}::test_{number}[embedded]" for path in (KILLS, WORDS, SPARK) for number in range(6)]
-    units = schedule.units_of(tests, dict.fromkeys(tests, 10.0))
-    assert [len(found) for found in units.values()] == [3, 3, 6, 6]
+def test_long_files_are_cut_but_those_whose_tests_share_something() -> None:
+    tests = [f"{path}::test_{number}[embedded]" for path in (KILLS, WORDS, SPARK, README) for number in range(6)]
+    units = schedule.units_of(tests, dict.fromkeys(tests, 15.0))
+    assert [len(found) for found in units.values()] == [2, 2, 2, 2, 2, 2, 4, 2, 6]
     assert [test for found in units.values() for test in found] == tests
 
 
@@ -115,7 +116,7 @@ def test_every_test_runs_once_and_real_kafka_stays_with_one_worker(
 ) -> None:
     recorded |= {f"{KILLS}::test_{number}[embedded]": 10.0 for number in range(12)}
     recorded |= {f"{KILLS}::test_{number}[kafka]": 10.0 for number in range(4)}
-    recorded |= {f"tests/test_{number}.py::test_a": float(number) for number in range(20)}
+    recorded |= {f"{WORDS}::test_{number}": float(number % 10) for number in range(40)}
     ran = run_all(recorded, 3, monkeypatch)
     assert sorted(test for worker in ran for test in worker) == sorted(recorded)
     with_kafka = [{schedule.kind_of(test) == "kafka" for test in worker} for worker in ran]

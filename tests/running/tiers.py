@@ -2,20 +2,25 @@
 
 A test says its tier with a marker, which may stand on the test, on one of its parameters, or on the module:
 
-    @pytest.mark.tier("full")                      # on whatever broker it runs
+    @pytest.mark.tier("full")                      # on the embedded broker, or without one; "long" on real Kafka
     @pytest.mark.tier(kafka="long")                # on real Kafka; on the embedded broker as usual
     pytest.param("before_flush", marks=pytest.mark.tier("full"))
 
-What stands nearest to the test counts: its parameters, then the test, then the module. A test that says nothing has the
-usual tier of its directory and broker (`usual`), and must be quick: `tests/test_tiers.py` knows how long each takes.
-The tier becomes a marker of that name, so `pytest -m "unit or default"` selects what `make test` runs.
+What stands nearest to the test counts: its parameters, then the test, then the module; but no parameter brings a test
+that says `long` into an earlier tier. A test that says nothing has the usual tier of its directory and broker
+(`usual`), and must be quick: `tests/test_tiers.py` knows how long each takes. The tier becomes a marker of that name,
+so `pytest -m "unit or default"` selects what `make test` runs.
+
+`make test-full` has half an hour. So on real Kafka it has what needs Kafka's own answers most, and of each sweep over
+parameters it has `POINTS_MAX` on each broker besides those of `make test`; what is left is `long`.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +31,16 @@ TIERS = ("unit", "default", "full", "long")
 """From the quickest on. `make test-unit` runs the first, `make test` the first two, `make test-full` the first three,
 `make test-long` all of them."""
 BROKERS = ("embedded", "kafka")
+ON_KAFKA = {"full": "long"}
+"""The tier on real Kafka, where a test says one tier without a broker, and this isn't the same."""
 MARKER = f"tier(name, embedded=name, kafka=name): which command runs it; names are {', '.join(TIERS)}"
+POINTS_MAX = 2
+"""With so many sets of its parameters a test is in the tier `full`, the first ones; with the others it is `long`."""
+SERIES = frozenset(
+    ROOT / "integration_tests/spark" / f"test_{name}.py" for name in ("by_map", "seeded", "seeded_repair")
+)
+"""Series of seeds on Spark, which take minutes each: all of them are `long`. `make test-seeds` and `make
+test-seeds-of-proof` go on with them."""
 USUAL_TIER = "usual tier"
 """A property of the reports of tests that don't say their tier."""
 
@@ -61,9 +75,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tier, before `-m` selects."""
-    placed = []
+    placed, points = [], Counter[tuple[str, str]]()
     for item in items:
-        placed.append(place(item))
+        found = place(item)
+        if found.tier == "full":
+            point = item.nodeid.partition("[")[0], found.broker
+            points[point] += 1
+            found = replace(found, tier="long") if points[point] > POINTS_MAX else found
+        placed.append(found)
         item.add_marker(placed[-1].tier)
         if not placed[-1].said:
             item.user_properties.append((USUAL_TIER, placed[-1].tier))
@@ -77,6 +96,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def place(item: pytest.Item) -> Placed:
     """The tier of one test. Raises UsageError where a marker says what there isn't."""
     broker = broker_of(item)
+    own = [_says(item, mark, broker) for mark in item.own_markers if mark.name == "tier"]
+    if "long" in own or item.path in SERIES:
+        return Placed(item.nodeid, broker, "long", said=True)
     parameters = [tier for mark in _of_parameters(item) if (tier := _says(item, mark, broker))]
     if parameters:
         return Placed(item.nodeid, broker, max(parameters, key=TIERS.index), said=True)
@@ -92,7 +114,9 @@ def usual(path: Path, broker: str, spark: bool) -> str:
         return "default" if spark else "unit"
     if spark:  # it works the same on both brokers, but for what the tests say that run on real Kafka
         return "long" if broker == "kafka" else "full"
-    return "full" if broker == "kafka" and not _below(path, "integration_tests/contract") else "default"
+    if broker != "kafka" or _below(path, "integration_tests/contract"):
+        return "default"
+    return "full" if _below(path, "integration_tests/planes") else "long"
 
 
 @cache  # it is asked for each test, and a file has many
@@ -123,5 +147,7 @@ def _says(item: pytest.Item, mark: pytest.Mark, broker: str) -> str | None:
     allowed = len(mark.args) <= 1 and set(mark.kwargs) <= set(BROKERS)
     if not allowed or not {*mark.args, *mark.kwargs.values()} <= set(TIERS) or not (mark.args or mark.kwargs):
         raise pytest.UsageError(f"{item.nodeid}: tier{mark.args or mark.kwargs}, but it is {MARKER}")
-    found = mark.kwargs.get(broker, mark.args[0] if mark.args else None)
-    return None if found is None else str(found)
+    if broker in mark.kwargs:
+        return str(mark.kwargs[broker])
+    found = str(mark.args[0]) if mark.args else None
+    return ON_KAFKA.get(found, found) if found and broker == "kafka" else found

@@ -91,7 +91,9 @@ async def _ask(client: Client, frame: bytes) -> bytes | None:
         return None
 
 
-@pytest.mark.parametrize("who", ["bob, who may do nothing", "alice, who may do little"])
+@pytest.mark.parametrize(
+    "who", ["bob, who may do nothing", pytest.param("alice, who may do little", marks=pytest.mark.tier("long"))]
+)
 def test_no_answer_has_a_foreign_name(tmp_path: Path, who: str) -> None:
     name = who.partition(",")[0]
 

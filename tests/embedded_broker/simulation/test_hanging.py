@@ -20,6 +20,7 @@ SHORT_S = 20.0
 minute."""
 
 
+@pytest.mark.tier("long")
 @pytest.mark.parametrize("seed", SLOW)
 def test_a_run_that_goes_on_is_waited_for(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "DEADLINE_S", SHORT_S)

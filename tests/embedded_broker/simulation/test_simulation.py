@@ -42,7 +42,7 @@ ALWAYS_TRIED = {
     "cancel_changes_whose_client_leaves",
     "take_commits_of_former_generations",
 }
-"""In `make test`; all of them are tried by `make test-full`."""
+"""In `make test`; all of them are tried by `make test-long`."""
 MUTATIONS = [
     pytest.param(mutation, id=mutation.name, marks=() if mutation.name in ALWAYS_TRIED else pytest.mark.tier("full"))
     for module in PLANTED

@@ -74,6 +74,7 @@ LARGE_WORLDS = {
     "kill freeze early reply": 40_000,
     "kill freeze leave coordinator": 100_000,
 }
+LARGEST_WORLDS = {"kill freeze clusters", "kill freeze leave coordinator"}
 
 
 @pytest.mark.parametrize(("kinds", "states_min"), WORLDS.items(), ids=WORLDS)
@@ -82,7 +83,13 @@ def test_two_workers_share_two_lanes(kinds: str, states_min: int) -> None:
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize(("kinds", "states_min"), LARGE_WORLDS.items(), ids=LARGE_WORLDS)
+@pytest.mark.parametrize(
+    ("kinds", "states_min"),
+    [
+        pytest.param(kinds, least, id=kinds, marks=[pytest.mark.tier("long")] if kinds in LARGEST_WORLDS else ())
+        for kinds, least in LARGE_WORLDS.items()
+    ],
+)
 def test_two_workers_share_two_lanes_and_wake_up_again(kinds: str, states_min: int) -> None:
     """With SIGSTOP and SIGCONT at any instant: at most two takeovers of a lane after each."""
     _holds(*_explore(kinds), states_min)
@@ -108,7 +115,7 @@ def test_a_job_hands_the_flow_over_before_a_file_is_proposed() -> None:
     _holds(*_explore("kill", files=OTHER, generations=3, log=JOB), 5_000)
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 @pytest.mark.parametrize("files", [(0, 0, 0), (0, 1, 1)], ids=["same", "other"])
 def test_three_workers(files: tuple[int, ...]) -> None:
     """Bounded: starts, kills and stops by SIGSTOP are counted."""
@@ -117,7 +124,7 @@ def test_three_workers(files: tuple[int, ...]) -> None:
     _holds(*_explore("kill freeze", files=files, generations=generations, disturbances=most), 20_000)
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 def test_everything_happens_to_two_workers() -> None:
     """Bounded, with all kinds of disturbances."""
     kinds = "kill freeze leave coordinator clusters broken reply early"

@@ -25,7 +25,11 @@ SEEDS, AT_ONCE = budget(20, 1_000), 100
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 @pytest.mark.parametrize(
     ("mean", "prefix", "on_driver"),
-    [(cutting.MEAN_MIN, reconcile.PREFIX_RECORDS, explain.ON_DRIVER_MAX), (32, 40, 0), (32, 40, 1 << 30)],
+    [
+        pytest.param(cutting.MEAN_MIN, reconcile.PREFIX_RECORDS, explain.ON_DRIVER_MAX, marks=pytest.mark.tier("long")),
+        (32, 40, 0),
+        (32, 40, 1 << 30),
+    ],
 )
 def test_no_verdict_is_wrong(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mean: int, prefix: int, on_driver: int, first: int

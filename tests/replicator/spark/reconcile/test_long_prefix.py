@@ -70,7 +70,7 @@ def found(spark: SparkSession) -> dict[str, PartitionOutcome]:
     return {name: outcome.partitions[number] for number, name in enumerate(CASES)}
 
 
-@pytest.mark.tier("full")
+@pytest.mark.tier("long")
 @pytest.mark.parametrize("name", CASES)
 def test_more_than_is_ever_looked_for_is_explained_all_the_same(found: dict[str, PartitionOutcome], name: str) -> None:
     assert GONE > 2 * PREFIX_RECORDS
