@@ -97,6 +97,12 @@ def test_make_test_full_has_a_few_points_of_a_sweep_and_the_others_are_long(plac
     assert planted.count("long") > 50
 
 
+def test_no_parameter_brings_a_test_that_says_long_into_an_earlier_tier(placed: list[Placed]) -> None:
+    """The parameter `batches` says `full`."""
+    pattern = "integration_tests/batches/*::test_the_target_is_dead_until_*"
+    assert {each.tier for each in placed if matches(each.test, pattern)} == {"long"}
+
+
 @pytest.mark.parametrize("tier", LIMITS_S)
 def test_a_tier_stays_within_its_time(placed: list[Placed], tier: str) -> None:
     """The recorded times of all that the command runs. What was never recorded counts for `durations.UNKNOWN_S`."""
