@@ -169,11 +169,9 @@ def main(runs: int, records: int, seconds: float, quick: bool, only: tuple[str, 
     medians = summary(session.runs)
     console.print(table(medians, runs))
     settings = {"runs": runs, "records": records, "seconds": seconds, "started": started.isoformat(timespec="seconds")}
-    RESULTS.mkdir(exist_ok=True)
     path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
     body = {"machine": machine(), "settings": settings, "median": medians, "runs": session.runs, "stuck": session.stuck}
-    path.write_text(json.dumps(body, indent=1) + "\n")
-    console.print(f"written to {path}")
+    console.print(f"written to {write_result(path, body)}")
 
 
 if __name__ == "__main__":

@@ -122,7 +122,10 @@ def latency(
         copy.wait(load.PARTITIONS, START_S_MAX)
         began = time.time()
         with metered():
-            steady.run(seconds + warm_up_s)
+            try:
+                steady.run(seconds + warm_up_s)
+            except load.NotArrived as error:
+                raise Stuck(f"{system.name}: {error}") from error
     values = sorted(latency for written, latency in steady.latencies if written > began + warm_up_s)
     return {f"p{share}_ms": values[int(len(values) * share / 100)] * 1000 for share in (50, 99)}
 

@@ -75,6 +75,10 @@ def prime(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
     producer.flush(30)
 
 
+class NotArrived(Exception):
+    """Records were written, and not copied within a minute."""
+
+
 class Steady:
     """Writes at a rate, and reads the copy read_committed: end-to-end latencies by time of writing."""
 
@@ -111,7 +115,7 @@ class Steady:
         reader.close()
 
     def run(self, seconds: float) -> None:
-        """Write for `seconds` and read until the last record has arrived."""
+        """Write for `seconds` and read until the last record has arrived. Raises NotArrived a minute after that."""
         reading = threading.Thread(target=self._read)
         reading.start()
         producer, filler = (
@@ -132,4 +136,4 @@ class Steady:
         self._stop.set()
         reading.join()
         if len(self.latencies) < number + self._partitions:
-            raise RuntimeError(f"{number} records written, {len(self.latencies) - self._partitions} arrived")
+            raise NotArrived(f"{number} records written, {len(self.latencies) - self._partitions} arrived")
