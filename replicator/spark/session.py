@@ -173,6 +173,8 @@ def _started(conf: Mapping[str, str], started: Any, directory: Path) -> SparkSes
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    from replicator.spark.cause import BROKEN
+
     try:
         # The JVM's own properties too: spark-submit has put there where it downloaded the connector to, and executors
         # on other hosts are sent what `spark.jars` names.
@@ -186,6 +188,9 @@ def _started(conf: Mapping[str, str], started: Any, directory: Path) -> SparkSes
     except Py4JJavaError as error:
         reason = _killed(directory) or str(error.java_exception.toString()).partition("\n")[0]
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {reason}{_tail(directory)}") from error
+    except BROKEN as error:
+        why = "its JVM has ended"
+        raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {why}{_tail(directory)}") from error
     except PySparkException as error:
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {error}{_tail(directory)}") from error
 

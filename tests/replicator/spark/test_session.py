@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -173,3 +174,33 @@ def test_no_property_stands_in_the_command_line_of_the_jvm(spark: SparkSession) 
     file = re.search(rb"[^\0]+/spark\.properties", said)
     assert file is not None
     assert os.stat(Path(file[0].decode()).parent).st_mode & 0o077 == 0
+
+
+DYING = """\
+from contextlib import contextmanager
+from replicator.model.errors import Unreachable
+from replicator.spark import gateway, session
+
+started = gateway.jvm
+
+@contextmanager
+def dying(*of):
+    with started(*of) as found:
+        found.proc.kill()
+        found.proc.wait()
+        yield found
+
+gateway.jvm = dying
+try:
+    with session.session(session.SparkSettings("local[1]", {}), kafka=False):
+        print("started")
+except Unreachable as error:
+    print(error)
+"""
+
+
+def test_a_jvm_that_ends_while_spark_starts_is_unreachable(spark: SparkSession) -> None:
+    """In a process of its own, as a process has one Spark."""
+    done = subprocess.run([sys.executable, "-c", DYING], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Spark (master local[1]) did not start: its JVM has ended"), done.stdout
