@@ -27,7 +27,7 @@ DISCOVERY_S = 1.0  # as the tests' flow files say
 RECORDS = 20
 MODES = ("exactly_once", "at_least_once", "at_most_once")
 RENAMES = ("identity", "prefix", "pattern")
-LATER, RARELY = pytest.mark.tier("full"), pytest.mark.tier("long")
+LATER = pytest.mark.tier("full")
 AT_ONCE = (("identity", "exactly_once"), ("pattern", "at_least_once"))
 
 
@@ -214,7 +214,7 @@ def test_of_two_flows_that_start_at_the_same_time_one_is_refused_at_least(
 
 @LATER
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
-@pytest.mark.parametrize("rename", [RENAMES[0], *(pytest.param(rename, marks=RARELY) for rename in RENAMES[1:])])
+@pytest.mark.parametrize("rename", RENAMES)
 def test_the_last_of_three_flows_is_refused_in_any_order(
     brokers: Pair, third: BrokerHandle, make_circle: MakeCircle, rename: str, order: tuple[int, ...]
 ) -> None:

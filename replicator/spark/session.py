@@ -187,12 +187,15 @@ def _started(conf: Mapping[str, str], started: Any, directory: Path) -> SparkSes
         return SparkSession(context)
     except Py4JJavaError as error:
         reason = _killed(directory) or str(error.java_exception.toString()).partition("\n")[0]
-        raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {reason}{_tail(directory)}") from error
+        raise _not_started(conf, directory, reason) from error
     except BROKEN as error:
-        why = "its JVM has ended"
-        raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {why}{_tail(directory)}") from error
+        raise _not_started(conf, directory, "its JVM has ended") from error
     except PySparkException as error:
-        raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {error}{_tail(directory)}") from error
+        raise _not_started(conf, directory, str(error)) from error
+
+
+def _not_started(conf: Mapping[str, str], directory: Path, reason: str) -> Unreachable:
+    return Unreachable(f"Spark (master {conf['spark.master']}) did not start: {reason}{_tail(directory)}")
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:

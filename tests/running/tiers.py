@@ -83,9 +83,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             points[point] += 1
             found = replace(found, tier="long") if points[point] > POINTS_MAX else found
         placed.append(found)
-        item.add_marker(placed[-1].tier)
-        if not placed[-1].said:
-            item.user_properties.append((USUAL_TIER, placed[-1].tier))
+        item.add_marker(found.tier)
+        if not found.said:
+            item.user_properties.append((USUAL_TIER, found.tier))
         if needs_spark(item):
             item.add_marker(pytest.mark.spark)
     config.stash[COLLECTED] = placed

@@ -74,7 +74,6 @@ LARGE_WORLDS = {
     "kill freeze early reply": 40_000,
     "kill freeze leave coordinator": 100_000,
 }
-LARGEST_WORLDS = {"kill freeze clusters", "kill freeze leave coordinator"}
 
 
 @pytest.mark.parametrize(("kinds", "states_min"), WORLDS.items(), ids=WORLDS)
@@ -83,13 +82,7 @@ def test_two_workers_share_two_lanes(kinds: str, states_min: int) -> None:
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize(
-    ("kinds", "states_min"),
-    [
-        pytest.param(kinds, least, id=kinds, marks=[pytest.mark.tier("long")] if kinds in LARGEST_WORLDS else ())
-        for kinds, least in LARGE_WORLDS.items()
-    ],
-)
+@pytest.mark.parametrize(("kinds", "states_min"), LARGE_WORLDS.items(), ids=LARGE_WORLDS)
 def test_two_workers_share_two_lanes_and_wake_up_again(kinds: str, states_min: int) -> None:
     """With SIGSTOP and SIGCONT at any instant: at most two takeovers of a lane after each."""
     _holds(*_explore(kinds), states_min)
