@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig, Fsync
-from embedded_broker.coordinators.offsets import Committer, PartitionCommit
+from embedded_broker.coordinators.offsets import Committer
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC
 
 LANES, PARTITIONS = 4, 250
@@ -28,9 +28,9 @@ LANES, PARTITIONS = 4, 250
 
 
 async def _commit(broker: Broker, lane: int, producer: tuple[int, int], number: int) -> None:
-    commits = [PartitionCommit((f"t{lane}", index), number, -1, "") for index in range(PARTITIONS)]
-    offsets, group = broker.groups.offsets, broker.groups.get("lanes")
-    results = await offsets.commit_in_transaction(Committer("lanes"), group, *producer, commits)
+    offsets, group, who = broker.groups.offsets, broker.groups.get("lanes"), Committer("lanes")
+    commits = [offsets.prepared(who, (f"t{lane}", index), number, -1, "") for index in range(PARTITIONS)]
+    results = await offsets.commit_in_transaction(who, group, *producer, commits)
     assert set(results.values()) == {ErrorCode.none}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafka_records.batch import HEADER_BYTES, BatchHeader, Buffer, CorruptBatch, read_header, seal
+from kafka_records.batch import HEADER_BYTES, BatchHeader, Buffer, CorruptBatch, read_header, write_header
 from kafka_records.compression import Decompressed, decompress
 from kafka_records.varints import Cursor, field, varint
 
@@ -22,6 +22,10 @@ COPIED_BYTES_MAX = 64 * 1024
 DECODED_BYTES_MAX = 256 * 1024 * 1024
 RECORDS_PER_BYTE_MAX = 4
 """Of a compressed body. Offsets count up within a batch, so the smallest records at zstd's highest level reach 1.3."""
+
+IN_FRONT = b"\x00\x00"
+"""A record's attributes, which are unused, and the difference of its timestamp from the batch's."""
+NO_HEADERS = b"\x00"
 
 Headers = Sequence[tuple[bytes, bytes | None]]
 
@@ -41,29 +45,35 @@ def _headers(headers: Headers) -> bytes:
 
 
 def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, **header: int) -> bytearray:
-    """Make an uncompressed batch of key-value records, all with one timestamp; `header` goes to `batch.seal`.
+    """Make an uncompressed batch of key-value records, all with one timestamp; `header` goes to `write_header`.
 
     Offsets begin at 0; the log stamps them.
     """
-    return _encode(records, [b"\x00"] * len(records), timestamp_ms, **header)
+    return encode_from_fields([record_fields(*record) for record in records], timestamp_ms, **header)
 
 
 def encode_with_headers(
     records: Sequence[tuple[bytes | None, bytes | None, Headers]], timestamp_ms: int, **header: int
 ) -> bytearray:
     """Encode as `encode` does, of records with headers."""
-    pairs = [(key, value) for key, value, _ in records]
-    return _encode(pairs, [_headers(headers) for _, _, headers in records], timestamp_ms, **header)
+    fields = [field(key) + field(value) + _headers(headers) for key, value, headers in records]
+    return encode_from_fields(fields, timestamp_ms, **header)
 
 
-def _encode(
-    records: Sequence[tuple[bytes | None, bytes | None]], headers: Sequence[bytes], timestamp_ms: int, **header: int
-) -> bytearray:
-    out = bytearray()
-    for delta, (key, value) in enumerate(records):
-        body = b"\x00" + varint(0) + varint(delta) + field(key) + field(value) + headers[delta]
-        out += varint(len(body)) + body
-    return seal(bytes(out), count=len(records), base_timestamp=timestamp_ms, max_timestamp=timestamp_ms, **header)
+def record_fields(key: bytes | None, value: bytes | None) -> bytes:
+    """Return what a record without headers has behind its place in the batch, for `encode_from_fields`."""
+    return field(key) + field(value) + NO_HEADERS
+
+
+def encode_from_fields(fields: Sequence[bytes], timestamp_ms: int, **header: int) -> bytearray:
+    """Encode as `encode` does, of records whose larger part was made before: each byte of them is copied once."""
+    parts = [bytes(HEADER_BYTES)]
+    for delta, each in enumerate(fields):
+        head = IN_FRONT + varint(delta)
+        parts += (varint(len(head) + len(each)), head, each)
+    batch = bytearray().join(parts)
+    write_header(batch, len(fields), timestamp_ms, timestamp_ms, **header)
+    return batch
 
 
 def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> Body:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FAILED = 70
 SWITCH_INTERVAL_S = 0.00005
-GC_THRESHOLDS = 2_000, 10, 10
+GC_THRESHOLDS = 2_000, 10, 100
 """Objects, and generations: see `gc.set_threshold`."""
 ADVERTISED = re.compile(
     r"(?:(?P<bracketed>\[[0-9a-zA-Z:.%]+\])|(?P<host>[A-Za-z0-9._-]+|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*))"

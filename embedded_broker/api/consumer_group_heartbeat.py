@@ -22,6 +22,7 @@ from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions, by_topic
 from embedded_broker.wire.responses import Answer
 
+NAME_STEPS = 2
 MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -43,6 +44,8 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
         request.server_assignor,
         None if request.topic_partitions is None else _owned(request.topic_partitions),
     )
+    if names:
+        await conn.share().spent(len(names) * NAME_STEPS)
     answer = await broker.groups.consumer.heartbeat(
         request.group_id, heartbeat, version, _sees(broker, conn), owner_of(conn)
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.commit_requests import answered, prepared
 from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
@@ -26,33 +27,24 @@ FIRST_WITH_IDS = 10
 @api(8, "offset_commit", range(2, 11))
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetCommit: see the behaviour and version notes above."""
-    names = [_name(broker, topic, version) for topic in request.topics]
-    results: Results = {}
-    commits: list[PartitionCommit] = []
-    for name, topic in zip(names, request.topics, strict=True):
-        if name is None:
-            continue
-        for each in topic.partitions:
-            partition = (name, each.partition_index)
-            if broker.topics.partition(*partition) is None:
-                results[partition] = ErrorCode.unknown_topic_or_partition
-                continue
-            leader_epoch = each.committed_leader_epoch if version >= 6 else -1
-            commits.append(
-                PartitionCommit(partition, each.committed_offset, leader_epoch, each.committed_metadata or "")
-            )
+    names, share = [_name(broker, topic, version) for topic in request.topics], conn.share()
+    named = [(name, topic.partitions) for name, topic in zip(names, request.topics, strict=True)]
+    who = Committer(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id if version >= 7 else None,
+        request.generation_id_or_member_epoch,
+        version,
+        owner_of(conn),
+    )
+    known = [(name, partitions) for name, partitions in named if name is not None]
+    results, commits = await prepared(broker, share, who, known, has_epochs=version >= 6)
     if commits:
-        results |= await _commit(broker, conn, request, version, commits)
+        results |= await _commit(broker, who, commits)
     topics = [
         {
             **({"topic_id": topic.topic_id} if version >= FIRST_WITH_IDS else {"name": name}),
-            "partitions": [
-                {
-                    "partition_index": each.partition_index,
-                    "error_code": ErrorCode.unknown_topic_id if name is None else results[name, each.partition_index],
-                }
-                for each in topic.partitions
-            ],
+            "partitions": await answered(share, name, topic.partitions, results),
         }
         for name, topic in zip(names, request.topics, strict=True)
     ]
@@ -67,12 +59,9 @@ def _name(broker: Parts, topic: Any, version: int) -> str | None:
     return None if found is None else found.name
 
 
-async def _commit(broker: Parts, conn: Client, request: Any, version: int, commits: list[PartitionCommit]) -> Results:
-    generation = request.generation_id_or_member_epoch
-    group = broker.groups.get(request.group_id)
-    if version >= 9 and group is None and generation >= 0:
+async def _commit(broker: Parts, who: Committer, commits: list[PartitionCommit]) -> Results:
+    group = broker.groups.get(who.group_id)
+    if who.version >= 9 and group is None and who.generation >= 0:
         return {commit.partition: ErrorCode.group_id_not_found for commit in commits}
-    broker.groups.classic.touch(request.group_id, request.member_id)
-    instance_id = request.group_instance_id if version >= 7 else None
-    who = Committer(request.group_id, request.member_id, instance_id, generation, version, owner_of(conn))
+    broker.groups.classic.touch(who.group_id, who.member_id)
     return await broker.groups.offsets.commit(who, group, commits)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ACKS = frozenset({-1, 0, 1})
 ZSTD_SINCE, ID_SINCE = 7, 13
+LOOKED_UP_AT_ONCE, LOOK_STEPS = 50, 6
 
 
 @api(0, "produce", range(3, 14))
@@ -72,7 +73,7 @@ class _Appends:
 
     async def all(self) -> list[dict[str, Any]]:
         """Append all, and return the response, by topic."""
-        looked_up = [self._topic(named) for named in self._request.topic_data]
+        looked_up = [await self._topic(named) for named in self._request.topic_data]
         if self._request.transactional_id is not None:
             batches = [each for _, data in looked_up for each in data if isinstance(each, _Data)]
             await self._verify_transaction(self._request.transactional_id, batches)
@@ -84,7 +85,7 @@ class _Appends:
             for identity, data in looked_up
         ]
 
-    def _topic(self, named: Any) -> tuple[dict[str, Any], list[_Data | dict[str, Any]]]:
+    async def _topic(self, named: Any) -> tuple[dict[str, Any], list[_Data | dict[str, Any]]]:
         """Return what the response calls the topic, and what the request has for its partitions."""
         if self._version >= ID_SINCE:
             identity, unknown = {"topic_id": named.topic_id}, ErrorCode.unknown_topic_id
@@ -94,7 +95,12 @@ class _Appends:
             topic = self._broker.topics.get(named.name)
         if topic is None:
             return identity, [_refusal(data.index, unknown, "no such topic") for data in named.partition_data]
-        return identity, [self._looked_up(topic, data) for data in named.partition_data]
+        found = list[_Data | dict[str, Any]]()
+        for data in named.partition_data:
+            found.append(self._looked_up(topic, data))
+            if len(found) % LOOKED_UP_AT_ONCE == 0:
+                await self._share.spent(LOOKED_UP_AT_ONCE * LOOK_STEPS)
+        return identity, found
 
     def _looked_up(self, topic: Topic, data: Any) -> _Data | dict[str, Any]:
         partition = topic.partition(data.index)

@@ -14,6 +14,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.commit_requests import answered, prepared
 from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
@@ -29,52 +30,7 @@ IMPLICIT_SINCE = 5
 @api(28, "txn_offset_commit", range(6))
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle TxnOffsetCommit: see the behaviour and version notes above."""
-    results: Results = {}
-    commits: list[PartitionCommit] = []
-    for topic in request.topics:
-        for each in topic.partitions:
-            partition = (topic.name, each.partition_index)
-            if broker.topics.partition(*partition) is None:
-                results[partition] = ErrorCode.unknown_topic_or_partition
-            else:
-                leader_epoch = each.committed_leader_epoch if version >= 2 else -1
-                commits.append(
-                    PartitionCommit(partition, each.committed_offset, leader_epoch, each.committed_metadata or "")
-                )
-    results |= await _commit(broker, conn, request, version, commits)
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": each.partition_index,
-                        "error_code": results[topic.name, each.partition_index],
-                    }
-                    for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
-
-
-async def _commit(broker: Parts, conn: Client, request: Any, version: int, commits: list[PartitionCommit]) -> Results:
-    if not commits:
-        return {}
-    offsets = broker.topics.partition(*OFFSETS_PARTITION)
-    assert offsets is not None
-    if not offsets.producers.has_open(request.producer_id, request.producer_epoch):
-        claim = request.transactional_id, request.producer_id, request.producer_epoch
-        if version >= IMPLICIT_SINCE:
-            found = await broker.transactions.add_partitions(*claim, [OFFSETS_PARTITION], 2, owner_of(conn))
-            found = found or broker.transactions.verify(*claim, OFFSETS_PARTITION)  # it may have ended meanwhile
-        else:
-            found = broker.transactions.verify(*claim, OFFSETS_PARTITION)
-        error_code = verification_error(found, abortable=version >= ABORTABLE_SINCE)
-        if error_code is not ErrorCode.none:
-            return {commit.partition: error_code for commit in commits}
-    who = Committer(request.group_id, owner=owner_of(conn))
+    share, who = conn.share(), Committer(request.group_id, owner=owner_of(conn))
     if version >= 3:
         who = replace(
             who,
@@ -82,6 +38,30 @@ async def _commit(broker: Parts, conn: Client, request: Any, version: int, commi
             instance_id=request.group_instance_id,
             generation=request.generation_id,
         )
+    named = [(topic.name, topic.partitions) for topic in request.topics]
+    results, commits = await prepared(broker, share, who, named, has_epochs=version >= 2)
+    results |= await _commit(broker, who, request, version, commits)
+    topics = [
+        {"name": name, "partitions": await answered(share, name, partitions, results)} for name, partitions in named
+    ]
+    return {"topics": topics}
+
+
+async def _commit(broker: Parts, who: Committer, request: Any, version: int, commits: list[PartitionCommit]) -> Results:
+    if not commits:
+        return {}
+    offsets = broker.topics.partition(*OFFSETS_PARTITION)
+    assert offsets is not None
+    if not offsets.producers.has_open(request.producer_id, request.producer_epoch):
+        claim = request.transactional_id, request.producer_id, request.producer_epoch
+        if version >= IMPLICIT_SINCE:
+            found = await broker.transactions.add_partitions(*claim, [OFFSETS_PARTITION], 2, who.owner)
+            found = found or broker.transactions.verify(*claim, OFFSETS_PARTITION)  # it may have ended meanwhile
+        else:
+            found = broker.transactions.verify(*claim, OFFSETS_PARTITION)
+        error_code = verification_error(found, abortable=version >= ABORTABLE_SINCE)
+        if error_code is not ErrorCode.none:
+            return {commit.partition: error_code for commit in commits}
     group = broker.groups.get(request.group_id)
     return await broker.groups.offsets.commit_in_transaction(
         who, group, request.producer_id, request.producer_epoch, commits

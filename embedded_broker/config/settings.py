@@ -63,7 +63,7 @@ class BrokerConfig:
     offsets in one topic with 700 bytes of metadata each."""
     buffered_bytes_max: int = 128 * MIB
     """Bytes of requests not yet handled, over all connections."""
-    answers_bytes_max: int = 128 * MIB
+    answers_bytes_max: int = 64 * MIB
     """Bytes of responses not yet read by the clients, over all connections."""
     frame_deadline_ms: int = 60_000
     """From a frame's first byte to its last."""
@@ -87,7 +87,7 @@ class BrokerConfig:
     """From the connection to the end of the login, the TLS handshake included."""
     handshake_deadline_ms: int = 10_000
     """From the connection to the end of the TLS handshake."""
-    unfinished_logins_max: int = 512
+    unfinished_logins_max: int = 384
     """Connections in a TLS handshake or a login, and at most three quarters of all connections. A newcomer takes the
     place of the oldest one, see `net.unfinished_logins`."""
     unfinished_logins_per_ip_max: int = 0
@@ -100,7 +100,7 @@ class BrokerConfig:
     retention_check_interval_ms: int = 10_000
     transaction_timeout_ms_max: int = 900_000
     producer_id_expiration_ms: int = 86_400_000
-    producers_max: int = 100_000
+    producers_max: int = 40_000
     """What partitions remember of producers, some 400 bytes each: one that has written to two counts twice. Those of
     one address are three quarters of it at most, of one connection a quarter; from three quarters of such a part on
     the longest idle ones go sooner, after an hour, and then ten minutes. Batches of more are refused:
@@ -108,11 +108,11 @@ class BrokerConfig:
     transactional_id_expiration_ms: int = 604_800_000
     offsets_retention_ms: int = 604_800_000
     offset_metadata_bytes_max: int = 4_096
-    offsets_bytes_max: int = 64 * MIB
+    offsets_bytes_max: int = 28 * MIB
     """What committed offsets take in memory, of all groups together; those of one address three quarters of it, and of
     one connection a quarter. One without metadata takes 450 bytes, a group 2,000. Above it OffsetCommit refuses new
     ones: INVALID_COMMIT_OFFSET_SIZE."""
-    transactional_ids_bytes_max: int = 32 * MIB
+    transactional_ids_bytes_max: int = 10 * MIB
     """What transactional ids and the partitions of their open transactions take in memory, of one address three
     quarters of it, and of one connection a quarter. Above it new ones are refused: POLICY_VIOLATION."""
     metadata_bytes_max: int = 64 * MIB
@@ -121,7 +121,7 @@ class BrokerConfig:
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
-    group_members_bytes_max: int = 32 * MIB
+    group_members_bytes_max: int = 12 * MIB
     """What members of groups take in memory, all together, those of one address three quarters of it. For a new one
     members of the connection that holds most leave, if that is more than 1/128 of it and more than the new one's holds;
     else it is refused: GROUP_MAX_SIZE_REACHED."""

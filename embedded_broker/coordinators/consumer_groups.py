@@ -5,7 +5,7 @@ Part of `GroupCoordinator`. Source: Kafka `GroupMetadataManager.consumerGroupHea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
@@ -16,6 +16,7 @@ from embedded_broker.coordinators.group_registry import GroupRegistry, is_empty
 from embedded_broker.coordinators.ports import CoordinatorHost, Topics
 from embedded_broker.state import consumer_log, subscriptions
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
+from embedded_broker.state.consumer_members import OF_A_MEMBER
 from embedded_broker.state.consumer_types import (
     JOIN_EPOCH,
     Catalog,
@@ -44,14 +45,16 @@ class TopicCatalog:
         """See `Catalog`."""
         return self._topics().names()
 
-    def info(self, name: str) -> TopicInfo | None:
+    def infos(self, names: frozenset[str]) -> Mapping[str, TopicInfo]:
         """See `Catalog`."""
-        topic = self._topics().get(name)
-        return None if topic is None else TopicInfo(topic.topic_id, len(topic.partitions))
+        all_names = self._topics().names()
+        few, many = (all_names, names) if len(all_names) < len(names) else (names, all_names)
+        topics = [(name, self._topics().get(name)) for name in sorted(name for name in few if name in many)]
+        return {name: TopicInfo(topic.topic_id, len(topic.partitions)) for name, topic in topics if topic is not None}
 
 
 class VisibleTopics:
-    """A catalog restricted to the topics that a member is authorized to describe; `info` is not restricted."""
+    """A catalog restricted to the topics that a member is authorized to describe; `infos` is not restricted."""
 
     def __init__(self, topics: Catalog, sees: Callable[[str], bool]) -> None:
         self._topics, self._sees = topics, sees
@@ -65,9 +68,9 @@ class VisibleTopics:
         """See `Catalog`."""
         return [name for name in self._topics.names() if self._sees(name)]
 
-    def info(self, name: str) -> TopicInfo | None:
+    def infos(self, names: frozenset[str]) -> Mapping[str, TopicInfo]:
         """See `Catalog`."""
-        return self._topics.info(name)
+        return self._topics.infos(names)
 
 
 class ConsumerGroups:
@@ -91,7 +94,7 @@ class ConsumerGroups:
             if isinstance(group, ConsumerGroup):
                 for member in group.members:
                     self.memory.found(Place(group.group_id, member.member_id), member.client_host)
-                self._note(group)
+                    self._note(group, member.member_id)
                 self._carry_out(group, group.resume())
 
     async def heartbeat(
@@ -143,10 +146,13 @@ class ConsumerGroups:
         _, effects = group.remove([(member_id, None)])
         self._carry_out(group, effects)
 
-    def _note(self, group: ConsumerGroup) -> None:
-        targets = group.members.targets
-        sizes = {each.member_id: each.size_bytes(len(targets.get(each.member_id, ()))) for each in group.members}
-        self.memory.note(group.group_id, sizes)
+    def _note(self, group: ConsumerGroup, member_id: str) -> None:
+        """Note that a member has come, has changed or has left."""
+        member, place = group.members.get(member_id), Place(group.group_id, member_id)
+        if member is None:
+            self.memory.left(place)
+        else:
+            self.memory.note_one(place, member.size_bytes(len(group.members.targets.get(member_id, ()))))
 
     async def remove(self, group: ConsumerGroup, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
         """Handle LeaveGroup by (member id, instance id), for an admin client. Returns only once it is on disk. Raises
@@ -175,8 +181,8 @@ class ConsumerGroups:
         records = [consumer_log.encode(group.group_id, change) for change in effects.records]
         tombstones = self._registry.adopt(group) if is_new else []
         self._registry.append([*tombstones, *records])
-        if records:
-            self._note(group)
+        for member_id in {each.member_id: None for each in effects.records if isinstance(each, OF_A_MEMBER)}:
+            self._note(group, member_id)
         for timer in effects.timers:
             key = (group.group_id, timer.key)
             if isinstance(timer, Unwatch):

@@ -103,6 +103,15 @@ class GroupMemory:
         self._count(place, size - sizes.get(place.member_id, 0))
         sizes[place.member_id] = size
 
+    def left(self, place: Place) -> None:
+        """Note that a member is gone."""
+        sizes = self._sizes.get(place.group_id, {})
+        size = sizes.pop(place.member_id, 0)
+        if not sizes:
+            self._sizes.pop(place.group_id, None)
+        self._count(place, -size)
+        self._owners.pop(place, None)
+
     def _count(self, place: Place, more_bytes: int) -> None:
         if not more_bytes:
             return

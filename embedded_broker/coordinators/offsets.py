@@ -8,7 +8,7 @@ Source: Kafka `OffsetMetadataManager`; KIP-447 (require stable, group metadata i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from kio.schema.errors import ErrorCode
@@ -27,7 +27,7 @@ from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.producers import RefuseBatch
 from embedded_broker.state.transactions import TopicPartition
 from kafka_records.batch import TRANSACTIONAL, read_header
-from kafka_records.records import encode
+from kafka_records.records import encode_from_fields, record_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,17 @@ class Committer:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCommit:
-    """One partition's offset in a commit."""
+    """One partition's offset in a commit, made by `OffsetManager.prepared`."""
 
-    partition: TopicPartition
-    offset: int
-    leader_epoch: int
-    metadata: str
+    record: OffsetRecord
+    committed: CommittedOffset
+    fields: bytes
+    """The record as it is written, see `kafka_records.records.record_fields`; empty if the metadata is too large."""
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Which one."""
+        return self.record.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,29 +120,39 @@ class OffsetManager:
         held = self.state.held(group_id) + self._under_way.held(group_id)
         self.quota.note(group_id, held, group_bytes(group_id))
 
+    def prepared(
+        self, who: Committer, partition: TopicPartition, offset: int, leader_epoch: int, metadata: str
+    ) -> PartitionCommit:
+        """Do what can be done ahead for one partition of a commit: a request may have thousands."""
+        now_ms = self._host.clock.now_ms()
+        committed = CommittedOffset(offset, leader_epoch, metadata, now_ms, owner=who.owner)
+        record = OffsetRecord(who.group_id, partition, committed)
+        is_too_large = len(metadata) > self._config.offset_metadata_max_bytes
+        return PartitionCommit(record, committed, b"" if is_too_large else _fields(record))
+
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
-        """Handle OffsetCommit. Returns only once what succeeded is on disk."""
+        """Handle OffsetCommit, with at most one commit for each partition. Returns only once what succeeded is on
+        disk."""
         error_code = self._validate(who, group, commits, transactional=False)
-        results, records = self._sort_out(who, commits, error_code)
-        batch = self._encoded(records) if records else None
+        results, accepted = self._sort_out(who, commits, error_code)
         if error_code is ErrorCode.none and group is None:
             self._find_or_create(who.group_id)
-        if batch is not None:
-            await self._write(batch, records)
+        if accepted:
+            await self._write([each.fields for each in accepted], [each.record for each in accepted])
         return results
 
     async def commit_in_transaction(
         self, who: Committer, group: AnyGroup | None, producer_id: int, epoch: int, commits: Sequence[PartitionCommit]
     ) -> Results:
-        """Handle TxnOffsetCommit, once the coordinator has verified the transaction. Returns only once it is on
-        disk.
+        """Handle TxnOffsetCommit, once the coordinator has verified the transaction; at most one commit for each
+        partition. Returns only once it is on disk.
         """
         error_code = self._validate(who, group, commits, transactional=True)
-        results, records = self._sort_out(who, commits, error_code)
-        if not records:
+        results, accepted = self._sort_out(who, commits, error_code)
+        if not accepted:
             return results
-        batch = encode(
-            [_encode(record) for record in records],
+        batch = encode_from_fields(
+            [each.fields for each in accepted],
             self._host.clock.now_ms(),
             attributes=TRANSACTIONAL,
             producer_id=producer_id,
@@ -149,8 +164,8 @@ class OffsetManager:
             return {commit.partition: verdict.error_code for commit in commits}
         self._find_or_create(who.group_id)
         base_offset = log.append(batch)
-        for delta, record in enumerate(records):
-            self.state.apply(_placed(record, base_offset + delta), producer_id)
+        for delta, each in enumerate(accepted):
+            self.state.apply(_placed(each.record, base_offset + delta), producer_id)
         self._note(who.group_id)
         await self._host.durable(log)
         return results
@@ -215,15 +230,12 @@ class OffsetManager:
         if not gone:
             return
         records = [OffsetRecord(group_id, partition, None) for group_id, partition in gone]
-        await self._write(self._encoded(records), records)
+        await self._write([_fields(record) for record in records], records)
 
-    def _encoded(self, records: Sequence[OffsetRecord]) -> bytearray:
-        return encode([_encode(record) for record in records], self._host.clock.now_ms())
-
-    async def _write(self, batch: bytearray, records: Sequence[OffsetRecord]) -> None:
-        """Append, wait for the disk, apply; also when the client disconnects meanwhile. `batch` is the records'."""
+    async def _write(self, fields: Sequence[bytes], records: Sequence[OffsetRecord]) -> None:
+        """Append, wait for the disk, apply; also when the client disconnects meanwhile. `fields` are the records'."""
         log = self._host.internal_log(OFFSETS_TOPIC)
-        base_offset = log.append(batch)
+        base_offset = log.append(encode_from_fields(fields, self._host.clock.now_ms()))
         self._under_way.add(base_offset, records)
         for group_id in {record.group_id: None for record in records}:
             self._note(group_id)  # what is on its way counts like what is there: it may be much
@@ -250,50 +262,47 @@ class OffsetManager:
         if not isinstance(group, ConsumerGroup):
             return group.validate_commit(*claim)
         # What is refused by itself says nothing about the others.
-        partitions = [each.partition for each in commits if not self._is_too_large(each)]
+        partitions = [each.partition for each in commits if each.fields]
         topics = [(self._host.topics.get(name), index) for name, index in partitions]
         return group.validate_commit(*claim, [(topic.topic_id, index) for topic, index in topics if topic is not None])
 
-    def _is_too_large(self, commit: PartitionCommit) -> bool:
-        return len(commit.metadata) > self._config.offset_metadata_max_bytes
-
     def _sort_out(
         self, who: Committer, commits: Sequence[PartitionCommit], error_code: ErrorCode
-    ) -> tuple[Results, list[OffsetRecord]]:
-        """Return an error for each partition, and the records of those that have none; of one that is named again the
-        last counts."""
-        now_ms, group_id = self._host.clock.now_ms(), who.group_id
-        known = self.state.committed(group_id)
-        more_bytes = 0 if self.quota.has(group_id) else group_bytes(group_id)
+    ) -> tuple[Results, list[PartitionCommit]]:
+        """Return an error for each partition, and the commits of those that have none."""
+        known = self.state.committed(who.group_id)
+        more_bytes = 0 if self.quota.has(who.group_id) else group_bytes(who.group_id)
         results: Results = {}
-        records: dict[TopicPartition, OffsetRecord] = {}
+        accepted: list[PartitionCommit] = []
         for commit in commits:
+            partition = commit.partition
             if error_code is not ErrorCode.none:
-                results[commit.partition] = error_code
-            elif self._host.topics.get(commit.partition[0]) is None:  # deleted since the request was looked at
-                results[commit.partition] = ErrorCode.unknown_topic_or_partition
-            elif self._is_too_large(commit):
-                results[commit.partition] = ErrorCode.offset_metadata_too_large
+                results[partition] = error_code
+            elif self._host.topics.get(partition[0]) is None:  # deleted since the request was looked at
+                results[partition] = ErrorCode.unknown_topic_or_partition
+            elif not commit.fields:
+                results[partition] = ErrorCode.offset_metadata_too_large
             else:
-                committed = CommittedOffset(
-                    commit.offset, commit.leader_epoch, commit.metadata, now_ms, owner=who.owner
-                )
-                existing = known.get(commit.partition)
-                more_bytes += max(committed.size_bytes - (0 if existing is None else existing.size_bytes), 0)
+                existing = known.get(partition)
+                more_bytes += max(commit.committed.size_bytes - (0 if existing is None else existing.size_bytes), 0)
                 if not self.quota.fits(who.owner, more_bytes):
-                    results[commit.partition] = ErrorCode.invalid_commit_offset_size
+                    results[partition] = ErrorCode.invalid_commit_offset_size
                     continue
-                results[commit.partition] = ErrorCode.none
-                records[commit.partition] = OffsetRecord(group_id, commit.partition, committed)
-        return results, list(records.values())
+                results[partition] = ErrorCode.none
+                accepted.append(commit)
+        return results, accepted
 
 
-def _encode(record: OffsetRecord) -> tuple[bytes, bytes | None]:
+def _fields(record: OffsetRecord) -> bytes:
     value = None if record.committed is None else offsets.encode_value(record.committed)
-    return offsets.encode_key(record.group_id, record.partition), value
+    return record_fields(offsets.encode_key(record.group_id, record.partition), value)
 
 
 def _placed(record: OffsetRecord, record_offset: int) -> OffsetRecord:
     """Return the record with the place that it has in the log."""
-    committed = record.committed and replace(record.committed, record_offset=record_offset)
-    return replace(record, committed=committed, record_offset=record_offset)
+    made = record.committed  # `dataclasses.replace` takes several times as long, and a commit has thousands of them
+    if made is not None:
+        made = CommittedOffset(
+            made.offset, made.leader_epoch, made.metadata, made.commit_ms, record_offset, owner=made.owner
+        )
+    return OffsetRecord(record.group_id, record.partition, made, record_offset)

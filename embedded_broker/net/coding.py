@@ -16,11 +16,17 @@ from embedded_broker.storage.memory import give_back
 from embedded_broker.wire import schema
 from embedded_broker.wire.framing import read_header
 from embedded_broker.wire.request_limits import ITEMS_MAX, TooManyItems, check_request
-from embedded_broker.wire.responses import Encoded, Same
+from embedded_broker.wire.responses import Encoded, Same, size_of
 from embedded_broker.wire.schema import Frame
 
 T = TypeVar("T")
 THREAD = "coding"
+GIVE_BACK_BYTES = 16 * 1024 * 1024
+"""After so much work memory is given back: others can't allocate any meanwhile, and most work is small."""
+ITEM_BYTES = 2_000
+"""What an item of an array costs beside its bytes, once it is decoded, with its part of the answer."""
+ENCODED_FACTOR = 100
+"""An answer is made of so many times the bytes that it has when it is encoded, if it has many items."""
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 64 * 1024, 512 * 1024
 """Of a large response. What is shorter is put together; what is as long or longer is not copied."""
 
@@ -47,6 +53,7 @@ class Coding:
         self._thread = OneByOne(workers, THREAD)
         self.gives_back = True
         """Whether the system gets back what large work has left of memory. Simulated brokers do nothing else."""
+        self._used_bytes = 0  # of memory since some was given back; of the thread
         self._same: dict[Same, list[bytes]] = {}
         """Encoded without their headers."""
 
@@ -58,7 +65,10 @@ class Coding:
         try:
             return _decoded(name, version, frame, self._items_at_once_max)
         except TooManyItems:
-            return await self._beside(partial(_decoded, name, version, frame, ITEMS_MAX))
+            return await self._beside(
+                partial(_decoded, name, version, frame, ITEMS_MAX),
+                lambda decoded: len(frame) + decoded.items * ITEM_BYTES,
+            )
 
     async def encode(self, codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> Encoded:
         """Encode a whole response frame, by the codec of `wire.schema`. Nothing may change `answer` meanwhile."""
@@ -68,7 +78,9 @@ class Coding:
             return _frame(codec, correlation_id, self._same[answer])
         if _items_left(answer, self._items_at_once_max) >= 0:
             return encode(codec, correlation_id, answer)
-        return await self._beside(partial(_encode_large, codec, correlation_id, answer))
+        return await self._beside(
+            partial(_encode_large, codec, correlation_id, answer), lambda encoded: size_of(encoded) * ENCODED_FACTOR
+        )
 
     async def give_back(self) -> None:
         """Let the system have memory that is free again."""
@@ -80,19 +92,24 @@ class Coding:
         if self.gives_back:
             give_back()
 
-    async def _beside(self, work: Callable[[], T]) -> T:
-        return await self._thread.run(partial(_large, work) if self.gives_back else work)
+    async def _beside(self, work: Callable[[], T], uses_bytes: Callable[[T], int]) -> T:
+        return await self._thread.run(partial(self._large, work, uses_bytes) if self.gives_back else work)
+
+    def _large(self, work: Callable[[], T], uses_bytes: Callable[[T], int]) -> T:
+        more_bytes = GIVE_BACK_BYTES  # of work that fails
+        try:
+            done = work()
+            more_bytes = uses_bytes(done)
+            return done
+        finally:
+            self._used_bytes += more_bytes
+            if self._used_bytes >= GIVE_BACK_BYTES:
+                self._used_bytes = 0
+                give_back()
 
     def stop(self) -> None:
         """End the thread."""
         self._thread.stop()
-
-
-def _large(work: Callable[[], T]) -> T:
-    try:
-        return work()
-    finally:
-        give_back()  # of this and of what came before
 
 
 def _decoded(name: str, version: int, frame: Frame, items_max: int) -> Decoded:

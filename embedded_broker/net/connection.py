@@ -21,6 +21,7 @@ from collections.abc import Awaitable
 from typing import Any, cast
 
 from embedded_broker.config.listeners import Endpoint
+from embedded_broker.net.coding import ITEM_BYTES
 from embedded_broker.net.deadline import Deadline
 from embedded_broker.net.host import ConnectionHost
 from embedded_broker.net.login_phase import LoginPhase
@@ -37,8 +38,6 @@ REQUESTS_IN_A_ROW_MAX = 8
 in one step. As many as a producer has in flight share an fsync."""
 REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
-ITEM_BYTES = 2_000
-"""What an item of an array costs beside its bytes, once it is decoded, with its part of the answer."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -60,7 +59,12 @@ class Connection(asyncio.BufferedProtocol):
         self._taken_bytes = 0  # of the request being handled
         self._go = asyncio.Event()  # something has changed that the next request may have waited for
         self._answers: asyncio.Queue[Awaitable[Encoded | None] | Encoded | None]
-        self._unread = UnreadAnswers(self._login.tls, lambda now_bytes: host.answers.held(self, now_bytes), self._go)
+        self._unread = UnreadAnswers(
+            self._login.tls,
+            lambda now_bytes: host.answers.held(self, now_bytes),
+            self._go,
+            host.fair_share.next_turn,
+        )
         self._frame_deadline = Deadline("a frame took too long")
         self._end_deadline = Deadline("by the client")
         self._tasks: list[asyncio.Task[None]] = []
@@ -291,11 +295,17 @@ class Connection(asyncio.BufferedProtocol):
                 self.refuse(f"login failed: {self.session.failure}", flush=True)
                 return
 
+    @property
+    def _leaves_too_much(self) -> bool:
+        """Whether its client must read before it gets further answers."""
+        unsent_bytes = self._unread.unsent_bytes
+        return bool(unsent_bytes) and unsent_bytes > self._host.unsent_bytes_max()
+
     async def _next_frame(self) -> Frame:
         """Wait for a request, and until its answer can be queued."""
         self._taken_api = -1
         unread = self._unread
-        while not self._frames or (unread.unsent_bytes and unread.unsent_bytes > self._host.unsent_bytes_max()):
+        while not self._frames or unread.rests or self._leaves_too_much:
             if self._end_deadline.runs and not self._is_at_work():  # the client has closed its side
                 await self._answers.join()
                 self.refuse("by the client", flush=True)

@@ -6,6 +6,7 @@ Invariants
 - What is in memory counts: of an answer that is partly written all of it until what was written is freed, and what the
   transport has taken without being rid of it. Else clients that read nothing hold several times the limit, since the
   socket alone takes megabytes of each answer.
+- Between two turns of others it writes `STEP_BYTES` at most, which takes the system a few milliseconds.
 - What was written of a large answer is freed with its last byte, or when the client lets the rest wait and that is the
   smaller half, and no more than `COPIED_BYTES_MAX`: then it is copied. So no answer is copied while its client reads,
   a slow client's once in all, and little is in memory twice.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from embedded_broker.wire.responses import Encoded
@@ -23,7 +24,7 @@ from embedded_broker.wire.responses import Encoded
 if TYPE_CHECKING:
     from embedded_broker.security.tls import TlsStream
 
-CHUNK_BYTES, COPIED_BYTES_MAX = 256 * 1024, 2 * 1024 * 1024
+CHUNK_BYTES, STEP_BYTES, COPIED_BYTES_MAX = 256 * 1024, 1024 * 1024, 2 * 1024 * 1024
 KEEPS_VIEWS = sys.version_info >= (3, 12)
 """Whether a transport keeps the object that it is given, and with it what that is a part of, and not a copy."""
 NOTHING = memoryview(b"")
@@ -32,17 +33,24 @@ NOTHING = memoryview(b"")
 class UnreadAnswers:
     """Of one connection."""
 
-    __slots__ = ("_go", "_hold", "_in_transport_bytes", "_parts", "_tls", "_transport", "_view", "_written_bytes",
-                 "reserved_bytes", "unsent_bytes", "writable")  # fmt: skip
+    __slots__ = ("_go", "_hold", "_in_transport_bytes", "_next_turn", "_parts", "_tls", "_transport", "_view",
+                 "_written_bytes", "reserved_bytes", "rests", "unsent_bytes", "writable")  # fmt: skip
 
-    def __init__(self, tls: TlsStream | None, hold: Callable[[int], None], go: asyncio.Event) -> None:
+    def __init__(
+        self,
+        tls: TlsStream | None,
+        hold: Callable[[int], None],
+        go: asyncio.Event,
+        next_turn: Callable[[], Awaitable[None]],
+    ) -> None:
         """
         Args:
             tls: encrypts, if there is one.
             hold: is called with the bytes that are held now.
             go: is set when there are fewer.
+            next_turn: lets others go on, see `runtime.fair_share`.
         """
-        self._tls, self._hold, self._go = tls, hold, go
+        self._tls, self._hold, self._go, self._next_turn = tls, hold, go, next_turn
         self._transport: asyncio.Transport
         self.unsent_bytes = 0
         """Not yet given to the transport."""
@@ -52,6 +60,8 @@ class UnreadAnswers:
         self._view = NOTHING  # of that
         self._written_bytes = 0  # of that
         self._in_transport_bytes = 0
+        self.rests = False
+        """Whether others have their turn before it writes on; what was written isn't freed for that."""
         self.writable = asyncio.Event()
         """Whether the transport takes more."""
         self.writable.set()
@@ -86,13 +96,22 @@ class UnreadAnswers:
         """
         self._parts = [answer] if isinstance(answer, bytes) else list(reversed(answer))
         del answer
+        step_bytes = 0
         while self._parts:
             self._view, at = memoryview(self._parts.pop()), 0
             while at < len(self._view):
                 if not self.writable.is_set():
                     at = self._free_written(at)
                     await self.writable.wait()
-                at += self._write_piece(at, is_counted)
+                    step_bytes = 0
+                elif step_bytes >= STEP_BYTES:
+                    self.rests = True
+                    await self._next_turn()
+                    self.rests, step_bytes = False, 0
+                    self._go.set()
+                    continue  # it may not be writable any more
+                written_bytes = self._write_piece(at, is_counted)
+                at, step_bytes = at + written_bytes, step_bytes + written_bytes
             self._view = NOTHING
 
     def _free_written(self, at: int) -> int:

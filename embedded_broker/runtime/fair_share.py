@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-REST_ITERATIONS = 4
+REST_ITERATIONS = 16
 UNPAID_BYTES = 64 * 1024
 
 

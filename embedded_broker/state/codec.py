@@ -6,6 +6,7 @@ import struct
 from uuid import UUID
 
 STRING_BYTES_MAX = 2**15 - 1
+SMALL = [bytes((number,)) for number in range(0x80)]
 _NUMBERS = {code: struct.Struct(f">{code}") for code in "bhiq"}
 
 
@@ -37,6 +38,10 @@ def put_bytes(raw: bytes) -> bytes:
 
 def put_uvarint(number: int) -> bytes:
     """Encode an unsigned varint, as the flexible versions use for lengths and tags."""
+    if number <= 0x7F:  # nearly all
+        return SMALL[number]
+    if number <= 0x3FFF:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

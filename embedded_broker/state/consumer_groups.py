@@ -260,7 +260,7 @@ class ConsumerGroup:
         self._subscriptions.resolve(self.members, topics)
         assignees, counts = [], {}
         for member in self.members:
-            infos = [info for name in sorted(self._subscriptions.of(member)) if (info := topics.info(name)) is not None]
+            infos = topics.infos(self._subscriptions.of(member)).values()
             counts.update({info.topic_id: info.partitions for info in infos})
             target = self.members.targets.get(member.member_id, NOTHING)
             topic_ids = frozenset(info.topic_id for info in infos)

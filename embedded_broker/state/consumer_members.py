@@ -126,6 +126,7 @@ class Current:
 
 
 Change = GroupEpoch | TargetEpoch | Subscription | Target | Current
+OF_A_MEMBER = (Subscription, Target, Current)
 TOMBSTONES: tuple[Change, ...] = (TargetEpoch(None), GroupEpoch(None))
 """Of a group without members that is deleted."""
 

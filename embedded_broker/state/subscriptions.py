@@ -99,8 +99,6 @@ class Subscriptions:
     def metadata_hash(self, members: ConsumerMembers, topics: Catalog) -> int:
         """Return a signed 64-bit number that changes when a subscribed topic comes, goes, or gets partitions."""
         digest = hashlib.blake2b(digest_size=8)
-        for name in sorted(self.names(members)):
-            info = topics.info(name)
-            if info is not None:
-                digest.update(f"{name} {info.topic_id} {info.partitions}\n".encode())
+        for name, info in topics.infos(self.names(members)).items():
+            digest.update(f"{name} {info.topic_id} {info.partitions}\n".encode())
         return int.from_bytes(digest.digest(), "big", signed=True)

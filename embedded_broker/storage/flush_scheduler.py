@@ -1,10 +1,13 @@
-"""Schedules fsyncs: one round over all dirty partitions at a time, which every request that waits for the disk shares.
+"""Schedules fsyncs: one round over dirty partitions at a time, which every request that waits for the disk shares.
 
 `Broker` creates one `FlushScheduler`. Request handlers and coordinators await `durable`; code that closes or removes
 files holds `exclusive`.
 
 Invariants
 - A high watermark never passes what has been fsynced (fsync `always`).
+- A request with more than `PART` dirty partitions has `PART` of them in a round, and none in the next round if others
+  wait; the next such request has none before it is done. So others wait for one short round that isn't theirs, however
+  many partitions a request writes to.
 - After a failed fsync nothing is known about the pages that were dirty: the broker must stop, and never retries. If it
   was not the disk that failed, its partition stops.
 - A checkpoint covers only what was fsynced: one that is due (`Checkpoints`) fsyncs its partition first. It is written
@@ -15,7 +18,9 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from embedded_broker.config.settings import Fsync
 from embedded_broker.config.thresholds import DEFAULTS, Thresholds
@@ -26,6 +31,7 @@ from embedded_broker.storage.failures import is_disk_failure
 from embedded_broker.storage.partition import Partition
 
 THREADS = 4
+PART = THREADS
 NO_THREAD_RETRY_S = 1.0
 LINGER_S, LINGER_WINDOW_S = 0.001, 0.02
 """A round of at least `Thresholds.linger_bytes_min` for several waiting requests shows that producers are faster than
@@ -56,6 +62,42 @@ class BothLocks:
         self._first.release()
 
 
+class _LargeRequest:
+    """One with so many dirty partitions that they are flushed in several rounds."""
+
+    __slots__ = ("_left", "done")
+
+    def __init__(self, dirty: Sequence[Partition]) -> None:
+        self._left = deque((partition, partition.log_end) for partition in dirty)
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def part(self, count: int) -> list[Partition]:
+        """Take so many that the next round is to flush; what others have flushed meanwhile is left out."""
+        taken = list[Partition]()
+        while self._left and len(taken) < count:
+            partition, end = self._left.popleft()
+            if not partition.closed and partition.high_watermark < end:
+                taken.append(partition)
+        return taken
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the last part was taken."""
+        return not self._left
+
+    def follow(self, a_round: asyncio.Future[None], is_last: bool) -> None:
+        """Note how the round with a part, perhaps the last one, has ended. A failure doesn't keep the other parts from
+        being flushed."""
+        failure = asyncio.CancelledError() if a_round.cancelled() else a_round.exception()
+        if self.done.done():
+            return
+        if failure is not None:
+            self.done.set_exception(failure)
+            self.done.exception()  # nobody may be waiting for it
+        elif is_last:
+            self.done.set_result(None)
+
+
 class FlushScheduler:
     """Makes partitions durable and moves their high watermarks."""
 
@@ -82,6 +124,7 @@ class FlushScheduler:
         self._fsync, self._interval_s, self._on_failure = fsync, interval_ms / 1000, on_failure
         self._dirty: dict[Partition, None] = {}  # an ordered set, so that simulated runs are deterministic
         self._next: asyncio.Future[None] | None = None
+        self._large, self._had_part = deque[_LargeRequest](), False
         self._waiting = 0  # requests that wait for the next round
         self._lingers_until_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -105,10 +148,14 @@ class FlushScheduler:
         if self._fsync is Fsync.NEVER:
             self._note(dirty)
             return
-        self._dirty.update(dict.fromkeys(dirty))
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         waiting = self._next
+        if len(dirty) <= PART or self._fsync is not Fsync.ALWAYS:
+            self._dirty.update(dict.fromkeys(dirty))
+        else:
+            self._large.append(large := _LargeRequest(dirty))
+            waiting = large.done
         self._waiting += 1
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="flush-scheduler")
@@ -161,18 +208,36 @@ class FlushScheduler:
 
     async def _one_round(self) -> None:
         waiting, self._next = self._next, None
+        assert waiting is not None
         try:
             await self._flush(waiting)
         except BaseException as error:
-            if waiting is not None and not waiting.done():
+            if not waiting.done():
                 waiting.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
                 waiting.exception()
             raise
 
-    async def _flush(self, waiting: asyncio.Future[None] | None) -> None:
-        partitions, self._dirty = list(self._dirty), {}
+    def _take_part(self, waiting: asyncio.Future[None]) -> None:
+        """Add the next part of the large requests to the dirty partitions, unless the last round had one and others
+        wait. With its last part a request is done, or has failed, as the round that `waiting` stands for is."""
+        self._had_part = bool(self._large) and not (self._had_part and self._dirty)
+        room = PART if self._had_part else 0
+        while self._large and room:
+            large = self._large[0]
+            taken = large.part(room)
+            room -= len(taken)
+            self._dirty.update(dict.fromkeys(taken))
+            waiting.add_done_callback(partial(large.follow, is_last=large.is_taken))
+            if large.is_taken:
+                self._large.popleft()
+        if self._large:
+            self._next = asyncio.get_running_loop().create_future()
+            self._waiting += 1
+
+    async def _flush(self, waiting: asyncio.Future[None]) -> None:
         several, self._waiting = self._waiting > 1, 0
-        assert waiting is not None
+        self._take_part(waiting)
+        partitions, self._dirty = list(self._dirty), {}
         async with self._round:
             loop = asyncio.get_running_loop()
             live = [partition for partition in partitions if not partition.closed]

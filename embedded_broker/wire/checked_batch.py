@@ -14,8 +14,8 @@ class CheckedBatch(NamedTuple):
     A client's comes from `produce.append_validation`, one of the broker's own from `of`. `Partition` stamps it and
     gives it to its log.
 
-    A large one is a view of the request that it came in, of which nothing else is made: that is changed in its place.
-    Of all others copies are changed.
+    A large one is a view of the request that it came in, of which nothing else is made: that is changed in its place,
+    as is one that the broker has made itself. Of all others copies are changed.
     """
 
     header: BatchHeader
@@ -23,8 +23,8 @@ class CheckedBatch(NamedTuple):
 
     @classmethod
     def of(cls, data: Buffer) -> CheckedBatch:
-        """Make a checked batch of one that the broker has made itself."""
-        return cls(read_header(data), data)
+        """Make a checked batch of one that the broker has made itself, which belongs to the result from now on."""
+        return cls(read_header(data), memoryview(data) if isinstance(data, bytearray) else data)
 
     def stamped(self, base_offset: int, leader_epoch: int, append_time_ms: int | None = None) -> CheckedBatch:
         """Return the batch with the offset and leader epoch that the log gives; with `append_time_ms` also

@@ -60,13 +60,20 @@ async def stable_member(host: MemoryHost, session_timeout_ms: int = 10_000) -> J
     return answer
 
 
-def commit_of(offset: int, partition: tuple[str, int] = P0, metadata: str = "") -> PartitionCommit:
-    return PartitionCommit(partition, offset, -1, metadata)
+def commit_of(
+    host: MemoryHost,
+    offset: int,
+    partition: tuple[str, int] = P0,
+    metadata: str = "",
+    who: Committer | None = None,
+) -> PartitionCommit:
+    return host.groups.offsets.prepared(who or Committer("g"), partition, offset, -1, metadata)
 
 
 async def commit(host: MemoryHost, offset: int, who: Committer | None = None, **changes: Any) -> ErrorCode:
     who = who or Committer("g")
-    results = await host.groups.offsets.commit(who, host.groups.get(who.group_id), [commit_of(offset, **changes)])
+    made = commit_of(host, offset, who=who, **changes)
+    results = await host.groups.offsets.commit(who, host.groups.get(who.group_id), [made])
     (error_code,) = results.values()
     return error_code
 

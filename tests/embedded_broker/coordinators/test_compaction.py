@@ -13,10 +13,11 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.coordinators import transactions
-from embedded_broker.coordinators.offsets import Committer, PartitionCommit
+from embedded_broker.coordinators.offsets import Committer
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.state.transactions import TopicPartition, TxnState
 from embedded_broker.storage.disk_space import NoSpace
+from tests.embedded_broker.coordinators.members import commit_of
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, MemoryPartition, empty_disk
 
 pytestmark = pytest.mark.tier("default")
@@ -36,9 +37,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def commit(host: MemoryHost, offset: int) -> None:
-    results = await host.groups.offsets.commit(
-        Committer("g"), host.groups.get("g"), [PartitionCommit(P0, offset, -1, "")]
-    )
+    results = await host.groups.offsets.commit(Committer("g"), host.groups.get("g"), [commit_of(host, offset, P0)])
     assert results == {P0: ErrorCode.none}
 
 
@@ -83,7 +82,7 @@ def test_others_go_on_while_a_log_is_compacted_and_what_they_write_stays() -> No
         offsets, log = host.groups.offsets, host.internal_log(OFFSETS_TOPIC)
         partitions = [("t", index) for index in range(2_000)]
         for first in range(0, len(partitions), 500):
-            some = [PartitionCommit(each, 1, -1, "") for each in partitions[first : first + 500]]
+            some = [commit_of(host, 1, each) for each in partitions[first : first + 500]]
             await offsets.commit(Committer("g"), host.groups.get("g"), some)
         for number in range(50):
             await commit(host, number)
@@ -97,7 +96,7 @@ def test_others_go_on_while_a_log_is_compacted_and_what_they_write_stays() -> No
             longest, before = max(longest, log.log_end - before), log.log_end
             number += 1
             if number % 3 == 0:
-                one = [PartitionCommit(("t", number * 97 % 2_000), 1_000 + number, -1, "")]
+                one = [commit_of(host, 1_000 + number, ("t", number * 97 % 2_000))]
                 writing.append(asyncio.create_task(offsets.commit(Committer("g"), host.groups.get("g"), one)))
                 before += 1
             elif number % 31 == 0:
@@ -162,9 +161,7 @@ def test_a_snapshot_leaves_out_what_is_on_its_way_and_keeps_what_is_pending() ->
         await committing
         assert [origin for _, _, origin in _placed(host)] == [log.log_end - 1]
         assert offsets.needed_from() is None
-        await offsets.commit_in_transaction(
-            Committer("g"), host.groups.get("g"), *producer, [PartitionCommit(P0, 2, -1, "")]
-        )
+        await offsets.commit_in_transaction(Committer("g"), host.groups.get("g"), *producer, [commit_of(host, 2, P0)])
         assert [origin for _, _, origin in _placed(host)] == [log.log_end - 2]
         assert offsets.needed_from() == log.log_end - 1
         await host.stop()
@@ -190,7 +187,7 @@ def test_transactions_that_always_overlap_do_not_hold_compaction_off() -> None:
         producers = {name: await _producer(host, name) for name in ids}
         for number in range(200):
             name = ids[number % 2]
-            commits = [PartitionCommit(("t", number % 2), number, -1, "")]
+            commits = [commit_of(host, number, ("t", number % 2))]
             group = host.groups.get("g")
             await offsets.commit_in_transaction(Committer("g"), group, *producers[name], commits)
             host.compact()
@@ -234,13 +231,12 @@ class Twin:
             self.producers[name] = await _producer(self.host, name)
         producer = self.producers[name]
         if what == "commit":
-            await offsets.commit(Committer("g"), group, [PartitionCommit(partition, number, -1, "")])
+            await offsets.commit(Committer("g"), group, [commit_of(self.host, number, partition)])
         elif what == "delete":
             await offsets.delete("g", [partition])
         elif what == "transact":
-            await offsets.commit_in_transaction(
-                Committer("g"), group, *producer, [PartitionCommit(partition, number, -1, "")]
-            )
+            commits = [commit_of(self.host, number, partition)]
+            await offsets.commit_in_transaction(Committer("g"), group, *producer, commits)
         else:
             await self.host.transactions.end(name, *producer, what == "end")
             assert await self.host.transactions.add_partitions(name, *producer, [OFFSETS_PARTITION]) is ErrorCode.none

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.offsets import Committer, PartitionCommit
+from embedded_broker.coordinators.offsets import Committer
 from embedded_broker.coordinators.transactions import Identity
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.state.transactions import PREPARED
+from tests.embedded_broker.coordinators.members import commit_of
 from tests.embedded_broker.coordinators.memory_host import MemoryHost
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -40,7 +41,7 @@ async def add_and_write(host: MemoryHost, producer: tuple[int, int], value: byte
         assert await host.transactions.add_partitions("id", *producer, [(name, index)]) is ErrorCode.none
         await host.produce(name, index, value, producer, sequence)
     assert await host.transactions.add_partitions("id", *producer, [OFFSETS_PARTITION]) is ErrorCode.none
-    commits = [PartitionCommit(P0, sequence + 1, -1, "")]
+    commits = [commit_of(host, sequence + 1)]
     offsets = host.groups.offsets
     results = await offsets.commit_in_transaction(Committer("g"), host.groups.get("g"), *producer, commits)
     assert results == {P0: ErrorCode.none}

@@ -11,7 +11,8 @@ from typing import cast
 
 import pytest
 
-from embedded_broker.net.unread_answers import CHUNK_BYTES, UnreadAnswers
+from embedded_broker.net.unread_answers import CHUNK_BYTES, STEP_BYTES, UnreadAnswers
+from embedded_broker.runtime.fair_share import FairShare
 from kafka_records.records import encode
 from tests.embedded_broker.leaving_behind import connect
 from tests.embedded_broker.served import Client, fetch, produce
@@ -41,7 +42,7 @@ class _Transport:
 
 
 def _answers(transport: _Transport, held: list[int]) -> UnreadAnswers:
-    answers = UnreadAnswers(None, held.append, asyncio.Event())
+    answers = UnreadAnswers(None, held.append, asyncio.Event(), FairShare(500).next_turn)
     transport.answers = answers
     answers.begin(cast(asyncio.Transport, transport))
     return answers
@@ -121,5 +122,30 @@ def test_clients_that_read_nothing_hold_no_more_than_the_setting(tmp_path: Path)
             assert b"too many unread answers" in log_path.read_bytes()
         finally:
             await asyncio.to_thread(broker.stop)
+
+    asyncio.run(main())
+
+
+def test_others_have_their_turn_while_a_large_answer_is_written_and_no_further_request_begins() -> None:
+    async def main() -> None:
+        held: list[int] = []
+        transport, rested, turns = _Transport(1 << 30), list[bool](), list[int]()
+        go = asyncio.Event()
+
+        async def next_turn() -> None:
+            turns.append(len(transport.written))
+            rested.append(answers.rests)
+            go.clear()
+
+        answers = UnreadAnswers(None, held.append, go, next_turn)
+        answers.begin(cast(asyncio.Transport, transport))
+        part = os.urandom(3 * STEP_BYTES + CHUNK_BYTES)
+        answers.account(len(part))
+        await answers.write(part, True)
+        assert transport.written == part
+        assert turns == [STEP_BYTES, 2 * STEP_BYTES, 3 * STEP_BYTES]
+        assert rested == [True] * 3, "what was written isn't freed then, and the next answer would come on top of it"
+        assert not answers.rests
+        assert go.is_set(), "who has waited for it looks again"
 
     asyncio.run(main())

@@ -39,6 +39,7 @@ def show_what_was_appended_during_the_fsync(patch: Patch) -> None:
 def take_the_round_under_way_for_the_next_one(patch: Patch) -> None:
     async def one_round(self: FlushScheduler) -> None:
         waiting = self._next
+        assert waiting is not None
         try:
             await self._flush(waiting)
         finally:

@@ -43,9 +43,8 @@ class Topics:
     def names(self) -> Collection[str]:
         return self._counts.keys()
 
-    def info(self, name: str) -> TopicInfo | None:
-        count = self._counts.get(name)
-        return None if count is None else TopicInfo(topic_id(name), count)
+    def infos(self, names: frozenset[str]) -> dict[str, TopicInfo]:
+        return {name: TopicInfo(topic_id(name), self._counts[name]) for name in sorted(names & self._counts.keys())}
 
     def set(self, name: str, count: int | None) -> None:
         self.version += 1
