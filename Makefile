@@ -189,10 +189,13 @@ $(SPARK_STAMP): constraints-spark.txt | $(BIN)/python
 	$(PIP_INSTALL) --require-hashes -r $<
 	touch $(RUN_STAMP) $@
 
+# Of the packages, what nothing here imports, or what is compiled to machine code: half of all sources.
+UNUSED := /(tests|mypy|mypyc|setuptools|lexers)/
+
 $(STAMP): constraints.txt pyproject.toml | $(BIN)/python
 	date +%s > $(VENV)/.began
 	$(PIP_INSTALL) --require-hashes -r $<
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python -m compileall -qq -j 0 -x '$(UNUSED)' $(VENV)/lib || true
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	echo $$(($$(date +%s) - $$(cat $(VENV)/.began))) > $(VENV)/.seconds-environment
 	touch $(RUN_STAMP) $(SPARK_STAMP) $@

@@ -136,7 +136,7 @@ def _wait_cleaned(bootstrap: str, topic: str, partition: int) -> set[int]:
     return found
 
 
-@pytest.mark.tier(embedded="default", kafka="full")
+@pytest.mark.tier("full", kafka="full")
 def test_what_compaction_took_are_the_holes(target: BrokerHandle, unique: Callable[[str], str]) -> None:
     topic = unique("compacted")
     clients.create_topic(target.bootstrap, topic, len(CODECS), COMPACTED)

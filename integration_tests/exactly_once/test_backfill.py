@@ -204,6 +204,7 @@ def test_begin_and_end_by_offset_by_time_and_by_topic(copying: Copying, engine: 
     assert latest.check() == [], "no record is older"
 
 
+@pytest.mark.tier(embedded="full")
 def test_a_partition_whose_records_are_gone_is_named_and_the_others_go_on(copying: Copying, engine: Threads) -> None:
     copying.load.plain(600)
     first, _ = backfill(copying, last=Bound(offsets={Partition(copying.topic, n): 50 for n in range(3)}))
@@ -246,6 +247,7 @@ def test_a_stop_leaves_every_partition_claimed_where_it_would_have_begun(make_co
     assert all(verdict.exact for verdict in verdicts.values()), verdicts
 
 
+@pytest.mark.tier(embedded="full")
 def test_a_topic_that_is_made_anew_between_ranges_is_found_at_once(copying: Copying) -> None:
     copying.load.plain(2_000)
     job, _ = backfill(copying, offsets_max=RANGE)
@@ -269,6 +271,7 @@ def test_a_topic_that_is_made_anew_between_ranges_is_found_at_once(copying: Copy
     assert names == {"source_topic_recreated"}
 
 
+@pytest.mark.tier(embedded="full")
 def test_a_topic_that_the_flow_ignores_is_left_alone(make_copying: MakeCopying) -> None:
     name = f"ignoring-{uuid.uuid4().hex[:8]}"
     copying = make_copying(topics=[f"^{name}.*"], new_topics="ignore")

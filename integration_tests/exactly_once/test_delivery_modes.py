@@ -146,7 +146,9 @@ def test_after_a_switch_exactly_once_is_exactly_once(make_copying: MakeCopying, 
     assert (numbers.lost(), numbers.doubled()) == before
 
 
-@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
+@pytest.mark.parametrize(
+    "mode", ["at_least_once", pytest.param("at_most_once", marks=pytest.mark.tier(embedded="full"))]
+)
 def test_a_target_that_lost_its_end_stops_its_partition_and_no_other(
     make_copying: MakeCopying, target: BrokerHandle, mode: str
 ) -> None:
@@ -180,8 +182,8 @@ def test_a_target_that_lost_its_end_stops_its_partition_and_no_other(
     assert [e["name"] for e in worker.seen("incident")] == ["target_lost_data"]
 
 
-@pytest.mark.tier(embedded="default", kafka="long")
-@pytest.mark.parametrize("mode", ["at_least_once", pytest.param("at_most_once", marks=pytest.mark.tier("full"))])
+@pytest.mark.tier("full", kafka="long")
+@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_every_line_of_the_log_is_json_while_a_cluster_is_away(
     make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, mode: str
 ) -> None:

@@ -40,7 +40,7 @@ def test_the_target_is_killed_inside_a_transaction(copying: Copying, target: Bro
     copying.finish(copying.running())
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_worker_and_target_die_together(copying: Copying, target: BrokerHandle) -> None:
     with copying.writing():
         worker = copying.run("after_end_txn@2=kill")

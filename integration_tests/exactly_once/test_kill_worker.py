@@ -14,9 +14,9 @@ pytestmark = pytest.mark.tier(kafka="full")
 LANE_START = ("fenced", "claimed")
 STEPS = [
     pytest.param("fenced", marks=pytest.mark.tier("full", kafka="long")),
-    "claimed",
+    pytest.param("claimed", marks=pytest.mark.tier(embedded="full")),
     pytest.param("before_send", marks=pytest.mark.tier("full", kafka="long")),
-    pytest.param("mid_batch", marks=pytest.mark.tier(kafka="long")),
+    pytest.param("mid_batch", marks=pytest.mark.tier("full", kafka="long")),
     pytest.param("before_flush", marks=pytest.mark.tier("full", kafka="long")),
     pytest.param("before_offsets", marks=pytest.mark.tier("full")),
     "before_end_txn",

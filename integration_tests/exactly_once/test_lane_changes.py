@@ -56,7 +56,10 @@ def test_the_process_that_changed_the_lanes_is_killed(make_copying: MakeCopying,
 
 @pytest.mark.parametrize(
     ("lanes", "generation"),
-    [pytest.param(3, 2, id="the same", marks=pytest.mark.tier("full")), pytest.param(2, 3, id="another one")],
+    [
+        pytest.param(3, 2, id="the same", marks=pytest.mark.tier("full")),
+        pytest.param(2, 3, id="another one", marks=pytest.mark.tier(embedded="full")),
+    ],
 )
 def test_a_change_that_was_left_half_done_is_finished_by_the_next_process(
     make_copying: MakeCopying, proxy: Proxy, lanes: int, generation: int

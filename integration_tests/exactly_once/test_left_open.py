@@ -44,6 +44,7 @@ def lose_the_marker(copying: Copying, broker: BrokerHandle) -> None:
     assert clients.stable_end(copying.target, copying.copy) < end - 1, "a transaction is open"
 
 
+@pytest.mark.tier("full", kafka="full")
 def test_the_lost_marker_of_a_commit_is_written_again(make_copying: MakeCopying, target: BrokerHandle) -> None:
     copying = make_copying(partitions=2, limits=LIMITS)
     worker = copying.running()

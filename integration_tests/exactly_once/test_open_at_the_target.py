@@ -56,6 +56,7 @@ def test_after_an_abort_nothing_is_committed_over_a_transaction_that_is_open(mak
     assert written(copying) == [b"1"]
 
 
+@pytest.mark.tier(embedded="full")
 def test_a_transaction_that_was_over_when_its_abort_was_answered_stops_nothing(make_copying: MakeCopying) -> None:
     """Markers are written after EndTxn's answer: that is waited for, many times over while a refusal is searched."""
     copying = make_copying(partitions=2)

@@ -72,6 +72,7 @@ def test_a_topic_that_went_while_nothing_ran_is_told_and_its_position_kept(make_
     assert worker.stop() == INCIDENT
 
 
+@pytest.mark.tier(embedded="full")
 def test_a_named_topic_that_went_stops_no_other(make_copying: MakeCopying) -> None:
     copying, other, worker = two_topics(make_copying)
     assert worker.stop() == STOPPED
@@ -136,6 +137,7 @@ def test_a_lane_of_which_nothing_can_go_on_takes_new_partitions(make_copying: Ma
     assert worker.stop() == INCIDENT
 
 
+@pytest.mark.tier(embedded="full")
 def test_a_transaction_timeout_above_the_target_s_is_refused(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     worker = copying.running()

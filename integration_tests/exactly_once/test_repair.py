@@ -234,6 +234,7 @@ def test_a_missing_record_that_the_source_has_lost_too_is_named_and_the_others_a
     goes_on(planted, 1)
 
 
+@pytest.mark.tier(embedded="full")
 def test_a_live_worker_is_not_stopped_unasked(plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records], [without(records, LOST)])

@@ -79,14 +79,8 @@ def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> 
     go_on(copying)
 
 
-@pytest.mark.tier(kafka="long")
-@pytest.mark.parametrize(
-    "frozen",
-    [
-        pytest.param(False, id="down"),
-        pytest.param(True, id="frozen", marks=pytest.mark.tier("full", kafka="long")),
-    ],
-)
+@pytest.mark.tier("full", kafka="long")
+@pytest.mark.parametrize("frozen", [False, True], ids=["down", "frozen"])
 def test_the_source_is_away_and_nobody_has_noticed(
     make_copying: MakeCopying, source: BrokerHandle, frozen: bool
 ) -> None:

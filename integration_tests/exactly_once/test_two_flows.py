@@ -72,6 +72,7 @@ def test_status_says_how_a_flow_has_ended_in_a_process_that_goes_on(make_copying
     worker.kill()
 
 
+@pytest.mark.tier(embedded="full")
 def test_status_says_who_has_taken_a_flow_over(make_copying: MakeCopying) -> None:
     kept, taken = make_copying(), make_copying(limits={"discovery_interval_ms": 500})
     kept.file.include(taken.file)

@@ -26,7 +26,7 @@ from tests.budget import budget
 NOWHERE = "127.0.0.1:9"
 
 
-@pytest.mark.tier("default", kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_nothing_is_copied_until_the_failover_is_undone(
     make_copying: MakeCopying, unique: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact, wait_key
@@ -33,6 +35,7 @@ def test_a_flow_whose_topic_appears_is_started_again(make_copying: MakeCopying) 
     assert assert_exact(early.source, late, early.target, f"{late}.copy", 2) == load.committed
 
 
+@pytest.mark.tier(embedded="full")
 def test_a_flow_whose_cause_stays_is_told_once_and_shown_at_the_end(make_copying: MakeCopying) -> None:
     """It is tried again at each discovery without filling the log, and the other flow doesn't notice."""
     sound, early = make_copying(), make_copying()

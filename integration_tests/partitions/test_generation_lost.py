@@ -135,6 +135,7 @@ def test_an_idle_worker_notices_that_a_backfill_has_taken_over(make_copying: Mak
     copying.finish(copying.running())
 
 
+@pytest.mark.tier(embedded="full")
 def test_an_idle_worker_notices_that_another_one_has_changed_the_lanes(make_copying: MakeCopying) -> None:
     copying, worker = idle(make_copying)
     copying.file.write(lanes=2)

@@ -15,6 +15,7 @@ from integration_tests.harness.two_topics import TwoTopics, assert_told
 from integration_tests.partitions.conftest import MakeTwoTopics
 
 MIB = 1 << 20
+LATER = pytest.mark.tier(embedded="full")
 LARGE = 20 * MIB
 SOURCE = {"max.message.bytes": str(64 * MIB)}
 WORKER_BYTES_MAX = 400 * MIB
@@ -62,7 +63,9 @@ def test_a_large_record_that_the_target_does_not_take_stops_its_partition(make_t
     assert two.values(two.first) == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("limit", [None, 32 * MIB], ids=["default limits", "a record may be as large"])
+@pytest.mark.parametrize(
+    "limit", [None, pytest.param(32 * MIB, marks=LATER)], ids=["default limits", "a record may be as large"]
+)
 def test_a_large_record_that_the_target_takes(make_two_topics: MakeTwoTopics, limit: int | None) -> None:
     """With a limit that allows it it is copied. Below the limit it is copied or told; either way in bounded memory."""
     limits = {} if limit is None else {"record_bytes_max": limit}
@@ -100,7 +103,7 @@ def test_a_small_limit_copies_small_records(make_copying: MakeCopying) -> None:
     assert len(clients.read(copying.target, copying.copy)) == 100
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("delivery", ["exactly_once", pytest.param("at_least_once", marks=LATER)])
 def test_records_that_only_their_compression_made_small_enough(make_two_topics: MakeTwoTopics, delivery: str) -> None:
     """2 MB of text each, which the source took as zstd: the target takes them so, with the source's limit."""
     two = make_two_topics(delivery=delivery)

@@ -64,6 +64,7 @@ def test_recreated_under_the_running_worker(make_two_topics: MakeTwoTopics) -> N
     assert_found(worker, two, recreate(two))
 
 
+@pytest.mark.tier(embedded="full")
 def test_recreated_while_the_worker_is_suspended(make_two_topics: MakeTwoTopics) -> None:
     two = make_two_topics(limits=SELDOM)
     worker = two.running(OLD)
@@ -115,7 +116,14 @@ def test_recreated_where_the_old_topic_had_the_higher_leader_epoch(
     assert two.values(two.first) == [*numbered("old", OLD), b"after the restart"]
 
 
-@pytest.mark.parametrize("records", [0, OLD // 2, OLD], ids=["empty", "fewer records", "as many records"])
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param(0, id="empty", marks=pytest.mark.tier(embedded="full")),
+        pytest.param(OLD // 2, id="fewer records"),
+        pytest.param(OLD, id="as many records", marks=pytest.mark.tier(embedded="full")),
+    ],
+)
 def test_recreated_with_no_record_at_the_position(make_two_topics: MakeTwoTopics, records: int) -> None:
     """No record of the new topic is read, and yet the old position must not be kept alive under its name."""
     two = make_two_topics(limits=NEVER)

@@ -15,6 +15,7 @@ from integration_tests.harness.proxy import Action, Proxy, Side
 
 BEFORE_MS, START_MS = 1_700_000_000_000, 1_750_000_000_000
 REQUESTS = range(1, 9)  # more than the look-up sends for one partition
+LATER = pytest.mark.tier(embedded="full")
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def source_proxy(source: BrokerHandle) -> Iterator[Proxy]:
         yield running
 
 
-@pytest.mark.parametrize("nth", REQUESTS)
+@pytest.mark.parametrize("nth", [*REQUESTS[:2], *(pytest.param(nth, marks=LATER) for nth in REQUESTS[2:])])
 def test_a_record_that_is_written_during_the_look_up_is_copied(
     make_copying: MakeCopying, source_proxy: Proxy, nth: int
 ) -> None:

@@ -14,6 +14,7 @@ from integration_tests.harness.two_topics import TwoTopics, numbered
 from integration_tests.partitions.conftest import MakeTwoTopics
 
 FOUND_S = 120.0
+LATER = pytest.mark.tier(embedded="full")
 LATEST = {"kind": "latest"}
 EARLY_MS = 1_600_000_000_000
 
@@ -40,7 +41,7 @@ def stopped_when_opened(two: TwoTopics) -> Replicator:
     return worker
 
 
-@pytest.mark.parametrize("start", ["latest", "time"])
+@pytest.mark.parametrize("start", [pytest.param("latest", marks=LATER), "time"])
 def test_a_partition_that_was_stopped_when_the_flow_was_opened(make_two_topics: MakeTwoTopics, start: str) -> None:
     now_ms = time.time_ns() // 1_000_000
     two = make_two_topics(start=LATEST if start == "latest" else {"kind": "timestamp", "timestamp_ms": now_ms})
@@ -56,7 +57,7 @@ def test_a_partition_that_was_stopped_when_the_flow_was_opened(make_two_topics: 
     assert two.values(two.second) == wanted
 
 
-@pytest.mark.parametrize("step", ["fenced@1=kill", "claimed@1=kill"])
+@pytest.mark.parametrize("step", [pytest.param("fenced@1=kill", marks=LATER), "claimed@1=kill"])
 def test_a_crash_between_the_open_record_and_the_first_records(make_two_topics: MakeTwoTopics, step: str) -> None:
     two = make_two_topics(start=LATEST)
     put(two, "before")

@@ -64,7 +64,8 @@ def go_on(copying: Copying) -> None:
     copying.finish(copying.running())
 
 
-@pytest.mark.parametrize("how", [pytest.param("killed", marks=LATER), "suspended"])
+@pytest.mark.parametrize("how", ["killed", "suspended"])
+@pytest.mark.tier("full")
 @pytest.mark.parametrize(
     "noticed",
     [pytest.param(False, id="at once"), pytest.param(True, id="once it is noticed", marks=pytest.mark.tier("long"))],

@@ -75,9 +75,8 @@ def test_under_the_running_worker(two_topics: TwoTopics, make_again: bool) -> No
     assert_told_and_not_written(two, worker, make_again=make_again)
 
 
-@pytest.mark.parametrize(
-    "make_again", [pytest.param(False, id="deleted", marks=LATER), pytest.param(True, id="recreated")]
-)
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("make_again", [False, True], ids=["deleted", "recreated"])
 def test_under_an_idle_worker(two_topics: TwoTopics, make_again: bool) -> None:
     """Nothing is written, so only a look at the topic tells."""
     two = two_topics
@@ -115,9 +114,8 @@ def test_an_existing_topic_that_rewrites_timestamps(make_two_topics: MakeTwoTopi
     assert two.values(two.first) == []
 
 
-@pytest.mark.parametrize(
-    "delivery", ["exactly_once", *(pytest.param(mode, marks=LATER) for mode in ("at_least_once", "at_most_once"))]
-)
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once", "at_most_once"])
 def test_a_topic_that_turns_to_its_own_timestamps_under_the_running_worker(
     make_two_topics: MakeTwoTopics, delivery: str
 ) -> None:

@@ -173,6 +173,8 @@ def test_without_a_directory_to_write_into_it_says_so(monkeypatch: pytest.Monkey
     assert "the demo needs a directory to write into: No such file or directory; set TMPDIR" in done.stderr
 
 
+@pytest.mark.tier("full")
+@pytest.mark.timeout(300)
 def test_several_workers_share_the_flow(tmp_path: Path) -> None:
     """One is killed, then each is restarted in turn, and nothing is lost."""
     process = start(tmp_path, *SMALL, "--workers", "3", "--kills", "1", "--broker-kills", "0")

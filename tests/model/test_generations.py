@@ -76,6 +76,7 @@ def test_each_part_is_needed(left_out: str, kind: str) -> None:
     assert found.kind == kind, str(found)
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize(("one", "other", "start", "generations"), SECOND_LINES, ids=["fresh", "half_done"])
 def test_of_each_pair_one_part_is_needed(one: str, other: str, start: World, generations: int) -> None:
     """Either alone may be missing; without both, records are doubled."""
