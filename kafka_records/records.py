@@ -56,13 +56,12 @@ def encode_with_headers(
     records: Sequence[tuple[bytes | None, bytes | None, Headers]], timestamp_ms: int, **header: int
 ) -> bytearray:
     """Encode as `encode` does, of records with headers."""
-    fields = [field(key) + field(value) + _headers(headers) for key, value, headers in records]
-    return encode_from_fields(fields, timestamp_ms, **header)
+    return encode_from_fields([record_fields(*record) for record in records], timestamp_ms, **header)
 
 
-def record_fields(key: bytes | None, value: bytes | None) -> bytes:
-    """Return what a record without headers has behind its place in the batch, for `encode_from_fields`."""
-    return field(key) + field(value) + NO_HEADERS
+def record_fields(key: bytes | None, value: bytes | None, headers: Headers = ()) -> bytes:
+    """Return what a record has behind its place in the batch, for `encode_from_fields`."""
+    return field(key) + field(value) + (_headers(headers) if headers else NO_HEADERS)
 
 
 def encode_from_fields(fields: Sequence[bytes], timestamp_ms: int, **header: int) -> bytearray:

@@ -1,13 +1,12 @@
 """What OffsetCommit and TxnOffsetCommit have in common: partitions in, an error code for each of them out.
 
-Others have their turn between pieces of a request: it may have tens of thousands of partitions.
+Others have their turn meanwhile: a request may have tens of thousands of partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -16,9 +15,7 @@ from embedded_broker.coordinators.offsets import Committer, PartitionCommit, Res
 from embedded_broker.runtime.fair_share import Share
 from embedded_broker.state.transactions import TopicPartition
 
-PIECE = 50
 PREPARED_STEPS, WRITTEN_STEPS = 10, 5
-T = TypeVar("T")
 
 
 async def prepared(
@@ -36,20 +33,19 @@ async def prepared(
     """
     wanted: dict[TopicPartition, Any] = {}
     for name, partitions in topics:
-        for piece in _pieces(partitions):
-            wanted.update(((name, each.partition_index), each) for each in piece)
-            await share.spent(len(piece))
+        for each in partitions:
+            wanted[name, each.partition_index] = each
+            await share.spent(1)
     results: Results = {}
     commits: list[PartitionCommit] = []
-    for some in _pieces(wanted.items()):
-        for partition, each in some:
-            if broker.topics.partition(*partition) is None:
-                results[partition] = ErrorCode.unknown_topic_or_partition
-                continue
-            leader_epoch = each.committed_leader_epoch if has_epochs else -1
-            said = each.committed_offset, leader_epoch, each.committed_metadata or ""
-            commits.append(broker.groups.offsets.prepared(who, partition, *said))
-        await share.spent(len(some) * PREPARED_STEPS)
+    for partition, each in wanted.items():
+        await share.spent(PREPARED_STEPS)
+        if broker.topics.partition(*partition) is None:
+            results[partition] = ErrorCode.unknown_topic_or_partition
+            continue
+        leader_epoch = each.committed_leader_epoch if has_epochs else -1
+        said = each.committed_offset, leader_epoch, each.committed_metadata or ""
+        commits.append(broker.groups.offsets.prepared(who, partition, *said))
     await share.spent(len(commits) * WRITTEN_STEPS)
     return results, commits
 
@@ -57,16 +53,9 @@ async def prepared(
 async def answered(share: Share, name: str | None, partitions: Sequence[Any], results: Results) -> list[dict[str, Any]]:
     """Return the answer for what a request has for a topic's partitions; None: there is no topic with its id."""
     answers: list[dict[str, Any]] = []
-    for piece in _pieces(partitions):
-        for each in piece:
-            index = each.partition_index
-            error_code = ErrorCode.unknown_topic_id if name is None else results[name, index]
-            answers.append({"partition_index": index, "error_code": error_code})
-        await share.spent(len(piece))
+    for each in partitions:
+        index = each.partition_index
+        error_code = ErrorCode.unknown_topic_id if name is None else results[name, index]
+        answers.append({"partition_index": index, "error_code": error_code})
+        await share.spent(1)
     return answers
-
-
-def _pieces(items: Iterable[T]) -> Iterator[list[T]]:
-    left = iter(items)
-    while piece := list(islice(left, PIECE)):
-        yield piece

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ACKS = frozenset({-1, 0, 1})
 ZSTD_SINCE, ID_SINCE = 7, 13
-LOOKED_UP_AT_ONCE, LOOK_STEPS = 50, 6
+LOOK_STEPS = 6
 
 
 @api(0, "produce", range(3, 14))
@@ -97,9 +97,8 @@ class _Appends:
             return identity, [_refusal(data.index, unknown, "no such topic") for data in named.partition_data]
         found = list[_Data | dict[str, Any]]()
         for data in named.partition_data:
+            await self._share.spent(LOOK_STEPS)
             found.append(self._looked_up(topic, data))
-            if len(found) % LOOKED_UP_AT_ONCE == 0:
-                await self._share.spent(LOOKED_UP_AT_ONCE * LOOK_STEPS)
         return identity, found
 
     def _looked_up(self, topic: Topic, data: Any) -> _Data | dict[str, Any]:

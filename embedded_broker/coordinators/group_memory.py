@@ -84,17 +84,10 @@ class GroupMemory:
 
     def note(self, group_id: str, sizes: dict[str, int]) -> None:
         """Note that the members of a group, and what each holds, have changed; nobody is left if `sizes` is empty."""
-        before = self._sizes.pop(group_id, {})
-        sizes = {member_id: size + len(group_id) for member_id, size in sizes.items()}
-        if sizes:
-            self._sizes[group_id] = sizes
-        for member_id in [each for each in before if each not in sizes]:
-            place = Place(group_id, member_id)
-            self._count(place, -before[member_id])
-            self._owners.pop(place, None)
+        for member_id in [each for each in self._sizes.get(group_id, ()) if each not in sizes]:
+            self.left(Place(group_id, member_id))
         for member_id, size in sizes.items():
-            if size != (was := before.get(member_id, 0)):
-                self._count(Place(group_id, member_id), size - was)
+            self.note_one(Place(group_id, member_id), size)
 
     def note_one(self, place: Place, size: int) -> None:
         """Note that one member of a group holds so much now; no other has changed."""

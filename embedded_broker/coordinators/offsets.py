@@ -50,7 +50,8 @@ class PartitionCommit:
     """One partition's offset in a commit, made by `OffsetManager.prepared`."""
 
     record: OffsetRecord
-    committed: CommittedOffset
+    size_bytes: int
+    """What it takes in memory once it is committed."""
     fields: bytes
     """The record as it is written, see `kafka_records.records.record_fields`; empty if the metadata is too large."""
 
@@ -128,7 +129,7 @@ class OffsetManager:
         committed = CommittedOffset(offset, leader_epoch, metadata, now_ms, owner=who.owner)
         record = OffsetRecord(who.group_id, partition, committed)
         is_too_large = len(metadata) > self._config.offset_metadata_max_bytes
-        return PartitionCommit(record, committed, b"" if is_too_large else _fields(record))
+        return PartitionCommit(record, committed.size_bytes, b"" if is_too_large else _fields(record))
 
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
         """Handle OffsetCommit, with at most one commit for each partition. Returns only once what succeeded is on
@@ -284,7 +285,7 @@ class OffsetManager:
                 results[partition] = ErrorCode.offset_metadata_too_large
             else:
                 existing = known.get(partition)
-                more_bytes += max(commit.committed.size_bytes - (0 if existing is None else existing.size_bytes), 0)
+                more_bytes += max(commit.size_bytes - (0 if existing is None else existing.size_bytes), 0)
                 if not self.quota.fits(who.owner, more_bytes):
                     results[partition] = ErrorCode.invalid_commit_offset_size
                     continue

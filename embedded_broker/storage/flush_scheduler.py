@@ -6,8 +6,8 @@ files holds `exclusive`.
 Invariants
 - A high watermark never passes what has been fsynced (fsync `always`).
 - A request with more than `PART` dirty partitions has `PART` of them in a round, and none in the next round if others
-  wait; the next such request has none before it is done. So others wait for one short round that isn't theirs, however
-  many partitions a request writes to.
+  wait; the next such request has none before the last of these are taken. So others wait for one short round that isn't
+  theirs, however many partitions a request writes to.
 - After a failed fsync nothing is known about the pages that were dirty: the broker must stop, and never retries. If it
   was not the disk that failed, its partition stops.
 - A checkpoint covers only what was fsynced: one that is due (`Checkpoints`) fsyncs its partition first. It is written

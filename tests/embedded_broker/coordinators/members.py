@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from random import Random
 from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Committer, PartitionCommit
 from embedded_broker.coordinators.ports import GroupConfig
-from embedded_broker.simulation.loop import SimulatedLoop
 from embedded_broker.state.group_types import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from embedded_broker.state.owners import SOMEBODY, Owner
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
+from tests.embedded_broker.simulated import simulated
 
 T = TypeVar("T")
 P0, P1 = ("t", 0), ("t", 1)
@@ -80,15 +79,6 @@ async def commit(host: MemoryHost, offset: int, who: Committer | None = None, **
 
 def fetched(host: MemoryHost) -> int:
     return host.groups.offsets.fetch("g", [P0], True)[P0].offset
-
-
-def simulated(work: Coroutine[Any, Any, T]) -> T:
-    """Run in simulated time: no session or transaction expires because this machine is busy."""
-    loop = SimulatedLoop(Random(1), 0.0)
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.close()
 
 
 def scenario(run: Callable[[MemoryHost], Coroutine[Any, Any, None]], config: GroupConfig | None = None) -> MemoryHost:

@@ -12,7 +12,6 @@ from embedded_broker.coordinators.ports import TransactionConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.produce.transaction_verification import verification_error
 from embedded_broker.state.transactions import PREPARED, Transaction, TxnState
-from tests.embedded_broker.coordinators.members import simulated
 from tests.embedded_broker.coordinators.memory_host import Crashed, MemoryHost, empty_disk
 from tests.embedded_broker.coordinators.transacting import (
     P0,
@@ -23,6 +22,7 @@ from tests.embedded_broker.coordinators.transacting import (
     init,
     until,
 )
+from tests.embedded_broker.simulated import simulated
 
 
 def seen(host: MemoryHost) -> tuple[list[bytes | None], list[bytes | None], int | None]:

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from random import Random
-from typing import Any
 
 from embedded_broker.net.budget import Budget
-from embedded_broker.simulation.loop import SimulatedLoop
 from tests.embedded_broker.net.test_limits import Holding
+from tests.embedded_broker.simulated import simulated
 
 LIMIT = 96 << 20
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    loop = SimulatedLoop(Random(1), 0.0)
-    try:
-        loop.run_until_complete(work)
-    finally:
-        loop.close()
 
 
 def _holders(budget: Budget[Holding], count: int) -> list[Holding]:
@@ -47,7 +36,7 @@ def test_who_has_just_been_granted_a_reservation_is_not_shed_for_what_others_hav
         await asyncio.gather(*waiting)
         budget.held(honest, 0)
 
-    _run(main())
+    simulated(main())
 
 
 def test_what_is_granted_at_once_is_never_refused_as_too_large() -> None:
@@ -60,4 +49,4 @@ def test_what_is_granted_at_once_is_never_refused_as_too_large() -> None:
         await budget.reserve(one, LIMIT)
         assert not budget.fits(one, 1)
 
-    _run(main())
+    simulated(main())

@@ -8,15 +8,14 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from embedded_broker.net.budget import Budget, TooLarge
 from embedded_broker.net.connection import Connection
-from embedded_broker.simulation.loop import SimulatedLoop
 from tests.embedded_broker.process import BrokerProcess
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
+from tests.embedded_broker.simulated import simulated
 
 pytestmark = pytest.mark.tier("default")  # waits for limits of time
 
@@ -67,11 +66,7 @@ def test_a_budget_sheds_the_largest_until_half_is_free_but_nobody_when_it_gets_l
         assert changes == [True, False]
         assert budget.total_bytes == 30
 
-    loop = SimulatedLoop(Random(1), 0.0)
-    try:
-        loop.run_until_complete(main())
-    finally:
-        loop.close()
+    simulated(main())
 
 
 def test_a_budget_sheds_at_once_at_twice_its_limit() -> None:
@@ -144,11 +139,7 @@ def test_who_frees_nothing_while_others_wait_is_shed_also_if_it_drips() -> None:
         budget.held(honest, 0)
         assert emptied == [0]
 
-    loop = SimulatedLoop(Random(1), 0.0)
-    try:
-        loop.run_until_complete(main())
-    finally:
-        loop.close()
+    simulated(main())
 
 
 def _rss_kib(process: subprocess.Popen[str]) -> int:

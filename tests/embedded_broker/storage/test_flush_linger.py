@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from embedded_broker.config.settings import Fsync
 from embedded_broker.config.thresholds import DEFAULTS
-from embedded_broker.simulation.loop import SimulatedLoop, SimulatedThreads
+from embedded_broker.simulation.loop import SimulatedThreads
 from embedded_broker.storage.flush_scheduler import LINGER_S, LINGER_WINDOW_S, FlushScheduler
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.partition import Partition
 from tests.embedded_broker.served import batch
+from tests.embedded_broker.simulated import simulated
 
 LARGE, SMALL = DEFAULTS.linger_bytes_min // 2, 100
 
@@ -44,18 +44,13 @@ class Scene:
         return loop.time() - began
 
 
-def simulated(work: Callable[[Scene], Awaitable[None]]) -> None:
-    loop = SimulatedLoop(Random(1), 0.0)
-
+def in_a_scene(work: Callable[[Scene], Awaitable[None]]) -> None:
     async def main() -> None:
         scene = Scene()
         await work(scene)
         await scene.scheduler.stop()
 
-    try:
-        loop.run_until_complete(main())
-    finally:
-        loop.close()
+    simulated(main())
 
 
 def test_rounds_linger_when_producers_are_faster_than_the_disk() -> None:
@@ -68,7 +63,7 @@ def test_rounds_linger_when_producers_are_faster_than_the_disk() -> None:
         assert await second == pytest.approx(LINGER_S / 2)
         assert scene.scheduler.rounds == 2
 
-    simulated(work)
+    in_a_scene(work)
 
 
 @pytest.mark.parametrize("requests", [(SMALL, SMALL, SMALL), (LARGE * 3,)], ids=["small ones", "one at a time"])
@@ -77,7 +72,7 @@ def test_rounds_do_not_linger_otherwise(requests: tuple[int, ...]) -> None:
         for _ in range(3):
             assert await scene.took_s(*requests) == 0
 
-    simulated(work)
+    in_a_scene(work)
 
 
 def test_lingering_ends_soon_after_the_last_large_round() -> None:
@@ -87,4 +82,4 @@ def test_lingering_ends_soon_after_the_last_large_round() -> None:
         await asyncio.sleep(LINGER_WINDOW_S)
         assert await scene.took_s(SMALL) == 0
 
-    simulated(work)
+    in_a_scene(work)

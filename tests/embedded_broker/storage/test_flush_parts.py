@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from embedded_broker.config.settings import Fsync
-from embedded_broker.simulation.loop import SimulatedLoop, SimulatedThreads
+from embedded_broker.simulation.loop import SimulatedThreads
 from embedded_broker.storage.flush_scheduler import PART, FlushScheduler
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.partition import Partition
 from tests.embedded_broker.served import batch
+from tests.embedded_broker.simulated import simulated
 
 PARTITIONS = 10 * PART + 3
 
@@ -39,19 +39,14 @@ class Scene:
         return self.scheduler.rounds
 
 
-def simulated(work: Callable[[Scene], Awaitable[None]]) -> None:
-    loop = SimulatedLoop(Random(1), 0.0)
-
+def in_a_scene(work: Callable[[Scene], Awaitable[None]]) -> None:
     async def main() -> None:
         scene = Scene()
         await work(scene)
         await scene.scheduler.stop()
         assert all(each.high_watermark == each.log_end for each in scene.partitions if not each.stopped)
 
-    try:
-        loop.run_until_complete(main())
-    finally:
-        loop.close()
+    simulated(main())
 
 
 def test_a_small_request_does_not_wait_for_all_of_a_large_one() -> None:
@@ -66,7 +61,7 @@ def test_a_small_request_does_not_wait_for_all_of_a_large_one() -> None:
         assert parts <= min(await large, *await asyncio.gather(*others))
         assert scene.scheduler.rounds <= parts + 2
 
-    simulated(work)
+    in_a_scene(work)
 
 
 def test_what_a_client_that_left_has_appended_is_flushed() -> None:
@@ -76,7 +71,7 @@ def test_what_a_client_that_left_has_appended_is_flushed() -> None:
         large.cancel()
         assert await scene.write(scene.partitions[0])
 
-    simulated(work)
+    in_a_scene(work)
 
 
 def test_the_other_parts_are_flushed_when_one_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +87,7 @@ def test_the_other_parts_are_flushed_when_one_has_failed(monkeypatch: pytest.Mon
         assert broken.stopped is not None
         assert len(scene.failed) == 1
 
-    simulated(work)
+    in_a_scene(work)
 
 
 def test_partitions_that_are_removed_meanwhile_are_left_out() -> None:
@@ -107,4 +102,4 @@ def test_partitions_that_are_removed_meanwhile_are_left_out() -> None:
         await large
         scene.partitions = scene.partitions[: PART * 2]
 
-    simulated(work)
+    in_a_scene(work)
