@@ -21,7 +21,7 @@ from typing import cast
 
 import cramjam
 
-from kafka_records.batch import HEADER_BYTES, seal
+from kafka_records.batch import HEADER_BYTES
 from kafka_records.records import encode
 from tests.embedded_broker.largest import COUNT, GROUP, TXN_ID
 from tests.embedded_broker.largest import TOPIC as WIDE
@@ -30,6 +30,7 @@ from tests.embedded_broker.leaving_behind import TOPIC as LEFT_BEHIND
 from tests.embedded_broker.populated import KEPT, LATE_MS, ZSTD, Population, populate, squeezed
 from tests.embedded_broker.served import Client, fetch, produce, request
 from tests.embedded_broker.unfinished import unfinished_handshakes
+from tests.kafka_records.sealed import seal
 
 TOPIC, COMPACTED = "hostile", "hostile-compacted"
 FAR_MS = 1 << 61

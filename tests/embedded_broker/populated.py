@@ -7,11 +7,11 @@ from uuid import UUID
 
 import cramjam
 
-from kafka_records.batch import seal
 from kafka_records.records import encode
 from kafka_records.varints import field, varint
 from tests.embedded_broker.largest import GROUP, TOPIC, TXN_ID
 from tests.embedded_broker.leaving_behind import connect
+from tests.kafka_records.sealed import seal
 
 ZSTD, NO_KEY, SHORT_VALUE = 4, field(None), field(b"x" * 10)
 LATE_MS = 1

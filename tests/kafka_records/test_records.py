@@ -12,13 +12,14 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_records.batch import CorruptBatch, check_crc, iter_batches, read_header, seal
+from kafka_records.batch import CorruptBatch, check_crc, iter_batches, read_header
 from kafka_records.control import marker, marker_commits
 from kafka_records.lengths import check_lengths, lengths
 from kafka_records.records import Record, decode, encode
 from kafka_records.varints import varint
 from tests.budget import budget
 from tests.kafka_records.batches import CODECS, by_aiokafka, by_librdkafka
+from tests.kafka_records.sealed import seal
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9).map(str.encode), st.none() | st.binary(max_size=20)), max_size=4)
 TIMES = st.integers(0, 2**43)

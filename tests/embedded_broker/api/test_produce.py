@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_records.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, iter_batches, read_header, seal
+from kafka_records.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, iter_batches, read_header
 from kafka_records.rebuild import recompressed
 from kafka_records.records import decode, encode
 from tests.embedded_broker.served import Served, batch, fetch, produce, serving
+from tests.kafka_records.sealed import seal
 
 NOW_MS = time.time_ns() // 1_000_000
 HOUR_MS = 3_600_000

@@ -17,9 +17,10 @@ from embedded_broker.produce import batch_checks
 from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.storage.log_config import LogConfig
 from kafka_records import records
-from kafka_records.batch import CorruptBatch, read_header, seal
+from kafka_records.batch import CorruptBatch, read_header
 from kafka_records.varints import varint
 from tests.embedded_broker.served import TIMEOUT_S, batch, change, fetch, produce, serving
+from tests.kafka_records.sealed import seal
 
 pytestmark = pytest.mark.tier("default")
 

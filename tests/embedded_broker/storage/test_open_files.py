@@ -13,10 +13,10 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker import broker as broker_module
 from embedded_broker.config.thresholds import Thresholds
-from kafka_records.batch import seal
 from kafka_records.records import encode
 from tests.embedded_broker.process import BrokerProcess
 from tests.embedded_broker.served import Client, Served, batch, change, fetch, produce, serving
+from tests.kafka_records.sealed import seal
 
 FILES = 256
 WEEK_MS = 7 * 86_400_000
