@@ -14,7 +14,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.commit_requests import answered, prepared
+from embedded_broker.api.commit_requests import CommittedTopic, answered, prepared
 from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
@@ -27,8 +27,7 @@ FIRST_WITH_IDS = 10
 @api(8, "offset_commit", range(2, 11))
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetCommit: see the behaviour and version notes above."""
-    names, share = [_name(broker, topic, version) for topic in request.topics], conn.share()
-    named = [(name, topic.partitions) for name, topic in zip(names, request.topics, strict=True)]
+    share, asked = conn.share(), [_asked(broker, topic, version) for topic in request.topics]
     who = Committer(
         request.group_id,
         request.member_id,
@@ -37,26 +36,26 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
         version,
         owner_of(conn),
     )
-    known = [(name, partitions) for name, partitions in named if name is not None]
+    known = [each for each in asked if each is not None]
     results, commits = await prepared(broker, share, who, known, has_epochs=version >= 6)
     if commits:
         results |= await _commit(broker, who, commits)
     topics = [
         {
-            **({"topic_id": topic.topic_id} if version >= FIRST_WITH_IDS else {"name": name}),
-            "partitions": await answered(share, name, topic.partitions, results),
+            **({"topic_id": topic.topic_id} if version >= FIRST_WITH_IDS else {"name": topic.name}),
+            "partitions": await answered(share, each and each.name, topic.partitions, results),
         }
-        for name, topic in zip(names, request.topics, strict=True)
+        for each, topic in zip(asked, request.topics, strict=True)
     ]
     return {"topics": topics}
 
 
-def _name(broker: Parts, topic: Any, version: int) -> str | None:
-    """Return the topic's name; None if there is no topic with its id."""
+def _asked(broker: Parts, topic: Any, version: int) -> CommittedTopic | None:
+    """Return which topic is meant; None if there is no topic with its id."""
     if version < FIRST_WITH_IDS:
-        return str(topic.name)
+        return CommittedTopic(topic.name, broker.topics.get(topic.name), topic.partitions)
     found = broker.topics.by_id(topic.topic_id)
-    return None if found is None else found.name
+    return None if found is None else CommittedTopic(found.name, found, topic.partitions)
 
 
 async def _commit(broker: Parts, who: Committer, commits: list[PartitionCommit]) -> Results:

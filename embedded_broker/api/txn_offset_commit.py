@@ -14,7 +14,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.commit_requests import answered, prepared
+from embedded_broker.api.commit_requests import CommittedTopic, answered, prepared
 from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
@@ -38,11 +38,11 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
             instance_id=request.group_instance_id,
             generation=request.generation_id,
         )
-    named = [(topic.name, topic.partitions) for topic in request.topics]
-    results, commits = await prepared(broker, share, who, named, has_epochs=version >= 2)
+    asked = [CommittedTopic(topic.name, broker.topics.get(topic.name), topic.partitions) for topic in request.topics]
+    results, commits = await prepared(broker, share, who, asked, has_epochs=version >= 2)
     results |= await _commit(broker, who, request, version, commits)
     topics = [
-        {"name": name, "partitions": await answered(share, name, partitions, results)} for name, partitions in named
+        {"name": each.name, "partitions": await answered(share, each.name, each.partitions, results)} for each in asked
     ]
     return {"topics": topics}
 

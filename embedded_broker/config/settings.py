@@ -60,7 +60,7 @@ class BrokerConfig:
     frame_bytes_max: int = 100 * MIB
     frame_without_records_bytes_max: int = 16 * MIB
     """Of all requests but Produce. Five are a CreateTopics of 20,000 names of 249 bytes, fifteen a commit of 20,000
-    offsets in one topic with 700 bytes of metadata each."""
+    offsets in one topic with 700 bytes of metadata each, of which `offsets_bytes_max` takes the first."""
     buffered_bytes_max: int = 128 * MIB
     """Bytes of requests not yet handled, over all connections."""
     answers_bytes_max: int = 64 * MIB
@@ -96,7 +96,8 @@ class BrokerConfig:
     login_requests_pending_max: int = 4
     login_failed_delay_ms: int = 100
     """How long a failed login waits for its answer."""
-    fetch_bytes_max: int = 55 * MIB
+    fetch_bytes_max: int = 16 * MIB
+    """Of one answer to Fetch, however much the client would take; a quarter of all answers."""
     retention_check_interval_ms: int = 10_000
     transaction_timeout_ms_max: int = 900_000
     producer_id_expiration_ms: int = 86_400_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -50,6 +51,9 @@ class PartitionCommit:
     """One partition's offset in a commit, made by `OffsetManager.prepared`."""
 
     record: OffsetRecord
+    topic_id: UUID | None
+    """Of the topic that was meant; None: of whichever has that name when the offset is appended. One of the same name
+    may have been created since, to which the offset says nothing."""
     size_bytes: int
     """What it takes in memory once it is committed."""
     fields: bytes
@@ -122,14 +126,20 @@ class OffsetManager:
         self.quota.note(group_id, held, group_bytes(group_id))
 
     def prepared(
-        self, who: Committer, partition: TopicPartition, offset: int, leader_epoch: int, metadata: str
+        self,
+        who: Committer,
+        partition: TopicPartition,
+        offset: int,
+        leader_epoch: int,
+        metadata: str,
+        topic_id: UUID | None = None,
     ) -> PartitionCommit:
         """Do what can be done ahead for one partition of a commit: a request may have thousands."""
         now_ms = self._host.clock.now_ms()
         committed = CommittedOffset(offset, leader_epoch, metadata, now_ms, owner=who.owner)
         record = OffsetRecord(who.group_id, partition, committed)
         is_too_large = len(metadata) > self._config.offset_metadata_max_bytes
-        return PartitionCommit(record, committed.size_bytes, b"" if is_too_large else _fields(record))
+        return PartitionCommit(record, topic_id, committed.size_bytes, b"" if is_too_large else _fields(record))
 
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
         """Handle OffsetCommit, with at most one commit for each partition. Returns only once what succeeded is on
@@ -279,7 +289,7 @@ class OffsetManager:
             partition = commit.partition
             if error_code is not ErrorCode.none:
                 results[partition] = error_code
-            elif self._host.topics.get(partition[0]) is None:  # deleted since the request was looked at
+            elif not self._is_there(commit):
                 results[partition] = ErrorCode.unknown_topic_or_partition
             elif not commit.fields:
                 results[partition] = ErrorCode.offset_metadata_too_large
@@ -292,6 +302,11 @@ class OffsetManager:
                 results[partition] = ErrorCode.none
                 accepted.append(commit)
         return results, accepted
+
+    def _is_there(self, commit: PartitionCommit) -> bool:
+        """Return whether the topic is still there: it may have been deleted since the request was looked at."""
+        topic = self._host.topics.get(commit.partition[0])
+        return topic is not None and commit.topic_id in (None, topic.topic_id)
 
 
 def _fields(record: OffsetRecord) -> bytes:

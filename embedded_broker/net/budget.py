@@ -6,10 +6,11 @@ Invariants
 - Who holds more than `SMALL_BYTES` gets at most three quarters of the limit: the rest is for those who hold little.
 - Over the limit whoever holds more than `little_bytes` is paused, and all of them resume when half of it is free again.
   Those that hold little go on: it is not they who fill it, and at twice the limit it ends for all.
-- While the limit is exceeded, or a reservation waits, a sixteenth of it must be freed in each `patience_s`; else the
-  holder of the most bytes is shed, repeatedly until enough is free, of those that have held something all that time:
-  who has just been granted a reservation is not shed for what others have done. So the limit is enforced, and no
-  holder can block the others for much longer than that. At twice the limit holders are shed without delay.
+- While the limit is exceeded, or a reservation waits, a sixteenth of it must be freed in each `patience_s`, or be read
+  of answers that are freed as a whole; else the holder of the most bytes is shed, repeatedly until enough is free, of
+  those that have held something all that time: who has just been granted a reservation is not shed for what others have
+  done. So the limit is enforced, and no holder can block the others for much longer than that. At twice the limit
+  holders are shed without delay.
 """
 
 from __future__ import annotations
@@ -93,8 +94,15 @@ class Budget(Generic[H]):
         """Return whether `holder` must wait with more until others have freed something."""
         return self.full and self._held.get(holder, 0) > self.little_bytes
 
-    def held(self, holder: H, now_bytes: int) -> None:
-        """Set the bytes that `holder` holds now; 0 removes it."""
+    def held(self, holder: H, now_bytes: int, read_bytes: int = 0) -> None:
+        """Set the bytes that `holder` holds now; 0 removes it.
+
+        Args:
+            holder: of the bytes.
+            now_bytes: that it holds.
+            read_bytes: that it has got rid of and still holds, since they are freed together with others.
+        """
+        self._freed_bytes += read_bytes
         before = self._held.get(holder, 0)
         if now_bytes == before:
             return

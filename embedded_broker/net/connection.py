@@ -61,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers: asyncio.Queue[Awaitable[Encoded | None] | Encoded | None]
         self._unread = UnreadAnswers(
             self._login.tls,
-            lambda now_bytes: host.answers.held(self, now_bytes),
+            lambda now_bytes, taken_bytes: host.answers.held(self, now_bytes, taken_bytes),
             self._go,
             host.fair_share.next_turn,
         )

@@ -39,14 +39,14 @@ class UnreadAnswers:
     def __init__(
         self,
         tls: TlsStream | None,
-        hold: Callable[[int], None],
+        hold: Callable[[int, int], None],
         go: asyncio.Event,
         next_turn: Callable[[], Awaitable[None]],
     ) -> None:
         """
         Args:
             tls: encrypts, if there is one.
-            hold: is called with the bytes that are held now.
+            hold: is called with the bytes that are held now, and how many of them the transport has just taken.
             go: is set when there are fewer.
             next_turn: lets others go on, see `runtime.fair_share`.
         """
@@ -70,10 +70,11 @@ class UnreadAnswers:
         """Write to this transport."""
         self._transport = transport
 
-    def account(self, change_bytes: int = 0) -> None:
-        """Tell how much is held, with a change of the unsent bytes."""
+    def account(self, change_bytes: int = 0, taken_bytes: int = 0) -> None:
+        """Tell how much is held, with a change of the unsent bytes; `taken_bytes`: what of it was just written."""
         self.unsent_bytes += change_bytes
-        self._hold(self.unsent_bytes + self.reserved_bytes + self._written_bytes + self._in_transport_bytes)
+        held_bytes = self.unsent_bytes + self.reserved_bytes + self._written_bytes + self._in_transport_bytes
+        self._hold(held_bytes, taken_bytes)
 
     def pause(self) -> None:
         """Write no more: the transport has more than it gets rid of."""
@@ -132,8 +133,9 @@ class UnreadAnswers:
         else:
             self._transport.write(bytes(piece) if KEEPS_VIEWS and len(self._view) > CHUNK_BYTES else piece)
         if is_counted:
-            self._written_bytes = self._written_bytes + size if at + size < len(self._view) else 0
-            self.account(-size)
+            is_last = at + size == len(self._view)
+            self._written_bytes = 0 if is_last else self._written_bytes + size
+            self.account(-size, 0 if is_last else size)
             self._go.set()
         return size
 
@@ -143,8 +145,8 @@ class UnreadAnswers:
         self._view = NOTHING
         self.unsent_bytes = self.reserved_bytes = self._written_bytes = self._in_transport_bytes = 0
         hold, self._hold = self._hold, _hold_no_more
-        hold(0)
+        hold(0, 0)
 
 
-def _hold_no_more(now_bytes: int) -> None:
+def _hold_no_more(now_bytes: int, taken_bytes: int) -> None:
     """Do nothing, for a connection that has ended, which the other function would keep in a cycle."""

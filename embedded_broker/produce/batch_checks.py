@@ -36,8 +36,8 @@ from kafka_records.lengths import begins_at_base_timestamp, lengths, look_throug
 from kafka_records.rebuild import recompressed
 from kafka_records.records import Body, body_of
 
-DECODED_BYTES_MAX = 64 * 1024 * 1024
-"""A batch of max.message.bytes as it is by default may become sixty times as large."""
+DECODED_BYTES_MAX = 48 * 1024 * 1024
+"""A batch of max.message.bytes as it is by default may become 48 times as large."""
 RECORD_ERRORS_MAX = 10_000
 NO_TIMESTAMP = -1
 SPREAD_MS_MAX = 3_600_000

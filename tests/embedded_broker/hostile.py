@@ -21,6 +21,7 @@ from typing import cast
 
 import cramjam
 
+from embedded_broker.produce.batch_checks import DECODED_BYTES_MAX
 from kafka_records.batch import HEADER_BYTES
 from kafka_records.records import encode
 from tests.embedded_broker.largest import COUNT, GROUP, TXN_ID
@@ -117,7 +118,7 @@ async def bombs(address: str) -> int:
 @cache
 def _bombs() -> list[bytes]:
     """Made once: what they cost to make must not be the honest clients' to bear. Two are as they should be."""
-    large = bytes(encode([(b"k", bytes((64 << 20) - 1_000))], 0))[HEADER_BYTES:]
+    large = bytes(encode([(b"k", bytes(DECODED_BYTES_MAX - 1_000))], 0))[HEADER_BYTES:]
     bodies = ((large, 1), (b"\2\0" * 20_000_000, 40_000_000), (b"\2\0" * 1_000_000, 20_000), (bytes(64 << 20), 1))
     return [squeezed(200_000)] + [
         bytes(

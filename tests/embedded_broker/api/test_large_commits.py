@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.embedded_broker.served import serving
+from tests.embedded_broker.served import Served, change, serving
 
 PARTITIONS, METADATA_MAX = 1_000, 4_096
 
@@ -56,5 +58,46 @@ def test_of_a_partition_that_is_named_again_the_last_counts(tmp_path: Path) -> N
             assert {index: each.offset for (_, index), each in fetched.items()} == {0: 7, 1: 9}
             await client.call("offset_commit", 8, **_commit(_offset(0, 10, too_large)))
             assert served.broker.groups.offsets.fetch("g", [("t", 0)], True)["t", 0].offset == 7
+
+    asyncio.run(main())
+
+
+async def _created_again_in_the_next_turn(served: Served) -> None:
+    """The topic, by others who have their turn next."""
+    fair, topics = served.broker.fair_share, served.broker.topics
+
+    async def next_turn() -> None:
+        fair.next_turn = usual  # type: ignore[method-assign]
+        deleted = topics.get("t")
+        assert deleted is not None
+        await change(served.broker, lambda: topics.delete(deleted))
+        await served.topic("t", PARTITIONS)
+
+    usual = fair.next_turn
+    fair.next_turn = next_turn  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("version", [8, 10])
+def test_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_those_of_the_new_one(
+    tmp_path: Path, version: int
+) -> None:
+    """A reader of the new topic would begin behind its first records."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t", PARTITIONS)
+            client, topic = await served.client(), served.broker.topics.get("t")
+            assert topic is not None
+            before = topic.topic_id
+            asked = _commit(*(_offset(n, n) for n in range(PARTITIONS)))
+            if version == 10:
+                asked["topics"][0]["topic_id"] = before
+            await _created_again_in_the_next_turn(served)
+            answer = await client.call("offset_commit", version, **asked)
+            assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.unknown_topic_or_partition}
+            assert served.broker.groups.offsets.fetch("g", None, True) == {}
+            again = served.broker.topics.get("t")
+            assert again is not None
+            assert again.topic_id not in (before, uuid.UUID(int=0))
 
     asyncio.run(main())

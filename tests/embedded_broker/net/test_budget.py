@@ -50,3 +50,23 @@ def test_what_is_granted_at_once_is_never_refused_as_too_large() -> None:
         assert not budget.fits(one, 1)
 
     simulated(main())
+
+
+def test_who_reads_an_answer_that_is_freed_as_a_whole_is_not_shed() -> None:
+    """Of more than the limit, by a client that takes a twelfth of it in a second; and then no more."""
+
+    async def main() -> None:
+        budget = Budget[Holding]("things", LIMIT, lambda full: None)
+        one, other = _holders(budget, 2)
+        await budget.reserve(one, LIMIT + 1, whole=True)
+        waiting = asyncio.create_task(budget.reserve(other, 24 << 20))
+        for _ in range(24):
+            budget.held(one, LIMIT + 1, read_bytes=LIMIT // 24)
+            await asyncio.sleep(0.5)
+            assert not one.shed_for
+        await asyncio.sleep(2.1)
+        assert one.shed_for
+        await waiting
+        budget.held(other, 0)
+
+    simulated(main())

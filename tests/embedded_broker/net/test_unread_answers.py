@@ -42,7 +42,7 @@ class _Transport:
 
 
 def _answers(transport: _Transport, held: list[int]) -> UnreadAnswers:
-    answers = UnreadAnswers(None, held.append, asyncio.Event(), FairShare(500).next_turn)
+    answers = UnreadAnswers(None, lambda now, _: held.append(now), asyncio.Event(), FairShare(500).next_turn)
     transport.answers = answers
     answers.begin(cast(asyncio.Transport, transport))
     return answers
@@ -137,7 +137,7 @@ def test_others_have_their_turn_while_a_large_answer_is_written_and_no_further_r
             rested.append(answers.rests)
             go.clear()
 
-        answers = UnreadAnswers(None, held.append, go, next_turn)
+        answers = UnreadAnswers(None, lambda now, _: held.append(now), go, next_turn)
         answers.begin(cast(asyncio.Transport, transport))
         part = os.urandom(3 * STEP_BYTES + CHUNK_BYTES)
         answers.account(len(part))
@@ -147,5 +147,21 @@ def test_others_have_their_turn_while_a_large_answer_is_written_and_no_further_r
         assert rested == [True] * 3, "what was written isn't freed then, and the next answer would come on top of it"
         assert not answers.rests
         assert go.is_set(), "who has waited for it looks again"
+
+    asyncio.run(main())
+
+
+def test_each_byte_that_the_transport_takes_is_told_once_before_or_when_it_is_freed() -> None:
+    """Else whoever reads one large part looks as if it read nothing, and is closed for it when others wait."""
+
+    async def main() -> None:
+        told: list[tuple[int, int]] = []
+        transport, part = _Transport(1 << 30), os.urandom(3 * CHUNK_BYTES + 1)
+        go = asyncio.Event()
+        answers = UnreadAnswers(None, lambda now, taken: told.append((now, taken)), go, FairShare(500).next_turn)
+        answers.begin(cast(asyncio.Transport, transport))
+        answers.account(len(part))
+        await answers.write(part, True)
+        assert told == [(len(part), 0)] + [(len(part), CHUNK_BYTES)] * 3 + [(0, 0)]
 
     asyncio.run(main())
