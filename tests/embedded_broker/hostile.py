@@ -302,7 +302,7 @@ ATTACKS: Mapping[Attack, int] = {
     many_names: MUCH.partitions * 3 + CREATED,
     late_times: MUCH.squeezed,
     unread_answers: UNREAD // 10,
-    **{_leaving(leave): 50 for leave in CASES},
+    **{_leaving(leave): 20 for leave in CASES},
     last_epoch: EPOCHS,
     long_names: 3,
     patterns: 3,
@@ -313,7 +313,7 @@ ATTACKS: Mapping[Attack, int] = {
     garbage: 1,
     churn: CHURNED,
     crowd: CONNECTIONS,
-    fat_members: FAT,
+    fat_members: FAT // 2,
 }
 """With how much each does at least, on a broker that is prepared for it and that nobody else has filled."""
 
