@@ -98,8 +98,9 @@ class GroupWorker:
         self._since_ms: dict[int, int] = {}
         self._duty: threading.Event | None = None  # set: the duties of lane 0 end
         self._error: BaseException | None = None
+        self._left_open: BaseException | None = None  # why a stop couldn't finish what a lane had begun
         self.half_done: tuple[int, float] | None = None  # the change that it has ended for, see `TakenOver`
-        self._over = self._finished = self._stopping = self._was_assigned = False
+        self._over = self._finished = self._stopping = self._was_assigned = self._hands_over = False
         self._stop_by: float | None = None
         self._observer = parts.observe(flow)
         self._assigned_s: dict[int, float] = {}
@@ -135,8 +136,8 @@ class GroupWorker:
             self._observer.stages({}, assigned=False)
             self._ended.set()
             self.close()
-        if self._error is not None:
-            raise self._error
+        if (error := self._error or (None if self.code else self._left_open)) is not None:
+            raise error
         return self._over
 
     @property
@@ -193,7 +194,8 @@ class GroupWorker:
             self._was_assigned = True
             self._watch.changed()
             self._shown_lanes.try_again()
-            self._assigned_s |= dict.fromkeys(self._unassigned(event.lanes), now_s)
+            stages = {lane: self._membership.lane_stage(lane) for lane in event.lanes}
+            self._assigned_s |= {lane: now_s for lane, stage in stages.items() if not stage.assigned}
             self._do(self._membership.assigned(event.lanes, now_s))
         elif isinstance(event, LanesRevoked):
             self._log.info("lanes_revoked", lanes=sorted(event.lanes))
@@ -242,12 +244,12 @@ class GroupWorker:
             self._lanes[lane].stop()
 
     def _start_lane(self, lane: int) -> None:
-        plan = lane_plan(self._flow, self._generation, lane, self._owner, self._setup)
+        plan = with_routes(lane_plan(self._flow, self._generation, lane, self._owner, self._setup), self._routing)
         permit = self._permits[lane] = LanePermit(lane, self._events.put, partial(self._may_initialise, lane))
         self._since_ms[lane] = time.time_ns() // 1_000_000
         self._shown_lanes.started(lane)
-        made = self._lanes[lane] = self._parts.lane(with_routes(plan, self._routing), self._events, permit)
-        self._counts.reassigned(lane)
+        made = self._lanes[lane] = self._parts.lane(plan, self._events, permit)
+        self._counts.reassigned(lane, len(plan.routes))
         made.start()
 
     def _may_initialise(self, lane: int) -> bool:
@@ -269,11 +271,12 @@ class GroupWorker:
     def _lane_ended(self, event: LaneEnded, now_s: float) -> None:
         error = event.error
         self._lanes[event.lane].forget()
-        if not self._stopping or error is not None:  # what it leaves stopped is what `code` is about
-            self._counts.forget(event.lane)
+        over = error if isinstance(error, TakenOver) and error.by_generation else None
+        if over is None and (not self._stopping or isinstance(error, Fenced | TakenOver)):
+            self._counts.forget(event.lane)  # else `code` is about what it has left stopped
         told = LaneEvent.STOPPED
-        if isinstance(error, TakenOver) and error.by_generation:
-            self._generation_over(error, now_s)
+        if over is not None:
+            self._generation_over(over, now_s)
         elif isinstance(error, Fenced | TakenOver):
             told = LaneEvent.FENCED
             self._log.info("lane_left", lane=event.lane, reason=str(error))
@@ -281,6 +284,8 @@ class GroupWorker:
             told = LaneEvent.FAILED
             kind, code = type(error).__name__, code_of(error)
             self._log.warning("lane_ended", lane=event.lane, kind=kind, detail=str(error), exit_code=code)
+            if self._stopping and not self._over and not self._hands_over:
+                self._left_open = worse(self._left_open, error)
         elif is_local(error):
             told, kind = LaneEvent.BROKEN, type(error).__name__
             self._log.error("group_left", lane=event.lane, kind=kind, detail=str(error))
@@ -303,12 +308,13 @@ class GroupWorker:
         self._routing = routing
         if self._stopping:
             return
-        self._counts.settle()
+        if self._was_assigned or self._lanes:  # before that it has no lanes that could report
+            self._counts.settle()
         for lane, running in self._lanes.items():
             plan = with_routes(running.plan, routing)
             if plan != running.plan and self._membership.lane_stage(lane).assigned:
                 self._log.info("reassigned", lane=lane, partitions=len(plan.routes))
-                self._counts.reassigned(lane)
+                self._counts.reassigned(lane, len(plan.routes))
                 running.reassign(plan)
         self._stop_by_incidents()
 
@@ -354,6 +360,7 @@ class GroupWorker:
         them.
         """
         alone = is_alone(self._name, self._members, self._log)
+        self._hands_over = alone is False
         if alone is None:  # a successor would be told by its fencing
             return all(self._group.holds(lane) for lane in range(self._generation.lanes))
         return alone
@@ -367,9 +374,6 @@ class GroupWorker:
             self._parts.duties(self._flow, self._duty, lambda error: self._events.put(DiscoveryEnded(error)))
         elif not leads:
             self._end_duties()
-
-    def _unassigned(self, lanes: Iterable[int]) -> list[int]:
-        return [lane for lane in lanes if not self._membership.lane_stage(lane).assigned]
 
     def _tell_stages(self) -> None:
         numbered = ((lane, self._membership.lane_stage(lane)) for lane in range(self._generation.lanes))

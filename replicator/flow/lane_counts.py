@@ -27,9 +27,12 @@ class FlowCounts:
         self._unsettled.discard(lane)
         self._check()
 
-    def reassigned(self, lane: int) -> None:
-        """Note that a lane was given other partitions."""
-        self._unsettled.add(lane)
+    def reassigned(self, lane: int, partitions: int) -> None:
+        """Note that a lane was given so many partitions, others than before. One without any has nothing to report."""
+        if partitions:
+            self._unsettled.add(lane)
+        else:
+            self._unsettled.discard(lane)
 
     def forget(self, lane: int) -> None:
         """Forget a lane that has ended, and says nothing of its partitions any more."""

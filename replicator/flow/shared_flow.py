@@ -102,7 +102,7 @@ class SharedFlow:
             self._over.set()
 
     def _run(self) -> int:
-        started, code = False, 0
+        started, early, code = False, True, 0
         while not self._asked.is_set():
             try:
                 worker = self._next(first=not started)
@@ -116,7 +116,9 @@ class SharedFlow:
             started = True
             self._alive()
             goes_on = again()
-            self.stopped_early, code = made.stopped_early, made.code
+            if made.code or not made.stopped_early:  # else what the generation before has left is what is known
+                code = made.code
+            self.stopped_early = early = early and made.stopped_early
             if not goes_on:
                 break
             self._finder.half_done(made.half_done)

@@ -250,7 +250,7 @@ class FlowWorker:
             plan = with_routes(running.plan, routing)
             if plan != running.plan:
                 self._log.info("reassigned", lane=lane, partitions=len(plan.routes))
-                self._counts.reassigned(lane)
+                self._counts.reassigned(lane, len(plan.routes))
                 running.reassign(plan)
         self._stop_by_incidents()
 

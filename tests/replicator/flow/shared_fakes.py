@@ -27,6 +27,11 @@ class FakeLane:
     fenced: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
     forgotten: threading.Event = field(default_factory=threading.Event)
+    told: threading.Event = field(default_factory=threading.Event)
+    stopped: int = 0
+    """Partitions that incidents stop."""
+    ends_by: BaseException | None = None
+    """Why it can't end cleanly when it is stopped."""
 
     def start(self) -> None:
         threading.Thread(target=self._session, daemon=True).start()
@@ -35,7 +40,10 @@ class FakeLane:
         if self.permit.ask(self.asked):
             self.fenced.set()
             self.permit.initialised()
-            self.events.put(CountsChanged(self.plan.lane, PartitionCounts(len(self.plan.routes), 0, 0), self.plan))
+            if self.plan.routes:  # numbers that stay what they were are not told
+                counts = PartitionCounts(len(self.plan.routes) - self.stopped, 0, self.stopped)
+                self.events.put(CountsChanged(self.plan.lane, counts, self.plan))
+            self.told.set()
         elif self.asked.is_set():
             self.end(None)
 
@@ -43,7 +51,7 @@ class FakeLane:
         self.asked.set()
         self.permit.wake()
         if self.fenced.is_set():
-            self.end(None)
+            self.end(self.ends_by)
 
     def join(self, timeout_s: float) -> bool:
         return True

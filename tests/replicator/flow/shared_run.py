@@ -35,9 +35,11 @@ class Run:
         settings: str = "lanes: 2",
         members: Callable[[], list[str]] = lambda: ["other"],
         observer: WorkerObserver | None = None,
+        stopped: int = 0,
         **parts_: Any,
     ) -> None:
-        """`parts_`: more of the worker's parts."""
+        """`stopped`: partitions of each lane that incidents stop; `parts_`: more of the worker's parts."""
+        self._stopped = stopped
         observes = observer or Unwatched()
         whole = config(settings)
         self.flow = whole.flows["f"]
@@ -60,7 +62,7 @@ class Run:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _lane(self, plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> FakeLane:
-        made = FakeLane(plan, events, permit)
+        made = FakeLane(plan, events, permit, stopped=self._stopped)
         self.lanes.put(made)
         self.made.append(made)
         return made

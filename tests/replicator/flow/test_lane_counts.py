@@ -38,11 +38,11 @@ def test_a_lane_that_has_not_told_yet_may_copy() -> None:
 
 def test_a_lane_with_new_partitions_counts_once_it_has_told_or_a_discovery_has_passed() -> None:
     made = counts(STOPPED, STOPPED)
-    made.reassigned(0)
+    made.reassigned(0, 1)
     assert not made.all_stopped
     made.update(0, STOPPED)
     assert made.all_stopped
-    made.reassigned(1)
+    made.reassigned(1, 1)
     made.settle()
     assert made.all_stopped, "its numbers are the same: it had nothing to tell"
 
@@ -51,7 +51,7 @@ def test_they_are_complete_once_all_lanes_have_told_and_stay_so() -> None:
     made = counts(STOPPED, lanes=2)
     assert not made.complete
     made.update(1, COPIED)
-    made.reassigned(0)
+    made.reassigned(0, 1)
     assert made.complete
 
 

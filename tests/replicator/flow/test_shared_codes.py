@@ -1,0 +1,94 @@
+"""The exit code of a worker that shares its flow: what a stop leaves behind, and whether its lanes have come far enough
+to say that nothing waits."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from replicator.flow.group_worker import GroupWorker
+from replicator.model.errors import Incident, Retriable, TakenOver, UnknownOutcome
+from tests.replicator.flow.fakes import opened
+from tests.replicator.flow.shared_run import WAIT_S, Run, lanes_topic, running
+
+__all__ = ["lanes_topic"]
+
+
+@pytest.mark.parametrize("error", [Retriable("moved"), UnknownOutcome("given up")])
+def test_an_incident_counts_where_a_stop_meets_a_lane_that_starts_again(error: BaseException) -> None:
+    with running(settings="lanes: 1", members=list, stopped=1) as (run, group):
+        group.assign(0)
+        lane = run.lane()
+        assert lane.told.wait(WAIT_S)
+        lane.ends_by = error
+        run.worker.stop()
+        assert run.end() == Incident.exit_code
+
+
+def test_what_a_stop_leaves_open_is_told_where_no_other_worker_takes_it() -> None:
+    error = UnknownOutcome("the open transaction was given up")
+    with running(settings="lanes: 1", members=list) as (run, group):
+        group.assign(0)
+        lane = run.lane()
+        assert lane.told.wait(WAIT_S)
+        lane.ends_by = error
+        run.worker.stop()
+        assert run.end() is error
+
+
+def test_what_another_worker_takes_is_not_left_open() -> None:
+    with running(settings="lanes: 1") as (run, group):
+        group.assign(0)
+        lane = run.lane()
+        assert lane.told.wait(WAIT_S)
+        run.worker.stop()
+        lane.end(UnknownOutcome("the open transaction was given up"))
+        assert run.end() == 0
+
+
+def test_lanes_without_partitions_have_nothing_to_tell() -> None:
+    run = Run("lanes: 16")
+    run.start().assign(*range(16))
+    lanes = [run.lane() for _ in range(16)]
+    assert all(lane.told.wait(WAIT_S) for lane in lanes)
+    assert any(not lane.plan.routes for lane in lanes)
+    assert run.stop() == 0
+    assert not run.worker.stopped_early
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+def test_a_worker_without_lanes_has_come_far_once_the_group_has_said_so(
+    assigned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before that a discovery says nothing."""
+    discovered, handle = threading.Event(), GroupWorker._discovered
+    goes_on = threading.Event()
+
+    def seen(worker: GroupWorker, routing: Any) -> None:
+        if goes_on.is_set():
+            handle(worker, routing)
+            discovered.set()
+
+    monkeypatch.setattr(GroupWorker, "_discovered", seen)
+    run = Run("lanes: 2, limits: {discovery_interval_ms: 100}")
+    group = run.start()
+    if assigned:
+        group.assign()
+    goes_on.set()
+    assert discovered.wait(WAIT_S)
+    assert run.stop() == 0
+    assert run.worker.stopped_early is not assigned
+
+
+def test_what_a_generation_has_left_stopped_counts_until_the_lanes_of_the_next_have_told() -> None:
+    run = Run("lanes: 1", stopped=1)
+    run.start().assign(0)
+    lane = run.lane()
+    assert lane.told.wait(WAIT_S)
+    run.plane.state.control_topic = opened(3, before=run.plane.state.control_topic)
+    lane.end(TakenOver.of_generation("generation 2 (live) has taken over from 1"))
+    run.group()
+    assert run.stop() == Incident.exit_code
+    assert not run.worker.stopped_early
