@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from replicator.config import Flow
@@ -10,6 +11,9 @@ from replicator.flow.topics import ControlPlane
 from replicator.kafka.admin import AddressedPartition, ClusterAdmin
 from replicator.model import names
 from replicator.model.errors import ReplicatorError
+
+REPLICATED_S = 2.0
+"""A replica that is away holds the high watermark up for longer, and whoever asks for the status then mustn't wait."""
 
 
 def newest_heartbeat_ms(flow: Flow, clusters: ControlPlane, targets: Mapping[str, ListedTopic]) -> int | None:
@@ -35,5 +39,6 @@ def _newest_ms(target: ClusterAdmin, at: AddressedPartition) -> int | None:
         return answered_ms > 0
 
     if not known() and target.offsets([at], end=True)[at] > target.offsets([at], end=False)[at]:
-        target.until(known)
+        give_up_s = time.monotonic() + REPLICATED_S
+        target.until(lambda: known() or time.monotonic() > give_up_s)
     return answered_ms if answered_ms > 0 else None

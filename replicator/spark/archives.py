@@ -53,8 +53,8 @@ def read_when_changed() -> None:
     if zipimporter.invalidate_caches is _invalidate_caches:
         return
     for found in sys.path_importer_cache.values():
-        if isinstance(found, zipimporter) and (stamp := _stamp(found)) is not None:
-            _read[found] = stamp
+        if isinstance(found, zipimporter):
+            _note(found, _stamp(found))
     zipimporter.invalidate_caches = _invalidate_caches  # type: ignore[method-assign]
 
 
@@ -63,10 +63,16 @@ def _invalidate_caches(self: zipimporter) -> None:
     if stamp is not None and _read.get(self) == stamp:
         return
     _read_again(self)
-    if stamp is None:
-        _read.pop(self, None)
+    _note(self, stamp)
+
+
+def _note(read: zipimporter, stamp: _Stamp | None) -> None:
+    """Note as which file an importer has read its archive, if it has: Python 3.11 keeps no files where that failed, and
+    later versions read when they import."""
+    if stamp is None or getattr(read, "_files", None) == {}:
+        _read.pop(read, None)
     else:
-        _read[self] = stamp
+        _read[read] = stamp
 
 
 def _stamp(of: zipimporter) -> _Stamp | None:

@@ -11,6 +11,7 @@ import pytest
 
 from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
+from replicator.inspect import heartbeat
 from replicator.inspect.heartbeat import newest_heartbeat_ms
 from replicator.kafka.admin import AddressedPartition, ClusterAdmin
 from replicator.model import names
@@ -56,6 +57,12 @@ def test_there_is_none_where_the_log_is_empty_or_says_so_for_long() -> None:
     empty, silent = FakeTarget([-1], end=0), FakeTarget([-1])
     assert (empty.newest_ms(), silent.newest_ms()) == (None, None)
     assert (empty.asked, silent.asked) == (1, 5)
+
+
+def test_a_replica_that_is_away_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "REPLICATED_S", -1.0)
+    silent = FakeTarget([-1])
+    assert (silent.newest_ms(), silent.asked) == (None, 2)
 
 
 def test_there_is_none_where_it_can_not_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:

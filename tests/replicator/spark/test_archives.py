@@ -75,6 +75,23 @@ def test_one_that_is_gone_is_no_error_and_is_read_when_it_is_there_again(archive
     importlib.import_module("packed_third")
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="it reads when it imports")
+def test_a_read_that_failed_is_tried_again(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the process may open no more files: else the worker would import nothing more from the archive."""
+
+    def fail(path: str) -> object:
+        raise zipimport.ZipImportError("too many open files", path=path)
+
+    archives.read_when_changed()
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr("packed_fourth.py", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(zipimport, "_read_directory", fail)
+        importlib.invalidate_caches()
+    importlib.invalidate_caches()
+    importlib.import_module("packed_fourth")
+
+
 def _reads(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import zipimport
 
