@@ -125,7 +125,8 @@ def _settled(
 ) -> RepairedPartition:
     """Account for what was called missing, and wasn't any more after the fence: the source has lost it since, or else
     it stood on the target by then. `gone` counts the former."""
-    from replicator.jobs.repair_by_map import SOURCE_HAS_LOST, WITHOUT_KEY
+    from replicator.jobs.repair_by_map import SOURCE_HAS_LOST
+    from replicator.jobs.repair_decision import WITHOUT_KEY
     from replicator.model.errors import ReplicatorError
 
     if done.incident is not None:

@@ -88,7 +88,7 @@ class Repairing:
         if self._wanted == "apply" and wanted:
             request = RepairRequest(wanted, self._known, self._take_over)
             summary = run_repair(self._loaded, self._flow, request, stopping, say)
-            self.code = 4 if summary.incident is not None else self.code
+            self.code = 130 if summary.stopped else 4 if summary.incident is not None else self.code
         elif wanted:
             say("asking both sides about missing records")
             asked = threading.Event()

@@ -183,7 +183,8 @@ EVENTS = {
     "lane_ended": "A lane has ended with an error, and ends its flow.",
     "lane_started": "A lane has fenced its predecessor, read and committed its positions, and begins to copy.",
     "not_handed_over": (
-        "A job that ended with an error could not hand the flow over. Run it again, or `run --take-over`."
+        "A job could not hand the flow over, or did not, since a target that had lost records has only some of them "
+        "again. Run it again, or `run --take-over`."
     ),
     "lag_unknown": (
         "A bug in the code that finds the lag for metrics, with its traceback. Copying goes on, without lag in the "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from confluent_kafka import Message
 
 from integration_tests.harness import clients
@@ -18,7 +20,8 @@ from integration_tests.harness.replicator import Replicator
 from integration_tests.spark.planted import Content, Planted, mixed, produce
 from replicator import config, failpoints
 from replicator.jobs import repair_plan
-from replicator.jobs.repair_spans import Damage, Missing
+from replicator.jobs.repair import RepairJob
+from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
 from replicator.model import checkpoint
 from replicator.model.errors import ConfigError, TakenOver
 from replicator.model.partition import Partition
@@ -252,3 +255,30 @@ def test_a_live_worker_is_not_stopped_unasked(plant: Plant) -> None:
     planted.file.write(delivery="at_least_once")
     with pytest.raises(ConfigError, match="exactly_once"):
         repair(planted.file, damage)
+
+
+@pytest.mark.parametrize("ends", ["stopped", "killed"])
+def test_a_lost_end_that_was_copied_in_part_is_left_to_the_next_repair(plant: Plant, ends: str) -> None:
+    """The flow would go on behind it, and nothing would tell of the rest."""
+    records, lost = mixed(RECORDS), range(RECORDS - 60, RECORDS)
+    planted = plant([records], [without(records, lost)])
+    planted.commit([RECORDS], [RECORDS])
+    damage = {Partition(planted.topic, 0): Damage((Missing(lost.start, RECORDS, 60),), RECORDS, lost.start)}
+    if ends == "killed":
+        killed(planted.file, damage, "after_end_txn@1")
+    loaded = config.load(planted.file.path)
+
+    def stop(step: str) -> None:
+        if step == "after_end_txn":
+            job.stop()
+
+    request = RepairRequest(damage)
+    job = RepairJob(loaded.flows[planted.file.flow], loaded, request, structlog.get_logger(), stop)
+    summary = job.run()
+    assert summary.stopped
+    assert 0 < len(copied(planted)) - lost.start < 60
+    with closing(Replicator(planted.file)) as worker:
+        assert worker.wait_exit() == 5, worker.tail()
+    repair(planted.file, damage)
+    assert copied(planted) == records
+    goes_on(planted, 1)

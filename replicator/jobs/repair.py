@@ -4,7 +4,8 @@
     2 open       a generation of its own, a lane for each partition: fences whatever ran the flow before
     3 copy       the lanes of partitions that miss records, a few at a time in this process: each asks both sides
                  about these records first, then copies those that may be         (repair_policy, repair_decision)
-    4 hand over  the daemon's next generation fences what may still run
+    4 hand over  the daemon's next generation fences what may still run; not where a lost end is there only in part:
+                 the next repair goes on
 
 It runs here and not in Spark's tasks: missing records are few, and a task would have to be sent a list as long as they
 are many. The other lanes are only opened by name: a repair ends long before a position could expire.
@@ -152,6 +153,7 @@ class RepairJob:
         self._log = log.bind(flow=flow.name)
         self._asked = threading.Event()
         self._lanes: dict[Partition, _Lane] = {}
+        self._goes_on_for_another = False  # one that was killed, or did not hand the flow over: it may be half done
 
     def stop(self) -> None:
         """Ask for a clean stop after the transactions under way."""
@@ -180,14 +182,30 @@ class RepairJob:
             except TakenOver:
                 raise
             except BaseException:
-                generation.hand_over_after_error()
+                if not self._is_kept(generation):
+                    generation.hand_over_after_error()
                 raise
-            generation.hand_over()
+            if not self._is_kept(generation):
+                generation.hand_over()
         return RepairSummary(generation.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
+
+    def _is_kept(self, generation: JobGeneration) -> bool:
+        """Return whether the flow isn't handed over: it would go on behind what the target has lost and this repair has
+        not copied yet, and no incident would tell it."""
+        policies = {at: one.policy for at, one in self._lanes.items()}
+        kept = sorted(
+            at for at, it in policies.items() if it.is_half_done or (self._goes_on_for_another and not it.is_finished)
+        )
+        if kept:
+            where = ", ".join(map(str, kept))
+            reason = f"the target has lost records of {where}, and only some of them may have been copied again"
+            self._log.error("not_handed_over", generation=generation.generation.number, reason=reason)
+        return bool(kept)
 
     def _check_free(self, clients: JobClients, listing: Listing, found: Generation) -> None:
         """See `check_free`. Raises FlowFrozen where a topic was failed over."""
         flow, request = self._flow, self._request
+        self._goes_on_for_another = found.kind is Kind.REPAIR
         check_topics(flow, found.failed_over, {at.topic for at in request.partitions})
         check_free_now(flow, clients, listing.topics, found, Kind.REPAIR, take_over=request.take_over)
 

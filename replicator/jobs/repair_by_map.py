@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from replicator.jobs.repair_decision import SPANS_NAMED_MAX, Decision
+from replicator.jobs.repair_decision import SPANS_NAMED_MAX, WITHOUT_KEY, Decision
 from replicator.jobs.repair_plan import PlannedPartition
 from replicator.jobs.repair_questions import OnRead
 from replicator.jobs.repair_spans import Missing, runs_of
@@ -21,7 +21,6 @@ from replicator.model.checkpoint import Position
 from replicator.model.partition import Partition
 from replicator.offset_map.repair_rule import RepairChoice
 
-WITHOUT_KEY = "a record without a key, which a compacted topic doesn't take"
 SOURCE_HAS_LOST = "the source doesn't have it any more"
 
 

@@ -25,6 +25,7 @@ from replicator.offset_map.verdicts import LastOfKey
 from replicator.planes.contract import RecordIdentity
 
 SPANS_NAMED_MAX = 1_000
+WITHOUT_KEY = "a record without a key, which a compacted topic doesn't take"
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class Asked:
             if key in self._keys:
                 self._last_here[key] = offset
                 last = self._last_there.get(key)
-                if last is not None and last.digest == digest:
+                if last is not None and last.digest == digest and digest:
                     self._first_here.setdefault((key, digest), offset)
 
     def decide(self) -> Decision:
@@ -100,6 +101,8 @@ class Asked:
                     _add(found.superseded_at, record.offset)
                 elif record.digest in free and not free[record.digest]:
                     found.standing += 1
+                elif self._compacted and record.key is None:
+                    found.refused[WITHOUT_KEY] = found.refused.get(WITHOUT_KEY, 0) + 1
                 else:
                     if record.digest in free:
                         free[record.digest] -= 1

@@ -48,7 +48,10 @@ class ListedRecords:
         if log.end < damage.target_end:
             why = f"{self._target} was compared up to offset {damage.target_end}, and ends at {log.end} now"
             raise self._outdated(why)
-        self._windows = windows(self._left(), WINDOW_OFFSETS_MAX)
+        missing = self._left()
+        if lost and self.copied:  # its entries are no evidence any more
+            raise self._outdated(f"{self._target} has lost records since this repair has copied some")
+        self._windows = windows(missing, WINDOW_OFFSETS_MAX)
 
     def decide(self, on_read: OnRead) -> Decision:
         """See `repair_policy.LostRecords`. Raises as `Sides.decide`."""

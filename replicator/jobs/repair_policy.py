@@ -8,6 +8,8 @@ Invariants
 - Records, their `Repair` entry of the claims topic and the position with its new evidence are committed together. The
   position's source offset stays where it is: a repair copies nothing that the flow hasn't passed.
 - Only a transaction that is certainly committed moves the repair on; after an abort the batch is read again from there.
+- Of a target that has lost records only what it had lost before this repair is made whole. What it loses meanwhile may
+  be what was copied, or what stood there when it was decided what isn't: that stays an incident.
 """
 
 from __future__ import annotations
@@ -77,6 +79,9 @@ class RepairPolicy:
         self._route = next(route for route in plan.routes if route.source == at)
         self._found = lost
         self._lost: Incident | None = None  # the target lacks records that the position covers
+        self._told = False  # of that, since this session's decisions were begun
+        self._makes_whole = self._is_whole = False  # the target had lost some; the position covers no more than it has
+        self._has_written = False  # something of this repair may be committed
         self._to: Connections | None = None
         self._begun = False  # in this session
         self._batches: list[list[Span]] = []  # of what was decided last, the first is copied now
@@ -91,24 +96,37 @@ class RepairPolicy:
         self.superseded_at: list[Span] = []
         self.refused: dict[str, int] = {}  # not copied: why it can't be told that they are lost
 
+    @property
+    def is_half_done(self) -> bool:
+        """Whether the target had lost records that the position covers, and some of them may be there again, and others
+        not: the position says nothing of those any more."""
+        return self._makes_whole and self._has_written and not self.is_finished
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has decided about all that was lost, and copied what is to be copied."""
+        return self._begun and not self._batches and not self._found.left
+
     def first_offset(self, at: Partition) -> int | None:
         """Return None: a repair never begins a partition."""
         return None
 
     def repairs(self, incident: Incident) -> bool:
         """Return whether the target lost records: what the position covers is made whole by this repair."""
-        if incident.name not in REPAIRABLE:
+        if incident.name not in REPAIRABLE or (self._has_written and (self._is_whole or not self._makes_whole)):
             return False
         if self._lost is None:
             self._log.warning("incident_repaired", **incident.facts)
-            self._lost = incident
+        self._lost, self._told, self._makes_whole = incident, True, True
+        self._begun, self._batches = False, []  # what was decided before may be true no longer
         return True
 
     def opened(self, to: Connections, positions: LanePositions) -> None:
         """Begin anew: a new session knows nothing of the last one's progress, which stands in the claims topic."""
         self._to, self._begun, self._batches = to, False, []
-        self.standing = self.superseded = 0
-        self.superseded_at, self.refused = [], {}
+        if not self._told:  # at the start of this session: it was made whole by a commit whose reply was lost
+            self._lost = None
+        self._forget_decisions()
 
     def read_plans(self, positions: LanePositions) -> dict[Partition, ReadPlan]:
         """Plan to read the rest of the current batch, or nothing once all are copied, or when the lane was asked to
@@ -152,6 +170,7 @@ class RepairPolicy:
             raise Abortable(f"{done.records} records got target offsets {done.first_target} to {done.next_target - 1}")
         if self._lost is None:
             check_acks(at, position, done)
+        self._has_written = True
         target, generation = self._route.target, self._plan.generation
         ids = position.evidence.source_topic_id, position.evidence.target_topic_id
         entry = Repair(target, at, tuple(done.runs), done.first_target, generation, now_ms, *ids)
@@ -192,7 +211,7 @@ class RepairPolicy:
     def _note(self, done: Copied) -> None:
         self._tally.add(done.runs)
         self.copied += done.records
-        self._lost = None  # the position covers what the target has
+        self._lost, self._is_whole = None, True  # the position covers what the target has
         self._log.info("copied_again", records=done.records, first_target=done.first_target)
 
     def _begin(self, positions: LanePositions) -> None:
@@ -202,9 +221,15 @@ class RepairPolicy:
         position, to = positions.entries[self._at].position, self._connected
         assert position is not None, "a partition that is copied has one"
         check_stable(to.target, self._route.target, self._at)
+        self._told = False
+        self._forget_decisions()
         self._found.begin(to, position, lost=self._lost is not None)
         self.copied, self.copied_before = self._found.copied, self._found.copied_before
         self._begun = True
+
+    def _forget_decisions(self) -> None:
+        self.standing = self.superseded = 0
+        self.superseded_at, self.refused = [], {}
 
     def _note_decision(self, found: Decision) -> None:
         self.standing += found.standing

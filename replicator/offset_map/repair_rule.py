@@ -85,12 +85,13 @@ def is_superseded(offset: int, digest: bytes, last_here: int | None, there: Last
     """Return whether a copy of a source record would bury a later record of its key, in a compacted topic.
 
     Args:
+        digest: of the record; empty where it isn't known, which equals no other.
         last_here: the key's last source offset below the position.
         there: the key's last record on the target.
         after: the target offset behind which the copy would have stood: what the target has up to there is older.
     """
     if last_here is not None and last_here > offset:
         return True
-    if there is None or there.digest == digest or there.offset <= after:
+    if there is None or there.offset <= after or (digest and there.digest == digest):
         return False
     return there.source is None or there.source >= offset

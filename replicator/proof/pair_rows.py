@@ -14,7 +14,7 @@ from replicator.proof.partition_side import PartitionSide
 LATER_KEY = "a later record of its key stands on the source behind the position: whether it was copied isn't known"
 EQUAL_UNCOVERED = "an equal record stands on the target where the offset map doesn't say whose it is"
 TellsPassed = Callable[[int], object]
-"""Is told how many more offsets of either side were read for the first time."""
+"""Is told how many more offsets of either side were read for the first time; 0 where some were read again."""
 
 
 class PairRows:
@@ -61,9 +61,9 @@ class PairRows:
             if source is None or source >= origin:
                 yield row
 
-    def _passing(self, span: Span, *, first: bool) -> Callable[[int], None] | None:
+    def _passing(self, span: Span, *, first: bool) -> Callable[[int], None]:
         if not first:
-            return None
+            return lambda offset: self._gets_on()
         at = span[0]
 
         def passed(offset: int) -> None:
@@ -72,6 +72,9 @@ class PairRows:
             at = offset
 
         return passed
+
+    def _gets_on(self) -> None:
+        self._tell(0)
 
     def evidence(self) -> SidesEvidence:
         """Return what else is known, asked for after the rows; those that the map doesn't reach are read for their

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cli.commands import reconcile_map_repair
 from cli.commands.reconcile_repair import Repairing, show
 from cli.stopping import Stopping
 from replicator import config
 from replicator.config import Flow
 from replicator.jobs import repair_plan
+from replicator.jobs.repair import RepairedPartition, RepairSummary
 from replicator.jobs.repair_plan import PlannedPartition
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model.partition import Partition
@@ -72,3 +74,20 @@ def test_a_plan_that_was_stopped_is_none(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     with pytest.raises(KeyboardInterrupt):
         plan(monkeypatch, tmp_path, stopped)
+
+
+@pytest.mark.parametrize(("stopped", "code"), [(True, 130), (False, 0)])
+def test_a_repair_that_was_stopped_does_not_exit_as_one_that_is_done(
+    stopped: bool, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "flows.yaml").write_text(FILE)
+    loaded = config.load(tmp_path / "flows.yaml")
+    repairing = Repairing(loaded, loaded.flows["f"], "apply", False)
+    repairing._found = {AT: SPANS}
+    summary = RepairSummary(5, 1.0, stopped, {AT: RepairedPartition(2, 0)})
+    monkeypatch.setattr(reconcile_map_repair, "run_repair", lambda *_: summary)
+    with Stopping() as stopping:
+        found = repairing.finish(FOUND, TAKEN, stopping, lambda _: None)
+    assert found.repair is not None
+    assert found.repair["partitions"][0]["copied"] == 2
+    assert repairing.code == code

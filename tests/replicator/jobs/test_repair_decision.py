@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from replicator.jobs.repair_decision import Asked, Decision
+from replicator.jobs.repair_decision import WITHOUT_KEY, Asked, Decision
 from replicator.jobs.repair_spans import Missing
 from replicator.planes.contract import RecordIdentity
 from tests.budget import budget
@@ -101,3 +101,19 @@ def test_a_record_that_no_client_can_compare_is_copied() -> None:
     asked.target([RecordIdentity(0, b"", None)])
     assert not asked.needs_source
     assert asked.decide().copied == [Missing(0, 1, 1)]
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key_and_the_others_are_copied() -> None:
+    """It may have taken one before it was compacted."""
+    found = decided(["x", "k=1"], [], [Missing(0, 2, 2)], compacted=True)
+    assert found.copied == [Missing(1, 2, 1)]
+    assert found.refused == {WITHOUT_KEY: 1}
+
+
+def test_of_a_key_two_records_that_no_client_can_compare_are_not_the_same() -> None:
+    asked = Asked(compacted=True)
+    asked.wanted(Missing(0, 1, 1), [RecordIdentity(0, b"", b"k")])
+    asked.target([RecordIdentity(7, b"", b"k")])
+    asked.source([RecordIdentity(0, b"", b"k")])
+    found = asked.decide()
+    assert (found.superseded, found.copied) == (1, [])

@@ -1,0 +1,75 @@
+"""What a target loses while it is repaired stays an incident; a lost end is left to the flow only once it is whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator.jobs.repair_spans import Missing
+from replicator.model.errors import ReplicatorError, Retriable, UnknownOutcome
+from tests.replicator.jobs.test_repair_policy import LOST, RECORDS, SPANS, THERE, copied, damage, repair, stopped_by
+from tests.replicator.lane.fakes.world import World
+
+
+def _ends_lost(world: World) -> None:
+    world.target.log(THERE).truncate(15)
+
+
+@pytest.mark.parametrize("error", [Retriable, UnknownOutcome])
+def test_what_this_repair_has_copied_and_the_target_loses_is_no_silent_hole(error: type[ReplicatorError]) -> None:
+    """What it had copied may be gone, and what it has decided not to copy."""
+    world = copied()
+    found = damage(world)
+
+    def lose() -> None:
+        world.target.log(THERE).truncate(found.target_end)
+        raise error("the leader changed")
+
+    world.on.append(("step.after_end_txn", lambda: world.on.append(("plane.flush", lose))))
+    _, ended = repair(world, found)
+    assert stopped_by(world, ended) in ("target_lost_data", "target_records_hidden")
+
+
+def test_a_lost_reply_hides_no_loss_of_what_was_committed() -> None:
+    """The session after it can't know whether it was committed, and what is there says no."""
+    world = copied(lost=())
+    _ends_lost(world)
+    found = damage(world, (Missing(15, RECORDS, 5),))
+
+    def lose() -> None:
+        world.target.log(THERE).truncate(found.target_end)
+        raise UnknownOutcome("no reply")
+
+    world.on.append(("step.after_end_txn", lose))
+    _, ended = repair(world, found)
+    assert stopped_by(world, ended) == "repair_outdated"
+
+
+def test_a_lost_end_that_is_there_again_in_part_is_not_left_to_the_flow() -> None:
+    """The position covers no more than the target has then: nothing else would tell."""
+    for stops in (True, False):
+        world = copied(lost=())
+        _ends_lost(world)
+        found = damage(world, (Missing(15, RECORDS, 5),))
+
+        def stop(world: World = world) -> None:
+            assert world.driver is not None
+            world.driver.stop()
+
+        if stops:
+            world.on.append(("step.after_end_txn", stop))
+        policy, error = repair(world, found, records_max=2)
+        assert error is None
+        assert (policy.copied, policy.is_half_done) == ((2, True) if stops else (5, False))
+
+
+def test_what_was_lost_between_others_is_left_to_the_flow() -> None:
+    world = copied(lost=LOST[:-1])
+
+    def stop() -> None:
+        assert world.driver is not None
+        world.driver.stop()
+
+    world.on.append(("step.after_end_txn", stop))
+    policy, _ = repair(world, damage(world, SPANS[:2]))
+    assert 0 < policy.copied < len(LOST[:-1])
+    assert not policy.is_half_done
