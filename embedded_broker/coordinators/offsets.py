@@ -273,7 +273,7 @@ class OffsetManager:
         if not isinstance(group, ConsumerGroup):
             return group.validate_commit(*claim)
         # What is refused by itself says nothing about the others.
-        partitions = [each.partition for each in commits if each.fields]
+        partitions = [each.partition for each in commits if each.fields and self._is_there(each)]
         topics = [(self._host.topics.get(name), index) for name, index in partitions]
         return group.validate_commit(*claim, [(topic.topic_id, index) for topic, index in topics if topic is not None])
 

@@ -38,6 +38,8 @@ from kafka_records.records import Body, body_of
 
 DECODED_BYTES_MAX = 48 * 1024 * 1024
 """A batch of max.message.bytes as it is by default may become 48 times as large."""
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+"""Of batches that were taken before, when the limit was this."""
 RECORD_ERRORS_MAX = 10_000
 NO_TIMESTAMP = -1
 SPREAD_MS_MAX = 3_600_000
@@ -146,7 +148,7 @@ class BatchChecks:
             body = body_of(header, batch, self._at_once_bytes_max)
         except DecodedTooLarge:
             async with self._large:
-                yield await self._thread.run(partial(body_of, header, batch, DECODED_BYTES_MAX))
+                yield await self._thread.run(partial(body_of, header, batch, KEPT_BYTES_MAX))
         else:
             yield body
 

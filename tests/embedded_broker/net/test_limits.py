@@ -213,8 +213,8 @@ class _Peak:
         self.bytes = 0
         held = budget.held
 
-        def noted(holder: Connection, now_bytes: int) -> None:
-            held(holder, now_bytes)
+        def noted(holder: Connection, now_bytes: int, read_bytes: int = 0) -> None:
+            held(holder, now_bytes, read_bytes)
             self.bytes = max(self.bytes, budget.total_bytes)
 
         monkeypatch.setattr(budget, "held", noted)
