@@ -88,8 +88,7 @@ class GroupWorker:
         assert parts.group is not None, "these parts are for a lone process"
         self._flow, self._parts, self._setup, self._generation = flow, parts, setup, generation
         self._owner, self._events, self._ended, self._notes, self._log = owner, events, ended, notes, log
-        self._watch = watch
-        self._exit_on_incident = exit_on_incident
+        self._watch, self._exit_on_incident = watch, exit_on_incident
         self._membership = Membership(generation.lanes)
         self._routing = Routing({}, {})
         self._lanes: dict[int, Lane] = {}
@@ -100,7 +99,8 @@ class GroupWorker:
         self._error: BaseException | None = None
         self._left_open: BaseException | None = None  # why a stop couldn't finish what a lane had begun
         self.half_done: tuple[int, float] | None = None  # the change that it has ended for, see `TakenOver`
-        self._over = self._finished = self._stopping = self._was_assigned = self._hands_over = False
+        self._over = self._finished = self._stopping = self._was_assigned = False
+        self._hands_over = self._by_incident = False  # of a stop: to other workers; why
         self._stop_by: float | None = None
         self._observer = parts.observe(flow)
         self._assigned_s: dict[int, float] = {}
@@ -143,7 +143,7 @@ class GroupWorker:
     @property
     def code(self) -> int:
         """After a clean end: 4 while something waits for a decision."""
-        return Incident.exit_code if self._counts.stopped or self._notes.incidents else 0
+        return Incident.exit_code if self._counts.stopped or self._notes.incidents or self._by_incident else 0
 
     @property
     def stopped_early(self) -> bool:
@@ -194,8 +194,7 @@ class GroupWorker:
             self._was_assigned = True
             self._watch.changed()
             self._shown_lanes.try_again()
-            stages = {lane: self._membership.lane_stage(lane) for lane in event.lanes}
-            self._assigned_s |= {lane: now_s for lane, stage in stages.items() if not stage.assigned}
+            self._assigned_s |= {it: now_s for it in event.lanes if not self._membership.lane_stage(it).assigned}
             self._do(self._membership.assigned(event.lanes, now_s))
         elif isinstance(event, LanesRevoked):
             self._log.info("lanes_revoked", lanes=sorted(event.lanes))
@@ -272,7 +271,7 @@ class GroupWorker:
         error = event.error
         self._lanes[event.lane].forget()
         over = error if isinstance(error, TakenOver) and error.by_generation else None
-        if over is None and (not self._stopping or isinstance(error, Fenced | TakenOver)):
+        if over is None and (not self._stopping or (self._hands_over and isinstance(error, Fenced | TakenOver))):
             self._counts.forget(event.lane)  # else `code` is about what it has left stopped
         told = LaneEvent.STOPPED
         if over is not None:
@@ -320,6 +319,7 @@ class GroupWorker:
 
     def _stop_by_incidents(self) -> None:
         if self._exit_on_incident and not self._stopping and (self._counts.stopped or self._notes.incidents):
+            self._by_incident = True
             self._log.error("exit_on_incident", partitions=self._counts.stopped)
             self._stop(time.monotonic())
 

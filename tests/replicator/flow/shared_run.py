@@ -36,6 +36,7 @@ class Run:
         members: Callable[[], list[str]] = lambda: ["other"],
         observer: WorkerObserver | None = None,
         stopped: int = 0,
+        exit_on_incident: bool = False,
         **parts_: Any,
     ) -> None:
         """`stopped`: partitions of each lane that incidents stop; `parts_`: more of the worker's parts."""
@@ -57,7 +58,8 @@ class Run:
             observe=lambda flow: observes,
             **parts_,
         )
-        self.worker = SharedFlow(self.flow, whole, parts, structlog.get_logger())
+        log = structlog.get_logger()
+        self.worker = SharedFlow(self.flow, whole, parts, log, exit_on_incident=exit_on_incident)
         self.result: int | BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from replicator.flow.group_worker import GroupWorker
-from replicator.model.errors import Incident, Retriable, TakenOver, UnknownOutcome
+from replicator.model.errors import Fenced, Incident, Retriable, TakenOver, UnknownOutcome
 from tests.replicator.flow.fakes import opened
 from tests.replicator.flow.shared_run import WAIT_S, Run, lanes_topic, running
 
@@ -92,3 +92,23 @@ def test_what_a_generation_has_left_stopped_counts_until_the_lanes_of_the_next_h
     run.group()
     assert run.stop() == Incident.exit_code
     assert not run.worker.stopped_early
+
+
+def test_a_stop_for_an_incident_says_so_also_where_another_worker_takes_the_lane() -> None:
+    run = Run("lanes: 1", stopped=1, exit_on_incident=True)
+    run.start().assign(0)
+    lane = run.lane()
+    assert lane.told.wait(WAIT_S)
+    lane.end(Fenced("by a successor"))
+    assert run.end() == Incident.exit_code
+
+
+def test_a_lane_that_nobody_has_taken_leaves_its_incidents_to_the_code() -> None:
+    """Fenced by the target, whose time for the transaction was over."""
+    with running(settings="lanes: 1", members=list, stopped=1) as (run, group):
+        group.assign(0)
+        lane = run.lane()
+        assert lane.told.wait(WAIT_S)
+        lane.ends_by = Fenced("the transaction timed out")
+        run.worker.stop()
+        assert run.end() == Incident.exit_code
