@@ -33,6 +33,8 @@ class MapRepairing:
     def __init__(self, loaded: Config, flow: Flow, wanted: Wanted, take_over: bool) -> None:
         self._loaded, self._flow, self._wanted, self._take_over = loaded, flow, wanted, take_over
         self.code = 0
+        self.handed_over = True
+        """Whether another repair may begin: it would hand over what this one has kept from the flow."""
 
     def begin(self) -> None:
         """Refuse what can be refused before anything is read.
@@ -86,6 +88,7 @@ class MapRepairing:
         request = RepairByMap(wanted, choices, self._take_over)
         summary = run_repair(self._loaded, self._flow, request, stopping, say, asked.set)
         self.code = 130 if summary.stopped else 4 if summary.incident is not None else 0
+        self.handed_over = summary.handed_over
         done = dict(summary.partitions)
         if not summary.stopped:
             done = {at: _settled(one, missing[at], partial(choices.gone, at)) for at, one in done.items()}

@@ -69,7 +69,7 @@ class Repairing:
         plans = {at: one.planned for at, one in self._compared.items() if one.planned is not None}
         facts = by_map.facts(spans, plans, stopping, say)
         self.code = by_map.code
-        if self.code != 130:
+        if self.code != 130 and by_map.handed_over:
             facts = both(facts, self._by_content(outcome, taken, stopping, say))
         return replace(outcome, repair=repair_report(outcome, facts))
 

@@ -277,8 +277,12 @@ def test_a_lost_end_that_was_copied_in_part_is_left_to_the_next_repair(plant: Pl
     summary = job.run()
     assert summary.stopped
     assert 0 < len(copied(planted)) - lost.start < 60
+    assert not summary.handed_over
+    again = RepairJob(loaded.flows[planted.file.flow], loaded, request, structlog.get_logger())
+    again.stop()  # before it has copied anything
+    assert not again.run().handed_over
     with closing(Replicator(planted.file)) as worker:
         assert worker.wait_exit() == 5, worker.tail()
-    repair(planted.file, damage)
+    assert repair(planted.file, damage).handed_over
     assert copied(planted) == records
     goes_on(planted, 1)

@@ -69,12 +69,13 @@ class RepairedPartition:
 
 @dataclass(frozen=True, slots=True)
 class RepairSummary:
-    """The whole repair. `stopped`: it was asked to stop before it was done."""
+    """The whole repair. `stopped`: it was asked to stop before it was done. `handed_over`: the flow can go on."""
 
     generation: int
     seconds: float
     stopped: bool
     partitions: Mapping[Partition, RepairedPartition]
+    handed_over: bool = True
 
     @property
     def incident(self) -> Incident | None:
@@ -153,7 +154,7 @@ class RepairJob:
         self._log = log.bind(flow=flow.name)
         self._asked = threading.Event()
         self._lanes: dict[Partition, _Lane] = {}
-        self._goes_on_for_another = False  # one that was killed, or did not hand the flow over: it may be half done
+        self._half_done: frozenset[Partition] | None = frozenset()  # by repairs before this one
 
     def stop(self) -> None:
         """Ask for a clean stop after the transactions under way."""
@@ -178,6 +179,8 @@ class RepairJob:
                     listing,
                     lambda found: self._check_free(clients, listing, found),
                 )
+                if self._half_done is None:
+                    self._half_done = self._left_half_done(clients, setup)
                 outcomes = self._copy(generation)
             except TakenOver:
                 raise
@@ -185,16 +188,20 @@ class RepairJob:
                 if not self._is_kept(generation):
                     generation.hand_over_after_error()
                 raise
-            if not self._is_kept(generation):
+            if not (is_kept := self._is_kept(generation)):
                 generation.hand_over()
-        return RepairSummary(generation.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
+        took_s, stopped = time.monotonic() - began_s, self._asked.is_set()
+        return RepairSummary(generation.generation.number, took_s, stopped, outcomes, not is_kept)
 
     def _is_kept(self, generation: JobGeneration) -> bool:
         """Return whether the flow isn't handed over: it would go on behind what the target has lost and this repair has
         not copied yet, and no incident would tell it."""
-        policies = {at: one.policy for at, one in self._lanes.items()}
+        policies, routes = {at: one.policy for at, one in self._lanes.items()}, generation.routes
+        before = self._request.partitions if self._half_done is None else self._half_done
+        finished = {at for at, it in policies.items() if it.is_finished}
         kept = sorted(
-            at for at, it in policies.items() if it.is_half_done or (self._goes_on_for_another and not it.is_finished)
+            {at for at, it in policies.items() if it.is_half_done}
+            | {at for at in self._request.partitions if at in before and (at in routes or not routes)} - finished
         )
         if kept:
             where = ", ".join(map(str, kept))
@@ -202,10 +209,18 @@ class RepairJob:
             self._log.error("not_handed_over", generation=generation.generation.number, reason=reason)
         return bool(kept)
 
+    def _left_half_done(self, clients: JobClients, setup: Setup) -> frozenset[Partition]:
+        """Return the partitions that repairs have copied to since the flow ran last: one that was killed, or didn't
+        hand the flow over, may not have finished them."""
+        control, claims = setup.seen or setup.look(), clients.state.claims_if_any()
+        ran = control.daemon.number if control.daemon is not None else 0
+        return frozenset(one.source for one in (claims.repairs if claims else ()) if one.generation > ran)
+
     def _check_free(self, clients: JobClients, listing: Listing, found: Generation) -> None:
         """See `check_free`. Raises FlowFrozen where a topic was failed over."""
         flow, request = self._flow, self._request
-        self._goes_on_for_another = found.kind is Kind.REPAIR
+        if found.kind is Kind.REPAIR:
+            self._half_done = None  # it isn't known yet of which
         check_topics(flow, found.failed_over, {at.topic for at in request.partitions})
         check_free_now(flow, clients, listing.topics, found, Kind.REPAIR, take_over=request.take_over)
 

@@ -7,6 +7,7 @@ is decided by what it finds after its own fence.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ def planned_partition(sides: Sides, damage: Damage, say: Callable[[str], None]) 
             found.copied += sum(span.records for span in decision.copied)
             found.standing += decision.standing
             found.superseded += decision.superseded
+            found.refused = dict(Counter(found.refused) + Counter(decision.refused))
             found.superseded_at = (*found.superseded_at, *decision.superseded_at)[:SPANS_NAMED_MAX]
     except Incident as incident:
         found.incident = incident

@@ -33,6 +33,8 @@ from replicator.model.partition import Partition, Seek, Span
 from replicator.planes.contract import Copied, ReadPlan, ReadStopped
 from replicator.state.claims import Repair
 
+DECIDED_AGAIN_MAX = 30
+"""How often in a row a loss of the target is found, and nothing can be committed that makes it whole."""
 REPAIRABLE = ("target_lost_data", "target_records_hidden")
 """Incidents of a target that lost records: the decision that they wait for is this repair."""
 
@@ -81,6 +83,7 @@ class RepairPolicy:
         self._lost: Incident | None = None  # the target lacks records that the position covers
         self._told = False  # of that, since this session's decisions were begun
         self._makes_whole = self._is_whole = False  # the target had lost some; the position covers no more than it has
+        self._decided_again = 0  # since something was committed
         self._has_written = False  # something of this repair may be committed
         self._to: Connections | None = None
         self._begun = False  # in this session
@@ -114,6 +117,9 @@ class RepairPolicy:
     def repairs(self, incident: Incident) -> bool:
         """Return whether the target lost records: what the position covers is made whole by this repair."""
         if incident.name not in REPAIRABLE or (self._has_written and (self._is_whole or not self._makes_whole)):
+            return False
+        self._decided_again += self._begun
+        if self._decided_again > DECIDED_AGAIN_MAX:
             return False
         if self._lost is None:
             self._log.warning("incident_repaired", **incident.facts)
@@ -211,6 +217,7 @@ class RepairPolicy:
     def _note(self, done: Copied) -> None:
         self._tally.add(done.runs)
         self.copied += done.records
+        self._decided_again = 0
         self._lost, self._is_whole = None, True  # the position covers what the target has
         self._log.info("copied_again", records=done.records, first_target=done.first_target)
 

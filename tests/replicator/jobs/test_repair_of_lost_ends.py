@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replicator.jobs.repair_policy import DECIDED_AGAIN_MAX
 from replicator.jobs.repair_spans import Missing
 from replicator.model.errors import ReplicatorError, Retriable, UnknownOutcome
 from tests.replicator.jobs.test_repair_policy import LOST, RECORDS, SPANS, THERE, copied, damage, repair, stopped_by
@@ -73,3 +74,23 @@ def test_what_was_lost_between_others_is_left_to_the_flow() -> None:
     policy, _ = repair(world, damage(world, SPANS[:2]))
     assert 0 < policy.copied < len(LOST[:-1])
     assert not policy.is_half_done
+
+
+def test_a_loss_that_nothing_can_be_committed_for_is_told_in_the_end() -> None:
+    """Each abort has both sides asked again, which is progress to who watches the lane."""
+    world = copied(lost=())
+    _ends_lost(world)
+    found = damage(world, (Missing(15, RECORDS, 5),))
+    calls = 0
+
+    def fail() -> None:
+        nonlocal calls
+        calls += 1
+        if calls <= DECIDED_AGAIN_MAX:  # the world waits for what is to happen yet
+            world.on.append(("plane.flush", fail))
+        raise Retriable("not now")
+
+    world.on.append(("plane.flush", fail))
+    _, ended = repair(world, found)
+    assert stopped_by(world, ended) in ("target_lost_data", "target_records_hidden")
+    assert calls == DECIDED_AGAIN_MAX + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replicator.jobs import repair_plan
+from replicator.jobs.repair_decision import WITHOUT_KEY
 from replicator.jobs.repair_plan import PlannedPartition, planned_partition
 from replicator.jobs.repair_questions import Sides
 from replicator.jobs.repair_spans import Damage, Missing
@@ -74,3 +75,11 @@ def test_many_scattered_records_are_read_in_one_go() -> None:
     assert plan.copied + plan.standing == len(spans)
     assert source.asked[0] == [span[:2] for span in spans]
     assert len([asked for asked in source.asked if len(asked) == 1]) <= 1, "one span is the whole log, to compare"
+
+
+def test_what_is_refused_is_in_the_plan() -> None:
+    world = keyed(("x", "a=1"), lost=(0, 1))
+    found = damage(world, (Missing(0, 2, 2),), source_end=2)
+    assert planned(world, found).refused == {WITHOUT_KEY: 1}
+    policy, _ = repair(world, found)
+    assert (policy.copied, policy.refused) == (1, {WITHOUT_KEY: 1})

@@ -49,3 +49,7 @@ def test_a_later_record_of_the_key_on_either_side_is_not_buried(
     last_here: int | None, there: LastOfKey | None, superseded: bool
 ) -> None:
     assert is_superseded(7, b"mine", last_here, there, 50) is superseded
+
+
+def test_of_a_key_two_records_without_a_digest_are_not_the_same() -> None:
+    assert is_superseded(7, b"", 7, LastOfKey(60, b""), 50)
