@@ -77,7 +77,7 @@ def decision_of(choice: RepairChoice) -> Decision:
         standing=sum(why == "standing" for why in choice.left.values()),
         superseded=len(superseded),
         superseded_at=runs_of(superseded)[:SPANS_NAMED_MAX],
-        refused=dict(Counter(_refused(choice))),
+        refused=Counter(_refused(choice)),
     )
 
 

@@ -38,7 +38,7 @@ class Decision:
     standing: int = 0
     superseded: int = 0
     superseded_at: list[Span] = field(default_factory=list)
-    refused: dict[str, int] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
     record_bytes: int = 0
 
 
@@ -85,7 +85,7 @@ class Asked:
             if key in self._keys:
                 self._last_here[key] = offset
                 last = self._last_there.get(key)
-                if last is not None and last.digest == digest and digest:
+                if last is not None and last.equals(digest):
                     self._first_here.setdefault((key, digest), offset)
 
     def decide(self) -> Decision:
@@ -102,7 +102,7 @@ class Asked:
                 elif record.digest in free and not free[record.digest]:
                     found.standing += 1
                 elif self._compacted and record.key is None:
-                    found.refused[WITHOUT_KEY] = found.refused.get(WITHOUT_KEY, 0) + 1
+                    found.refused[WITHOUT_KEY] += 1
                 else:
                     if record.digest in free:
                         free[record.digest] -= 1

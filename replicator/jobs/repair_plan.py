@@ -33,7 +33,7 @@ class PlannedPartition:
     standing: int = 0
     superseded: int = 0
     superseded_at: tuple[Span, ...] = ()
-    refused: Mapping[str, int] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
     incident: Incident | None = None
 
 
@@ -86,7 +86,7 @@ def planned_partition(sides: Sides, damage: Damage, say: Callable[[str], None]) 
             found.copied += sum(span.records for span in decision.copied)
             found.standing += decision.standing
             found.superseded += decision.superseded
-            found.refused = dict(Counter(found.refused) + Counter(decision.refused))
+            found.refused.update(decision.refused)
             found.superseded_at = (*found.superseded_at, *decision.superseded_at)[:SPANS_NAMED_MAX]
     except Incident as incident:
         found.incident = incident

@@ -14,6 +14,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -97,7 +98,7 @@ class RepairPolicy:
         self.standing = 0  # not copied: on the target already
         self.superseded = 0  # not copied: a later record of the key exists
         self.superseded_at: list[Span] = []
-        self.refused: dict[str, int] = {}  # not copied: why it can't be told that they are lost
+        self.refused = Counter[str]()  # not copied: why it can't be told that they are lost
 
     @property
     def is_half_done(self) -> bool:
@@ -236,12 +237,11 @@ class RepairPolicy:
 
     def _forget_decisions(self) -> None:
         self.standing = self.superseded = 0
-        self.superseded_at, self.refused = [], {}
+        self.superseded_at, self.refused = [], Counter()
 
     def _note_decision(self, found: Decision) -> None:
         self.standing += found.standing
-        for why, records in found.refused.items():
-            self.refused[why] = self.refused.get(why, 0) + records
+        self.refused.update(found.refused)
         self.superseded += found.superseded
         self.superseded_at += found.superseded_at[: SPANS_NAMED_MAX - len(self.superseded_at)]
         copied = sum(span.records for span in found.copied)

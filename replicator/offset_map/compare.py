@@ -153,8 +153,8 @@ class _ReadAgain:
 
     def source_of_last(self, rows: Iterable[ComparedRecord]) -> None:
         for row in rows:
-            last = self.last_on_target.get(row.key) if row.key is not None and row.digest else None
-            if row.key is not None and last is not None and last.source is None and last.digest == row.digest:
+            last = self.last_on_target.get(row.key) if row.key is not None else None
+            if row.key is not None and last is not None and last.source is None and last.equals(row.digest):
                 self.last_on_target[row.key] = last._replace(source=row.offset)
 
 

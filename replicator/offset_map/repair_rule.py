@@ -92,6 +92,6 @@ def is_superseded(offset: int, digest: bytes, last_here: int | None, there: Last
     """
     if last_here is not None and last_here > offset:
         return True
-    if there is None or there.offset <= after or (digest and there.digest == digest):
+    if there is None or there.offset <= after or there.equals(digest):
         return False
     return there.source is None or there.source >= offset

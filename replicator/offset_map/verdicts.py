@@ -34,6 +34,10 @@ class LastOfKey(NamedTuple):
     digest: bytes
     source: int | None = None
 
+    def equals(self, digest: bytes) -> bool:
+        """Return whether it has that digest; an empty one, of a record that can't be compared, equals none."""
+        return bool(digest) and self.digest == digest
+
 
 class MapVerdict(StrEnum):
     """What became of a record of the source, or where one of the target comes from."""

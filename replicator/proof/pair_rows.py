@@ -62,19 +62,14 @@ class PairRows:
                 yield row
 
     def _passing(self, span: Span, *, first: bool) -> Callable[[int], None]:
-        if not first:
-            return lambda offset: self._gets_on()
         at = span[0]
 
         def passed(offset: int) -> None:
             nonlocal at
-            self._tell(offset - at)
+            self._tell(offset - at if first else 0)
             at = offset
 
         return passed
-
-    def _gets_on(self) -> None:
-        self._tell(0)
 
     def evidence(self) -> SidesEvidence:
         """Return what else is known, asked for after the rows; those that the map doesn't reach are read for their
