@@ -29,7 +29,11 @@ LANES, PARTITIONS = 4, 250
 
 async def _commit(broker: Broker, lane: int, producer: tuple[int, int], number: int) -> None:
     offsets, group, who = broker.groups.offsets, broker.groups.get("lanes"), Committer("lanes")
-    commits = [offsets.prepared(who, (f"t{lane}", index), number, -1, "") for index in range(PARTITIONS)]
+    topic = broker.topics.get(f"t{lane}")
+    assert topic is not None
+    commits = [
+        offsets.prepared(who, (topic.name, index), number, -1, "", topic.topic_id) for index in range(PARTITIONS)
+    ]
     results = await offsets.commit_in_transaction(who, group, *producer, commits)
     assert set(results.values()) == {ErrorCode.none}
 

@@ -51,9 +51,9 @@ class PartitionCommit:
     """One partition's offset in a commit, made by `OffsetManager.prepared`."""
 
     record: OffsetRecord
-    topic_id: UUID | None
-    """Of the topic that was meant; None: of whichever has that name when the offset is appended. One of the same name
-    may have been created since, to which the offset says nothing."""
+    topic_id: UUID
+    """Of the topic that was meant. One of the same name may have been created since, to which the offset says
+    nothing."""
     size_bytes: int
     """What it takes in memory once it is committed."""
     fields: bytes
@@ -132,7 +132,7 @@ class OffsetManager:
         offset: int,
         leader_epoch: int,
         metadata: str,
-        topic_id: UUID | None = None,
+        topic_id: UUID,
     ) -> PartitionCommit:
         """Do what can be done ahead for one partition of a commit: a request may have thousands."""
         now_ms = self._host.clock.now_ms()
@@ -273,9 +273,8 @@ class OffsetManager:
         if not isinstance(group, ConsumerGroup):
             return group.validate_commit(*claim)
         # What is refused by itself says nothing about the others.
-        partitions = [each.partition for each in commits if each.fields and self._is_there(each)]
-        topics = [(self._host.topics.get(name), index) for name, index in partitions]
-        return group.validate_commit(*claim, [(topic.topic_id, index) for topic, index in topics if topic is not None])
+        looked_at = [each for each in commits if each.fields and self._is_there(each)]
+        return group.validate_commit(*claim, [(each.topic_id, each.partition[1]) for each in looked_at])
 
     def _sort_out(
         self, who: Committer, commits: Sequence[PartitionCommit], error_code: ErrorCode
@@ -306,7 +305,7 @@ class OffsetManager:
     def _is_there(self, commit: PartitionCommit) -> bool:
         """Return whether the topic is still there: it may have been deleted since the request was looked at."""
         topic = self._host.topics.get(commit.partition[0])
-        return topic is not None and commit.topic_id in (None, topic.topic_id)
+        return topic is not None and topic.topic_id == commit.topic_id
 
 
 def _fields(record: OffsetRecord) -> bytes:

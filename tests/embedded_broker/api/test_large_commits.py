@@ -62,8 +62,8 @@ def test_of_a_partition_that_is_named_again_the_last_counts(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-async def _created_again_in_the_next_turn(served: Served) -> None:
-    """The topic, by others who have their turn next."""
+def _create_again_in_the_next_turn(served: Served) -> None:
+    """Have the topic deleted and created by others, who have their turn next."""
     fair, topics = served.broker.fair_share, served.broker.topics
 
     async def next_turn() -> None:
@@ -92,7 +92,7 @@ def test_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_those_of_the
             asked = _commit(*(_offset(n, n) for n in range(PARTITIONS)))
             if version == 10:
                 asked["topics"][0]["topic_id"] = before
-            await _created_again_in_the_next_turn(served)
+            _create_again_in_the_next_turn(served)
             answer = await client.call("offset_commit", version, **asked)
             assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.unknown_topic_or_partition}
             assert served.broker.groups.offsets.fetch("g", None, True) == {}

@@ -66,7 +66,8 @@ def commit_of(
     metadata: str = "",
     who: Committer | None = None,
 ) -> PartitionCommit:
-    return host.groups.offsets.prepared(who or Committer("g"), partition, offset, -1, metadata)
+    topic_id = host.topics[partition[0]].topic_id
+    return host.groups.offsets.prepared(who or Committer("g"), partition, offset, -1, metadata, topic_id)
 
 
 async def commit(host: MemoryHost, offset: int, who: Committer | None = None, **changes: Any) -> ErrorCode:

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.coordinators.offsets import Committer
 from embedded_broker.coordinators.offsets_under_way import OffsetsUnderWay
 from embedded_broker.coordinators.ports import GroupConfig
 from embedded_broker.state.offsets import CommittedOffset, OffsetRecord
-from tests.embedded_broker.coordinators.members import P0, P1, commit, fetched, scenario
+from tests.embedded_broker.coordinators.members import P0, P1, commit, commit_of, fetched, scenario
 from tests.embedded_broker.coordinators.memory_host import MemoryHost
 
 
@@ -49,8 +50,10 @@ def test_the_offset_of_a_deleted_topic_goes_although_its_commit_is_under_way() -
 
 def test_no_offset_is_taken_for_a_topic_that_was_deleted_since_the_request_was_looked_at() -> None:
     async def run(host: MemoryHost) -> None:
+        made = commit_of(host, 5)
         del host.topics["t"]
-        assert await commit(host, 5) is ErrorCode.unknown_topic_or_partition
+        results = await host.groups.offsets.commit(Committer("g"), host.groups.get("g"), [made])
+        assert results == {P0: ErrorCode.unknown_topic_or_partition}
         assert fetched(host) == -1
 
     scenario(run)
