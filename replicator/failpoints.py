@@ -15,6 +15,7 @@ from replicator.model.errors import ConfigError
 VARIABLE = "EOS_FAILPOINTS"
 LANE_STEPS = (
     "fenced",
+    "before_end_claims",
     "claimed",
     "before_send",
     "mid_batch",

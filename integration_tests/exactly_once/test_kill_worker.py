@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
@@ -11,9 +12,11 @@ from integration_tests.harness.copying import Copying
 
 pytestmark = pytest.mark.tier(kafka="full")
 
-LANE_START = ("fenced", "claimed")
+TIMEOUT_S = 120
+LANE_START = ("fenced", "before_end_claims", "claimed")
 STEPS = [
     pytest.param("fenced", marks=pytest.mark.tier("full", kafka="long")),
+    pytest.param("before_end_claims", marks=pytest.mark.tier("full")),
     pytest.param("claimed", marks=pytest.mark.tier(embedded="full")),
     pytest.param("before_send", marks=pytest.mark.tier("full", kafka="long")),
     pytest.param("mid_batch", marks=pytest.mark.tier("full", kafka="long")),
@@ -51,13 +54,16 @@ def test_what_was_written_but_not_committed_is_written_again(copying: Copying) -
     assert sum(copying.target_ends()) >= uncommitted + copying.load.committed
 
 
-def test_a_successor_does_not_wait_for_the_dead_one_s_transaction(make_copying: MakeCopying) -> None:
-    """It ends that transaction by fencing; nothing before may wait for its positions to become stable."""
-    copying = make_copying(limits={"transaction_timeout_ms": 120_000, "request_timeout_ms": 5_000})
+@pytest.mark.parametrize("step", ["before_end_txn", pytest.param("before_end_claims", marks=pytest.mark.tier("full"))])
+def test_a_successor_does_not_wait_for_the_dead_one_s_transaction(make_copying: MakeCopying, step: str) -> None:
+    """It ends that transaction by fencing; nothing before may wait for its positions or claims to become stable."""
+    copying = make_copying(limits={"transaction_timeout_ms": TIMEOUT_S * 1000, "request_timeout_ms": 5_000})
     copying.load.mixed(200)
-    worker = copying.run("before_end_txn@1=kill")
+    worker = copying.run(f"{step}@1=kill")
     worker.wait_exit()
+    killed_s = time.monotonic()
     worker = copying.running()
+    assert time.monotonic() - killed_s < TIMEOUT_S / 2, worker.tail()
     assert not worker.seen("restarted"), worker.tail()
     copying.finish(worker)
 

@@ -26,7 +26,7 @@ ORPHANED_S_MAX, TAKEN_MAX = 3.0, 2
 """How long a lane may be nobody's beyond a session, and how often it may change hands after each disturbance."""
 START_S = 1.0
 """What a worker takes to connect on two cores that do nothing else."""
-AT_THE_START = ("fenced", "claimed")
+AT_THE_START = ("fenced", "before_end_claims", "claimed")
 """Steps that a worker may go through for one lane only, and once."""
 STEPS = (*AT_THE_START, "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
 

@@ -162,6 +162,7 @@ class Setup:
         prepare_heartbeats(self._flow, self._plane.source, self._log)
         listing, (control, claims) = both(self.listing, self._state)
         if control is None or not control.begun:
+            claims = self._plane.state.claims_if_any()  # also those of a transaction that is open just now
             control = self._before_first_start(listing, claims)
         lanes = lanes_wanted(self._flow, listing.partitions, control or Control())
         if self._first:

@@ -24,7 +24,9 @@ from replicator.model.partition import EndRecords, Partition
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 LogBounds = tuple[int, int]
-"""Log start and high watermark."""
+"""Log start, and high watermark or last stable offset."""
+BoundsByPartition = dict[Partition, LogBounds | ReplicatorError]
+_LATE = Retriable | Unreachable
 Polled = Callable[[Collection[Partition], float], Iterator[tuple[Partition, Message, KafkaError | None]]]
 """Polls for partitions, a collection that may shrink meanwhile, until a time on the monotonic clock."""
 T = TypeVar("T")
@@ -88,21 +90,22 @@ class TopicReader:
         """Count the partitions of one topic, as `partition_counts`, and raise its error."""
         return raised(self.partition_counts([topic])[topic])
 
-    def bounds(self, partitions: Collection[Partition]) -> dict[Partition, LogBounds | ReplicatorError]:
-        """Return log start and high watermark of each, open transactions included, asked for at the same time. A
-        partition's error is its value."""
-        starts, ends = self._offsets(partitions, EARLIEST, LATEST)
+    def bounds(self, partitions: Collection[Partition], end: Wanted = LATEST) -> BoundsByPartition:
+        """Return log start and `end` of each, asked for at the same time: open transactions are included, unless that
+        is the last stable offset. A partition's error is its value."""
+        starts, ends = self._offsets(partitions, EARLIEST, end)
         return {at: _both(starts[at], ends[at]) for at in partitions}
 
-    def _bounds_unless_gone(self, partitions: Collection[Partition]) -> dict[Partition, LogBounds | ReplicatorError]:
+    def _bounds_unless_gone(
+        self, partitions: Collection[Partition], end: Wanted, give_up_s: float
+    ) -> BoundsByPartition:
         """Return what `bounds` does. A partition that the cluster says it doesn't have isn't waited for."""
-        give_up_s = time.monotonic() + self._timeout_s
-        starts, ends = within(self._topics.list_offsets(partitions, (EARLIEST, LATEST)), self._timeout_s)
+        asked = self._topics.list_offsets(partitions, (EARLIEST, end))
+        starts, ends = within(asked, max(0.0, give_up_s - time.monotonic()))
         found = {at: _both(starts[at], ends[at]) for at in partitions}
-        late = [at for at, it in found.items() if isinstance(it, Retriable | Unreachable)]
-        late = [at for at in late if not isinstance(found[at], TopicMissing)]
+        late = [at for at, it in found.items() if isinstance(it, _LATE) and not isinstance(it, TopicMissing)]
         if late and time.monotonic() < give_up_s:
-            found |= self.bounds(late)
+            found |= self.bounds(late, end)
         return found
 
     def _ends_lost(
@@ -220,10 +223,19 @@ class TopicReader:
             for record in raised(records)
         ]
 
-    def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
+    def whole_partitions(
+        self, partitions: Iterable[Partition], *, visible_only: Collection[Partition] = ()
+    ) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
         """Return what `whole` does, of partitions of any topics, which are read at the same time. A partition's error
-        is its value."""
-        bounds = self._bounds_unless_gone(list(partitions))
+        is its value.
+
+        Of those in `visible_only` only what no open transaction hides is returned, and none is waited for.
+        """
+        asked, give_up_s = list(partitions), time.monotonic() + self._timeout_s
+        bounds: BoundsByPartition = {}
+        for end, of in ((LATEST, [at for at in asked if at not in visible_only]), (STABLE, list(visible_only))):
+            if of:
+                bounds |= self._bounds_unless_gone(of, end, give_up_s)
         records = self.records({at: found for at, found in bounds.items() if not isinstance(found, ReplicatorError)})
         return {at: found if isinstance(found, ReplicatorError) else records[at] for at, found in bounds.items()}
 
@@ -386,9 +398,3 @@ def _offset(message: Message) -> int:
 
 def _list(partitions: Iterable[Partition]) -> str:
     return ", ".join(map(str, sorted(partitions)))
-
-
-def _listed(answer: ListedOffset | ReplicatorError) -> int:
-    if isinstance(answer, ReplicatorError):
-        raise answer
-    return answer.offset

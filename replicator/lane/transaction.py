@@ -218,13 +218,14 @@ class LaneTransactions:
         if kind in (CommitKind.ENDS, CommitKind.KEEP_ALIVE, CommitKind.RELEASE):
             self.check_ids(positions, asked)
         if held.offsets or held.entries:  # librdkafka would end a transaction without either and ask nobody
-            self._end(held)
+            at_start = kind is CommitKind.START
+            self._end(held, lambda: self._failpoint("before_end_claims") if at_start else None)
             self._readiness.on_committed()
         if kind in (CommitKind.ADMITTED, CommitKind.START, CommitKind.KEEP_ALIVE):
             self._partitions.on_committed()
         return self._committed(positions, held)
 
-    def _end(self, held: _Contents, before_end: Callable[[], None] = lambda: None) -> None:
+    def _end(self, held: _Contents, before_end: Callable[[], None]) -> None:
         self._readiness.map_at = self._map.place_of(held.sections)
         with self._map.blocks_of(held.sections) as blocks:
             self._plane.commit(held.offsets, held.entries, before_end, blocks)

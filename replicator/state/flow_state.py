@@ -130,7 +130,11 @@ class FlowState:
 
     def both_if_any(self) -> tuple[Control | None, Callable[[], Claims | None]]:
         """Return what `control_if_any` returns, and what returns or raises what `claims_if_any` does. Both are read at
-        once, but what the control topic says may forbid to go on, whatever is wrong with the claims."""
+        once, but what the control topic says may forbid to go on, whatever is wrong with the claims.
+
+        Claims that an open transaction hides are left out. Where a worker has died in it that would be waited for until
+        its timeout, while the worker's successor is the one that ends it, by fencing the lane.
+        """
         control, claims = self._whole_both(None)
         return control, lambda: None if (records := raised(claims)) is None else self._claimed(records)
 
@@ -148,16 +152,18 @@ class FlowState:
         return control, claims
 
     def _whole_both(self, lane: int | None) -> tuple[Control | None, list[KeyAndValue] | ReplicatorError | None]:
-        """Read the control topic, and all records of the claims topic, or of a lane's partition; None where one answer
-        says that there is no such topic."""
+        """Read the control topic, and the records of the claims topic as `both_if_any` does, or of a lane's partition,
+        which that lane has fenced, up to its end; None where one answer says that there is no such topic."""
         counts = self._reader.partition_counts((self._control, self._claims))
         control, claims = raised(counts[self._control]), counts[self._claims]
         if isinstance(claims, int) and 0 < claims < self._claim_partitions:
             claims = self._too_few(self._claims, claims, self._claim_partitions)
         there = range(claims) if isinstance(claims, int) else range(0)
         asked = [Partition(self._control, number) for number in range(control)]
-        asked += [Partition(self._claims, number) for number in there if lane in (None, number)]
-        read = self._reader.whole_partitions(asked) if asked else {}
+        of_claims = [Partition(self._claims, number) for number in there if lane in (None, number)]
+        asked += of_claims
+        visible_only = of_claims if lane is None else []
+        read = self._reader.whole_partitions(asked, visible_only=visible_only) if asked else {}
         folded = [record for at, found in read.items() if at.topic == self._control for record in raised(found)]
         claimed = {at: found for at, found in read.items() if at.topic == self._claims}
         wrong = next((it for it in claimed.values() if isinstance(it, ReplicatorError)), None)

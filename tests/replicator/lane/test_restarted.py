@@ -167,6 +167,7 @@ def test_a_paused_topic_is_stopped_until_it_is_restarted_after_the_pause() -> No
         world.throttle.take(world.throttle.settings.resume([]))
 
     world.actions[world.calls + 60] = resume
+    world.idle_s_max = 200.0  # it looks for the end of the pause from time to time
     world.run("a fourth")
     assert world.copied(A) == [*numbered("t[0]", 6), *NEW]
     assert isinstance(world.states()[A], Copying)

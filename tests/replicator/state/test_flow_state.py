@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import cast
 
 import pytest
@@ -45,7 +45,9 @@ class Topics:
         denied = {name: NotAllowed(f"the user needs Describe on topic {name!r}") for name in self.denied}
         return {name: denied.get(name) or len(self.records.get(name, ())) for name in topics}
 
-    def whole_partitions(self, partitions: Iterable[Partition]) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
+    def whole_partitions(
+        self, partitions: Iterable[Partition], *, visible_only: Collection[Partition]
+    ) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
         self.asked += 1
         return {at: self.unread.get(at) or self.records[at.topic][at.partition] for at in partitions}
 
