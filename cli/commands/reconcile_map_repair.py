@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -27,14 +27,11 @@ Wanted = Literal["plan", "apply"]
 
 
 class MapRepairing:
-    """`--repair plan` or `apply` of one run of the command. `code`: 4 where incidents stopped it, 130 where somebody
-    did."""
+    """`--repair plan` or `apply` of one run of the command, by the map alone. `code`: see `code_of`."""
 
     def __init__(self, loaded: Config, flow: Flow, wanted: Wanted, take_over: bool) -> None:
         self._loaded, self._flow, self._wanted, self._take_over = loaded, flow, wanted, take_over
         self.code = 0
-        self.handed_over = True
-        """Whether another repair may begin: it would hand over what this one has kept from the flow."""
 
     def begin(self) -> None:
         """Refuse what can be refused before anything is read.
@@ -47,64 +44,81 @@ class MapRepairing:
             repair.check(self._flow, take_over=self._take_over)
 
     def finish(self, outcome: Outcome, result: LocalResult, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
-        """Finish after a comparison without Spark: see `facts`."""
+        """Finish after a comparison without Spark: see `RepairPart`."""
         from replicator.jobs.repair_by_map import planned_by_map
         from replicator.proof.local_findings import missing_spans
         from replicator.proof.repair_report import repair_report
 
         missing = {at: missing_spans(records) for at, records in result.records.items()}
         planned = {at: planned_by_map(choice) for at, choice in result.choices.items()}
-        return replace(outcome, repair=repair_report(outcome, self.facts(missing, planned, stopping, say)))
+        part, summary = RepairByMapPart(self._flow, missing, planned), None
+        if self._wanted == "apply" and (request := part.request()) is not None:
+            at = self._loaded, self._flow, [request], outcome
+            summary = run_repair(*at, stopping, say, part.stop, take_over=self._take_over)
+            self.code = code_of(summary)
+        return replace(outcome, repair=repair_report(outcome, part.facts(summary)))
 
-    def facts(
-        self,
-        missing: dict[Partition, list[MissingSpan]],
-        planned: dict[Partition, PlannedPartition],
-        stopping: Stopping,
-        say: Callable[[str], None],
-    ) -> RepairFacts:
-        """Return with `plan` what would be copied, with `apply` the repair, which goes by what it finds after its
-        fence: the comparison says only which partitions it looks at."""
-        from replicator.proof.repair_report import RepairFacts
 
-        wanted = [at for at, plan in planned.items() if plan.copied or missing[at]]
-        if self._wanted == "plan" or not wanted:
-            return RepairFacts(missing, planned)
-        return self._applied(missing, wanted, stopping, say)
+class RepairByMapPart:
+    """What a repair does by the map, of one comparison."""
 
-    def _applied(
-        self,
-        missing: dict[Partition, list[MissingSpan]],
-        wanted: list[Partition],
-        stopping: Stopping,
-        say: Callable[[str], None],
-    ) -> RepairFacts:
-        from replicator.jobs.repair_by_map import RepairByMap
+    def __init__(
+        self, flow: Flow, missing: dict[Partition, list[MissingSpan]], planned: dict[Partition, PlannedPartition]
+    ) -> None:
+        """What the comparison calls missing, and what would be copied."""
         from replicator.proof.map_repair import MapRepair
+
+        self._missing, self._planned = missing, planned
+        self._asked = threading.Event()
+        self._choices = MapRepair(flow, self._asked, connect_timeout_ms=patience_ms(flow))
+
+    def request(self) -> RepairByMap | None:
+        """Return what is to be repaired. The repair goes by what it finds after its fence: the comparison says only
+        which partitions it looks at.
+        """
+        from replicator.jobs.repair_by_map import RepairByMap
+
+        wanted = [at for at, plan in self._planned.items() if plan.copied or self._missing[at]]
+        return RepairByMap(wanted, self._choices) if wanted else None
+
+    def stop(self) -> None:
+        """Stop what is read for it."""
+        self._asked.set()
+
+    def facts(self, summary: RepairSummary | None) -> RepairFacts:
+        """Return what would be copied, or the repair's `summary` of these partitions."""
         from replicator.proof.repair_report import RepairFacts
 
-        asked = threading.Event()
-        choices = MapRepair(self._flow, asked, connect_timeout_ms=patience_ms(self._flow))
-        request = RepairByMap(wanted, choices, self._take_over)
-        summary = run_repair(self._loaded, self._flow, request, stopping, say, asked.set)
-        self.code = 130 if summary.stopped else 4 if summary.incident is not None else 0
-        self.handed_over = summary.handed_over
-        done = dict(summary.partitions)
+        missing = self._missing
+        if summary is None:
+            return RepairFacts(missing, self._planned)
+        done = dict(summary.of(missing).partitions)
         if not summary.stopped:
-            done = {at: _settled(one, missing[at], partial(choices.gone, at)) for at, one in done.items()}
+            done = {at: _settled(one, missing[at], partial(self._choices.gone, at)) for at, one in done.items()}
         before = {at: one.done_before for at, one in done.items()}
         return RepairFacts(missing, done, summary.generation, before)
+
+
+def code_of(summary: RepairSummary) -> int:
+    """Return 130 where somebody stopped the repair, 4 where an incident did, or where the flow can't go on yet."""
+    if summary.stopped:
+        return 130
+    return 4 if summary.incident is not None or not summary.handed_over else 0
 
 
 def run_repair(
     loaded: Config,
     flow: Flow,
-    request: RepairRequest | RepairByMap,
+    requests: Sequence[RepairRequest | RepairByMap],
+    outcome: Outcome,
     stopping: Stopping,
     say: Callable[[str], None],
-    stop: Callable[[], object] = lambda: None,
+    stop: Callable[[], object],
+    *,
+    take_over: bool,
 ) -> RepairSummary:
-    """Copy again what is missing. `stop` is called besides when it is asked to stop. Raises as `RepairJob.run`."""
+    """Copy again what is missing, in one generation. Of the `outcome` it counts which partitions are whole. `stop` is
+    called besides when it is asked to stop. Raises as `RepairJob.run`."""
     import structlog
 
     from replicator import failpoints, logs
@@ -112,8 +126,9 @@ def run_repair(
 
     say("copying missing records again")
     logs.configure("text", "warning")
-    failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
-    job = RepairJob(flow, loaded, request, structlog.get_logger(), failpoint, say)
+    failpoint, log = failpoints.parse(os.environ.get(failpoints.VARIABLE, "")), structlog.get_logger()
+    whole = [one.source for one in outcome.partitions if one.agrees]
+    job = RepairJob(flow, loaded, requests, log, failpoint, say, whole=whole, take_over=take_over)
 
     def stop_all() -> None:
         stop()

@@ -12,14 +12,14 @@ from cli.options import print_wrapped
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cli.commands.reconcile_map_repair import Wanted
+    from cli.commands.reconcile_map_repair import RepairByMapPart, Wanted
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
+    from replicator.jobs.repair import RepairSummary
     from replicator.jobs.repair_plan import PlannedPartition
-    from replicator.jobs.repair_spans import Missing
+    from replicator.jobs.repair_spans import Damage, Missing
     from replicator.model.partition import Partition
     from replicator.proof.outcome import Mode, Outcome
-    from replicator.proof.repair_report import RepairFacts
     from replicator.proof.snapshot import Snapshot
     from replicator.spark.reconcile.by_map.compared_pairs import ComparedPair
     from replicator.spark.reconcile.reconcile import Reconciled
@@ -59,44 +59,59 @@ class Repairing:
             self._found = missing.spans(found.findings)
 
     def finish(self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
-        """Add after the comparison, with `plan`, what would be copied, with `apply` the repair; `code` is then 4 where
-        incidents stopped it. Raises KeyboardInterrupt where a plan was stopped: it would leave out partitions."""
-        from cli.commands.reconcile_map_repair import MapRepairing
+        """Add after the comparison, with `plan`, what would be copied, with `apply` the repair; `code` is as of
+        `code_of` then. Raises KeyboardInterrupt where a plan was stopped: it would leave out partitions."""
+        from cli.commands.reconcile_map_repair import RepairByMapPart
         from replicator.proof.repair_report import both, repair_report
-
-        by_map = MapRepairing(self._loaded, self._flow, self._wanted, self._take_over)
-        spans = {at: one.missing for at, one in self._compared.items()}
-        plans = {at: one.planned for at, one in self._compared.items() if one.planned is not None}
-        facts = by_map.facts(spans, plans, stopping, say)
-        self.code = by_map.code
-        if self.code != 130 and by_map.handed_over:
-            facts = both(facts, self._by_content(outcome, taken, stopping, say))
-        return replace(outcome, repair=repair_report(outcome, facts))
-
-    def _by_content(
-        self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]
-    ) -> RepairFacts:
-        """Return the facts of partitions that were compared by content."""
-        from cli.commands.reconcile_map_repair import run_repair
-        from replicator.jobs.repair_plan import planned
-        from replicator.jobs.repair_spans import RepairRequest
         from replicator.spark.reconcile import missing
 
-        summary = None
+        spans = {at: one.missing for at, one in self._compared.items()}
+        planned = {at: one.planned for at, one in self._compared.items() if one.planned is not None}
+        by_map = RepairByMapPart(self._flow, spans, planned)
+        damage = missing.damage(outcome, taken, self._found)
+        summary: RepairSummary | None = None
         plans: dict[Partition, PlannedPartition] = {}
-        wanted = missing.damage(outcome, taken, self._found)
-        if self._wanted == "apply" and wanted:
-            request = RepairRequest(wanted, self._known, self._take_over)
-            summary = run_repair(self._loaded, self._flow, request, stopping, say)
-            self.code = 130 if summary.stopped else 4 if summary.incident is not None else self.code
-        elif wanted:
-            say("asking both sides about missing records")
-            asked = threading.Event()
-            with stopping.asks(asked.set):
-                plans = planned(self._flow, wanted, asked, say)
-            if asked.is_set():
-                raise KeyboardInterrupt
-        return missing.repair_facts(outcome, self._found, summary, plans)
+        if self._wanted == "apply":
+            summary = self._applied(outcome, by_map, damage, stopping, say)
+        elif damage:
+            plans = self._asked(damage, stopping, say)
+        by_content = missing.repair_facts(outcome, self._found, summary, plans)
+        return replace(outcome, repair=repair_report(outcome, both(by_map.facts(summary), by_content)))
+
+    def _applied(
+        self,
+        outcome: Outcome,
+        by_map: RepairByMapPart,
+        damage: Mapping[Partition, Damage],
+        stopping: Stopping,
+        say: Callable[[str], None],
+    ) -> RepairSummary | None:
+        """Copy again what both kinds of partitions miss, in one repair: between two repairs another worker could take the flow."""
+        from cli.commands.reconcile_map_repair import code_of, run_repair
+        from replicator.jobs.repair_spans import RepairRequest
+
+        listed = RepairRequest(damage, self._known) if damage else None
+        requests = [request for request in (by_map.request(), listed) if request is not None]
+        if not requests:
+            return None
+        at = self._loaded, self._flow, requests, outcome
+        summary = run_repair(*at, stopping, say, by_map.stop, take_over=self._take_over)
+        self.code = code_of(summary)
+        return summary
+
+    def _asked(
+        self, damage: Mapping[Partition, Damage], stopping: Stopping, say: Callable[[str], None]
+    ) -> dict[Partition, PlannedPartition]:
+        """Ask both sides what a repair would copy of partitions that were compared by content."""
+        from replicator.jobs.repair_plan import planned
+
+        say("asking both sides about missing records")
+        asked = threading.Event()
+        with stopping.asks(asked.set):
+            plans = planned(self._flow, damage, asked, say)
+        if asked.is_set():
+            raise KeyboardInterrupt
+        return plans
 
 
 def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None], take_over: bool) -> None:

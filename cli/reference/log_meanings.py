@@ -184,7 +184,7 @@ EVENTS = {
     "lane_started": "A lane has fenced its predecessor, read and committed its positions, and begins to copy.",
     "not_handed_over": (
         "A job could not hand the flow over, or did not, since a target that had lost records has only some of them "
-        "again. Run it again, or `run --take-over`."
+        "again. Reconcile with a repair again, or `run --take-over`."
     ),
     "lag_unknown": (
         "A bug in the code that finds the lag for metrics, with its traceback. Copying goes on, without lag in the "

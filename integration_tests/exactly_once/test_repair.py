@@ -272,7 +272,7 @@ def test_a_lost_end_that_was_copied_in_part_is_left_to_the_next_repair(plant: Pl
         if step == "after_end_txn":
             job.stop()
 
-    request = RepairRequest(damage)
+    request = [RepairRequest(damage)]
     job = RepairJob(loaded.flows[planted.file.flow], loaded, request, structlog.get_logger(), stop)
     summary = job.run()
     assert summary.stopped
@@ -285,4 +285,51 @@ def test_a_lost_end_that_was_copied_in_part_is_left_to_the_next_repair(plant: Pl
         assert worker.wait_exit() == 5, worker.tail()
     assert repair(planted.file, damage).handed_over
     assert copied(planted) == records
+    goes_on(planted, 1)
+
+
+def test_a_repair_of_others_keeps_what_one_before_it_has_left_half_done(plant: Plant) -> None:
+    """The flow would go on behind it: a position says nothing any more of a lost end that is there in part."""
+    records, lost = mixed(RECORDS), range(RECORDS - 60, RECORDS)
+    planted = plant([records, records], [without(records, lost), without(records, LOST)])
+    planted.commit([RECORDS, RECORDS], [RECORDS, RECORDS - len(LOST)])
+    ends, gaps = Partition(planted.topic, 0), Partition(planted.topic, 1)
+    damage = {ends: Damage((Missing(lost.start, RECORDS, 60),), RECORDS, lost.start)}
+    others = {gaps: Damage(SPANS, RECORDS, RECORDS - len(LOST))}
+    killed(planted.file, damage, "after_end_txn@1")
+    summary = repair(planted.file, others)
+    assert (summary.partitions[gaps].copied, summary.incident, summary.handed_over) == (len(LOST), None, False)
+    with closing(Replicator(planted.file)) as worker:
+        assert worker.wait_exit() == 5, worker.tail()
+    assert not repair(planted.file, others, whole=[gaps]).handed_over
+    assert repair(planted.file, damage).handed_over
+    assert copied(planted) == records
+    goes_on(planted, 2)
+
+
+def test_what_a_reconciliation_found_whole_is_not_half_done(plant: Plant) -> None:
+    """The repair before was killed behind its last transaction, and before it handed the flow over."""
+    records, lost = mixed(RECORDS), range(RECORDS - 10, RECORDS)
+    planted = plant([records, records], [without(records, lost), without(records, LOST)])
+    planted.commit([RECORDS, RECORDS], [RECORDS, RECORDS - len(LOST)])
+    ends, gaps = Partition(planted.topic, 0), Partition(planted.topic, 1)
+    killed(planted.file, {ends: Damage((Missing(lost.start, RECORDS, 10),), RECORDS, lost.start)}, "after_end_txn@1")
+    others = {gaps: Damage(SPANS, RECORDS, RECORDS - len(LOST))}
+    assert repair(planted.file, others, whole=[ends]).handed_over
+    assert copied(planted) == records
+    goes_on(planted, 2)
+
+
+def test_a_gap_that_was_copied_in_part_keeps_no_flow(plant: Plant) -> None:
+    """The flow loses nothing by going on behind it, whatever stops the repairs of it."""
+    records = mixed(RECORDS)
+    planted = plant([records], [without(records, LOST)])
+    planted.commit([RECORDS], [RECORDS - len(LOST)])
+    at, end = Partition(planted.topic, 0), RECORDS - len(LOST)
+    killed(planted.file, {at: Damage(SPANS, RECORDS, end)}, "after_end_txn@1")
+    outdated = {at: Damage(SPANS, RECORDS + 1, end)}
+    summary = repair(planted.file, outdated)
+    assert summary.incident is not None
+    assert summary.incident.name == "repair_outdated"
+    assert summary.handed_over
     goes_on(planted, 1)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
 import structlog
@@ -18,12 +18,17 @@ from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
 from replicator.model.partition import Partition
 
 
-def repair(file: FlowFile, damage: Mapping[Partition, Damage], *, take_over: bool = False) -> RepairSummary:
+def repair(
+    file: FlowFile,
+    damage: Mapping[Partition, Damage],
+    *,
+    whole: Collection[Partition] = (),
+    take_over: bool = False,
+) -> RepairSummary:
     """Repair in this process."""
     loaded = config.load(file.path)
-    return RepairJob(
-        loaded.flows[file.flow], loaded, RepairRequest(damage, take_over=take_over), structlog.get_logger()
-    ).run()
+    at = loaded.flows[file.flow], loaded, [RepairRequest(damage)], structlog.get_logger()
+    return RepairJob(*at, whole=whole, take_over=take_over).run()
 
 
 def killed(file: FlowFile, damage: Mapping[Partition, Damage], step: str) -> None:
@@ -42,7 +47,7 @@ def _main() -> None:
         for topic, number, found in json.load(sys.stdin)
     }
     failpoint = failpoints.parse(os.environ[FAILPOINTS])
-    RepairJob(loaded.flows[sys.argv[2]], loaded, RepairRequest(damage), structlog.get_logger(), failpoint).run()
+    RepairJob(loaded.flows[sys.argv[2]], loaded, [RepairRequest(damage)], structlog.get_logger(), failpoint).run()
 
 
 if __name__ == "__main__":

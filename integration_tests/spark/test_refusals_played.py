@@ -72,11 +72,11 @@ def test_what_a_cleaner_takes_at_the_source_between_comparison_and_repair_is_nam
     planted.commit([300], [298])
     repaired = reconcile_map_repair.run_repair
 
-    def cleaned_first(*arguments: Any) -> Any:
+    def cleaned_first(*arguments: Any, **options: Any) -> Any:
         produce(planted.source, planted.topic, [later(records, b"late")])
         set_compacted(planted.source, planted.topic)
         wait_until(lambda: TAKEN not in there(planted), "the cleaner is through", lambda: str(there(planted)))
-        return repaired(*arguments)
+        return repaired(*arguments, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(reconcile_map_repair, "run_repair", cleaned_first)

@@ -4,8 +4,8 @@
     2 open       a generation of its own, a lane for each partition: fences whatever ran the flow before
     3 copy       the lanes of partitions that miss records, a few at a time in this process: each asks both sides
                  about these records first, then copies those that may be         (repair_policy, repair_decision)
-    4 hand over  the daemon's next generation fences what may still run; not where a lost end is there only in part:
-                 the next repair goes on
+    4 hand over  the daemon's next generation fences what may still run; not where a lost end is there only in part,
+                 by this repair or one before: the next repair goes on
 
 It runs here and not in Spark's tasks: missing records are few, and a task would have to be sent a list as long as they
 are many. The other lanes are only opened by name: a repair ends long before a position could expire.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -82,6 +82,10 @@ class RepairSummary:
         """The first incident."""
         return next((found.incident for found in self.partitions.values() if found.incident is not None), None)
 
+    def of(self, partitions: Collection[Partition]) -> RepairSummary:
+        """Return what it says of these partitions, and of the whole."""
+        return replace(self, partitions={at: one for at, one in self.partitions.items() if at in partitions})
+
 
 def known(flow: Flow) -> frozenset[Repaired]:
     """Read the repairs that the claims topic has now. To be read before a reconciliation reads the target."""
@@ -143,14 +147,23 @@ class RepairJob:
         self,
         flow: Flow,
         config: Config,
-        request: RepairRequest | RepairByMap,
+        requests: Sequence[RepairRequest | RepairByMap],
         log: structlog.stdlib.BoundLogger,
         failpoint: Failpoint = nothing,
         say: Callable[[str], None] = lambda text: None,
+        *,
+        whole: Collection[Partition] = (),
+        take_over: bool = False,
     ) -> None:
-        """`say` is told in a few words what is done now, by several threads."""
-        self._flow, self._config, self._request, self._failpoint = flow, config, request, failpoint
-        self._say = say
+        """
+        Args:
+            requests: one for each way to find what is lost, of partitions of its own.
+            say: is told in a few words what is done now, by several threads.
+            whole: source partitions of which the reconciliation has found that nothing is missing.
+        """
+        self._flow, self._config, self._requests, self._failpoint = flow, config, requests, failpoint
+        self._wanted = sorted(at for request in requests for at in request.partitions)
+        self._say, self._whole, self._take_over = say, whole, take_over
         self._log = log.bind(flow=flow.name)
         self._asked = threading.Event()
         self._lanes: dict[Partition, _Lane] = {}
@@ -167,8 +180,8 @@ class RepairJob:
 
         Raises TakenOver when somebody holds the flow or took it over, and what a cluster made impossible.
         """
-        began_s, flow, request = time.monotonic(), self._flow, self._request
-        check(flow, take_over=request.take_over)
+        began_s, flow = time.monotonic(), self._flow
+        check(flow, take_over=self._take_over)
         with JobClients(flow) as clients:
             setup = Setup(flow, self._config, clients.plane, process_name(), self._log, self._asked)
             listing = setup.begin()
@@ -194,14 +207,14 @@ class RepairJob:
         return RepairSummary(generation.generation.number, took_s, stopped, outcomes, not is_kept)
 
     def _is_kept(self, generation: JobGeneration) -> bool:
-        """Return whether the flow isn't handed over: it would go on behind what the target has lost and this repair has
-        not copied yet, and no incident would tell it."""
+        """Return whether the flow isn't handed over: it would go on behind what the target has lost and no repair has
+        copied yet, and no incident would tell it."""
         policies, routes = {at: one.policy for at, one in self._lanes.items()}, generation.routes
-        before = self._request.partitions if self._half_done is None else self._half_done
-        finished = {at for at, it in policies.items() if it.is_finished}
+        before = set(self._wanted if self._half_done is None else self._half_done)
+        done = {at for at, it in policies.items() if it.is_finished} | ({*self._whole} - {*self._wanted})
         kept = sorted(
             {at for at, it in policies.items() if it.is_half_done}
-            | {at for at in self._request.partitions if at in before and (at in routes or not routes)} - finished
+            | {at for at in before - done if at in routes or not routes}
         )
         if kept:
             where = ", ".join(map(str, kept))
@@ -210,27 +223,29 @@ class RepairJob:
         return bool(kept)
 
     def _left_half_done(self, clients: JobClients, setup: Setup) -> frozenset[Partition]:
-        """Return the partitions that repairs have copied to since the flow ran last: one that was killed, or didn't
-        hand the flow over, may not have finished them."""
+        """Return the partitions whose lost end repairs have copied to since the flow ran last: one that was killed, or
+        didn't hand the flow over, may not have finished them."""
         control, claims = setup.seen or setup.look(), clients.state.claims_if_any()
         ran = control.daemon.number if control.daemon is not None else 0
-        return frozenset(one.source for one in (claims.repairs if claims else ()) if one.generation > ran)
+        repairs = claims.repairs if claims else ()
+        return frozenset(one.source for one in repairs if one.lost_end and one.generation > ran)
 
     def _check_free(self, clients: JobClients, listing: Listing, found: Generation) -> None:
         """See `check_free`. Raises FlowFrozen where a topic was failed over."""
-        flow, request = self._flow, self._request
+        flow = self._flow
         if found.kind is Kind.REPAIR:
             self._half_done = None  # it isn't known yet of which
-        check_topics(flow, found.failed_over, {at.topic for at in request.partitions})
-        check_free_now(flow, clients, listing.topics, found, Kind.REPAIR, take_over=request.take_over)
+        check_topics(flow, found.failed_over, {at.topic for at in self._wanted})
+        check_free_now(flow, clients, listing.topics, found, Kind.REPAIR, take_over=self._take_over)
 
     def _copy(self, generation: JobGeneration) -> dict[Partition, RepairedPartition]:
-        wanted, request = sorted(self._request.partitions), self._request
-        if isinstance(request, RepairByMap):
-            try:
-                request.choices.fenced(wanted)
-            except ReadStopped:
-                return {}
+        wanted = self._wanted
+        for request in self._requests:
+            if isinstance(request, RepairByMap):
+                try:
+                    request.choices.fenced(sorted(request.partitions))
+                except ReadStopped:
+                    return {}
         self._lanes = {at: self._lane(at, generation) for at in wanted if at in generation.routes}
         outcomes = {at: RepairedPartition(0, 0, _gone(at)) for at in wanted if at not in self._lanes}
         if self._asked.is_set():  # before there was a lane to be asked
@@ -267,7 +282,7 @@ class RepairJob:
         return _Lane(lane, policy)
 
     def _lost(self, plan: LanePlan, at: Partition) -> LostRecords:
-        request = self._request
+        request = next(request for request in self._requests if at in request.partitions)
         if isinstance(request, RepairByMap):
             return RecordsByMap(plan, at, request.choices)
         return ListedRecords(plan, at, request)

@@ -43,7 +43,6 @@ class RepairByMap:
 
     partitions: Collection[Partition]
     choices: ChoosesByMap
-    take_over: bool = False
 
 
 class RecordsByMap:

@@ -180,7 +180,8 @@ class RepairPolicy:
         self._has_written = True
         target, generation = self._route.target, self._plan.generation
         ids = position.evidence.source_topic_id, position.evidence.target_topic_id
-        entry = Repair(target, at, tuple(done.runs), done.first_target, generation, now_ms, *ids)
+        runs, lost_end = tuple(done.runs), self._makes_whole
+        entry = Repair(target, at, runs, done.first_target, generation, now_ms, *ids, lost_end=lost_end)
         return Progress({at: positions.repaired(at, done, now_ms)}, [entry.encode()])
 
     def on_committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:

@@ -55,7 +55,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class RepairRequest:
-    """What to copy again, by source partition.
+    """What to copy again, by source partition, of those that were compared by content.
 
     `known` are the repairs that the claims topic had before the reconciliation began: it has read what they copied, so
     what it calls missing all the same was lost again. Any other one is believed, and its records are left out.
@@ -63,7 +63,6 @@ class RepairRequest:
 
     partitions: Mapping[Partition, Damage]
     known: frozenset[Repair] = frozenset()
-    take_over: bool = False
 
 
 def left(missing: Sequence[Missing], done: Iterable[Repair]) -> list[Missing]:

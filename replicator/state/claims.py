@@ -160,9 +160,11 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class Repair:
     """One transaction of a repair: `runs` of consecutive source offsets, which stand one after the other on the target
-    from `first_target` on, without a gap.
+    from `first_target` on, without a gap. `lost_end`: the position covered records at the target's end that it
+    had lost, and says nothing any more of those that this transaction hasn't copied.
 
-    The topics' ids are empty in entries of versions that didn't say them.
+    The topics' ids are empty in entries of versions that didn't say them. Nor did those say `lost_end`, so it may have
+    been.
     """
 
     target: Partition
@@ -173,6 +175,7 @@ class Repair:
     at_ms: int
     source_topic_id: str = ""
     target_topic_id: str = ""
+    lost_end: bool = False
 
     @property
     def records(self) -> int:
@@ -196,6 +199,7 @@ class Repair:
             "at_ms": self.at_ms,
             "source_topic_id": self.source_topic_id,
             "target_topic_id": self.target_topic_id,
+            "lost_end": self.lost_end,
         }
         return self.key, wrap(REPAIR, content)
 
@@ -307,6 +311,7 @@ def _repair(body: Mapping[str, Any]) -> Repair:
         int(body["at_ms"]),
         str(body.get("source_topic_id", "")),
         str(body.get("target_topic_id", "")),
+        bool(body.get("lost_end", True)),
     )
 
 

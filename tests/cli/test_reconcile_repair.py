@@ -76,16 +76,16 @@ def test_a_plan_that_was_stopped_is_none(monkeypatch: pytest.MonkeyPatch, tmp_pa
         plan(monkeypatch, tmp_path, stopped)
 
 
-@pytest.mark.parametrize(("stopped", "code"), [(True, 130), (False, 0)])
-def test_a_repair_that_was_stopped_does_not_exit_as_one_that_is_done(
-    stopped: bool, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("stopped", "handed_over", "code"), [(True, True, 130), (False, True, 0), (False, False, 4)])
+def test_a_repair_that_was_stopped_or_keeps_the_flow_does_not_exit_as_one_that_is_done(
+    stopped: bool, handed_over: bool, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "flows.yaml").write_text(FILE)
     loaded = config.load(tmp_path / "flows.yaml")
     repairing = Repairing(loaded, loaded.flows["f"], "apply", False)
     repairing._found = {AT: SPANS}
-    summary = RepairSummary(5, 1.0, stopped, {AT: RepairedPartition(2, 0)})
-    monkeypatch.setattr(reconcile_map_repair, "run_repair", lambda *_: summary)
+    summary = RepairSummary(5, 1.0, stopped, {AT: RepairedPartition(2, 0)}, handed_over)
+    monkeypatch.setattr(reconcile_map_repair, "run_repair", lambda *_, **__: summary)
     with Stopping() as stopping:
         found = repairing.finish(FOUND, TAKEN, stopping, lambda _: None)
     assert found.repair is not None

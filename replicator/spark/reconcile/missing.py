@@ -83,9 +83,10 @@ def repair_facts(
     """Return the plan, with what became of it when it was applied.
 
     Args:
+        summary: of partitions that were compared by the map, too.
         planned: what a plan was told by both sides; empty when it was applied.
     """
-    done = summary.partitions if summary is not None else {}
+    done = summary.of(found).partitions if summary is not None else {}
     return RepairFacts(
         missing={at: [(span.first, span.end, span.records) for span in spans] for at, spans in found.items()},
         asked=done or planned,
