@@ -50,11 +50,15 @@ def at_their_places(
     waiting: dict[int, ComparedRecord] = {}
     rows = (row for row in target if is_compared(mapped, row.offset))
     there = next(rows, None)
-    for row, place, behind in _with_places(mapped, source):
+
+    def check_kept() -> None:
         if left_max is not None and len(left.source) + len(left.target) + len(waiting) > left_max:
             raise TooManyLeft
+
+    for row, place, behind in _with_places(mapped, source):
         while there is not None and place is not None and there.offset < place:
             _put_by(mapped, there, waiting, left)
+            check_kept()
             there = next(rows, None)
         copy: ComparedRecord | None
         if there is not None and there.offset == place:
@@ -69,10 +73,10 @@ def at_their_places(
         left.source[row.offset] = row
         if copy is not None:
             left.target[copy.offset] = copy
+        check_kept()
     while there is not None:
         _put_by(mapped, there, waiting, left)
-        if left_max is not None and len(left.source) + len(left.target) + len(waiting) > left_max:
-            raise TooManyLeft
+        check_kept()
         there = next(rows, None)
     left.gone = set(waiting)
     left.target |= waiting

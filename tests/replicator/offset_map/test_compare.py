@@ -9,6 +9,7 @@ import pytest
 
 from replicator.offset_map.compare import compare
 from replicator.offset_map.fold import PlacedSection, fold
+from replicator.offset_map.places import TooManyLeft
 from replicator.offset_map.repair_rule import records_to_copy
 from replicator.offset_map.section import DroppedRecord, MapSection, SetAside
 from replicator.offset_map.verdicts import ComparedRecord, MapComparison, MapFinding, MapVerdict, SidesEvidence
@@ -50,6 +51,16 @@ def verdicts(found: MapComparison) -> list[tuple[MapVerdict, int | None, int | N
 def test_a_right_copy_is_the_same_and_nothing_is_read_twice() -> None:
     found = compared("abcde", "abcde.")
     assert (found.counts[V.SAME], found.findings, found.doubts) == (5, [], {})
+
+
+@pytest.mark.parametrize(("target", "left"), [("ab....", 3), ("abxyz.", 6)])
+def test_no_more_is_kept_in_memory_than_is_allowed(target: str, left: int) -> None:
+    """Up to the last record that is read: missing ones, and others in their places."""
+    mapped = fold([PlacedSection(1, 0, 0, TARGET, SECTION)], SOURCE, TARGET)
+    here, there = rows("abcde", 0), rows(target, 10)
+    compare(mapped, lambda: here, lambda: there, SidesEvidence, left_max=left)
+    with pytest.raises(TooManyLeft):
+        compare(mapped, lambda: here, lambda: there, SidesEvidence, left_max=left - 1)
 
 
 @pytest.mark.parametrize(("fits", "verdict"), [(False, V.ALTERED), (True, V.SOURCE_CHANGED)])
