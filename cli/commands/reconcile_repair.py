@@ -86,7 +86,8 @@ class Repairing:
         stopping: Stopping,
         say: Callable[[str], None],
     ) -> RepairSummary | None:
-        """Copy again what both kinds of partitions miss, in one repair: between two repairs another worker could take the flow."""
+        """Copy again what partitions of both kinds miss. In one repair: between two another worker could take the
+        flow."""
         from cli.commands.reconcile_map_repair import code_of, run_repair
         from replicator.jobs.repair_spans import RepairRequest
 
