@@ -66,27 +66,43 @@ class RepairRequest:
 
 
 def left(missing: Sequence[Missing], done: Iterable[Repair]) -> list[Missing]:
-    """Return what is still to be copied, without the records of repairs that are done."""
-    spans = list(missing)
-    for run in sorted(run for repair in done for run in repair.runs):
-        spans = [part for span in spans for part in _without(span, run)]
-    return spans
+    """Return what is still to be copied, without the records of repairs that are done.
 
-
-def _without(span: Missing, run: Span) -> list[Missing]:
-    """Return a span without a run of consecutive offsets.
-
-    How many records are on which side of it is not known: the first part says 0, and they are counted with the other.
+    How many records are on which side of one that is left out is not known: of a span that is parted the last part says
+    how many all of them have, and those before say 0. Such parts may be given to this function again.
     """
-    low, high = max(span.first, run[0]), min(span.end, run[1])
-    if low >= high:
-        return [span]
-    records = span.records - (high - low)
-    before = [span._replace(end=low, records=0)] if span.first < low else []
-    after = [span._replace(first=high, records=records)] if high < span.end else []
-    if not after and before:
-        before = [before[0]._replace(records=records)]
-    return [*before, *after] if records else []
+    runs = _united(sorted(run for repair in done for run in repair.runs))
+    found: list[Missing] = []
+    parts: list[Missing] = []  # of spans whose records are counted together
+    number = removed = 0
+    for span in missing:
+        first = span.first
+        while number < len(runs) and runs[number][1] <= first:
+            number += 1
+        at = number
+        while first < span.end:
+            low, high = runs[at] if at < len(runs) else (span.end, span.end)
+            low, high = min(max(low, first), span.end), min(high, span.end)
+            if first < low:
+                parts.append(span._replace(first=first, end=low, records=0))
+            removed += high - low
+            first, at = high, at + 1
+        if span.records:
+            if parts and removed != span.records:
+                found += [*parts[:-1], parts[-1]._replace(records=max(0, span.records - removed))]
+            parts, removed = [], 0
+    return found
+
+
+def _united(runs: Iterable[Span]) -> list[Span]:
+    """Return ascending runs without those that overlap others."""
+    found: list[Span] = []
+    for first, end in runs:
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((first, end))
+    return found
 
 
 def batches(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from replicator.jobs.repair_spans import Missing, Tally, batches, left, windows
+from replicator.jobs.repair_spans import Missing, Tally, batches, left, runs_of, windows
 from replicator.model.partition import Partition
 from replicator.model.reading_over import BYTES_MAX, OFFSETS_MAX
 from replicator.state.claims import Repair
@@ -33,6 +35,34 @@ def repair(*runs: tuple[int, int]) -> Repair:
 )
 def test_records_of_other_repairs_are_left_out(done: tuple[Repair, ...], expected: list[Missing]) -> None:
     assert left([Missing(10, 20, 8), Missing(30, 31, 1)], done) == expected
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_whatever_others_have_copied_the_rest_is_all_there_and_nothing_is_called_gone(seed: int) -> None:
+    """Offsets are sparse, repairs of several generations overlap, and what is left of one list is asked for again."""
+    draw = random.Random(seed)
+    spans, offsets, end = list[Missing](), set[int](), 0
+    for _ in range(draw.randint(1, 6)):
+        first = end + draw.randint(0, 5)
+        end = first + draw.randint(1, 20)
+        records = set(draw.sample(range(first, end), draw.randint(1, end - first)))
+        spans.append(Missing(first, end, len(records)))
+        offsets |= records
+    missing = spans
+    for _ in range(draw.randint(1, 3)):
+        done = [copied for copied in runs_of(sorted(offsets)) if draw.random() < 0.5]
+        done = [(low, draw.randint(low + 1, high)) for low, high in done]
+        missing = left(missing, [repair(run) for run in draw.choices(done, k=2 * len(done))] if done else [])
+        taken = {offset for run in done for offset in range(*run)}
+        chosen = {offset for offset in offsets if not any(one.first <= offset < one.end for one in missing)}
+        assert chosen <= taken
+        offsets -= chosen
+        assert sum(one.records for one in missing) == len(offsets)
+        tally = Tally(missing)
+        for offset in sorted(offsets):
+            tally.add([(offset, offset + 1)])
+            assert tally.lacking(offset) is None
+        assert tally.lacking(end) is None
 
 
 def test_transactions_are_bounded_and_far_records_get_their_own() -> None:
