@@ -57,8 +57,16 @@ class ListedRecords:
         """See `repair_policy.LostRecords`. Raises as `Sides.decide`."""
         to = self._to
         sides = Sides(to.source, to.target, to.source_records, to.target_records, self._at, self._target)
-        compacted, window = self._damage.compacted, self._windows[0]
-        found = sides.decide(window, self._position, None, compacted=compacted, seen=self._seen, on_read=on_read)
+        damage, window = self._damage, self._windows[0]
+        found = sides.decide(
+            window,
+            self._position,
+            None,
+            origins=(damage.source_origin, damage.target_origin),
+            compacted=damage.compacted,
+            seen=self._seen,
+            on_read=on_read,
+        )
         del self._windows[0]
         return found
 

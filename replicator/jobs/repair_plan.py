@@ -81,7 +81,13 @@ def planned_partition(sides: Sides, damage: Damage, say: Callable[[str], None]) 
             # What is in an open transaction now is not waited for: nobody was fenced, and more may follow.
             end = answered(sides.target.log_ends([sides.target_at])[sides.target_at]).stable
             decision = sides.decide(
-                window, damage.source_end, end, compacted=damage.compacted, seen=seen, on_read=on_read
+                window,
+                damage.source_end,
+                end,
+                origins=(damage.source_origin, damage.target_origin),
+                compacted=damage.compacted,
+                seen=seen,
+                on_read=on_read,
             )
             found.copied += sum(span.records for span in decision.copied)
             found.standing += decision.standing

@@ -39,13 +39,16 @@ class Damage:
     """What a reconciliation found missing of one partition, and what it had compared.
 
     `missing` are in order and don't overlap. `source_end` and `target_end` (exclusive) bound what was compared, from
-    where the copy began. `compacted`: the target's topic is.
+    where the copy began: `source_origin` and `target_origin`. What stands before these is nobody's copy. `compacted`:
+    the target's topic is.
     """
 
     missing: tuple[Missing, ...]
     source_end: int
     target_end: int
     compacted: bool = False
+    source_origin: int = 0
+    target_origin: int = 0
 
     @property
     def records(self) -> int:

@@ -15,6 +15,7 @@ from replicator.model.partition import Partition
 from replicator.proof import verdicts
 from replicator.proof.by_content.record_verdicts import FINDING
 from replicator.proof.outcome import Outcome
+from replicator.proof.pairs import Pair
 from replicator.proof.repair_report import RepairFacts
 from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile.summed_up.partitions import GUESSED, PAIRED_BY_GUESS
@@ -60,11 +61,12 @@ def damage(
     """Return what a repair can copy again, by source partition: not where alignment was guessed, see `unsure`."""
     pairs = {pair.source: pair for pair in snapshot.pairs}
     guessed = unsure(outcome)
-    return {
-        at: Damage(items, pairs[at].source_range[1], pairs[at].target_range[1], pairs[at].target_compacted)
-        for at, items in found.items()
-        if at not in guessed
-    }
+    return {at: _damage(pairs[at], items) for at, items in found.items() if at not in guessed}
+
+
+def _damage(pair: Pair, missing: tuple[Missing, ...]) -> Damage:
+    ends, origins = (pair.source_range[1], pair.target_range[1]), (pair.source_origin, pair.target_origin)
+    return Damage(missing, *ends, pair.target_compacted, *origins)
 
 
 def unsure(outcome: Outcome) -> set[Partition]:

@@ -120,6 +120,16 @@ def recreate_target(world: World) -> None:
     world.target.create("t.copy", 2)
 
 
+@pytest.mark.parametrize(("origin", "told"), [(0, (1, 0)), (2, (0, 1))])
+def test_a_record_from_before_the_copy_accounts_for_none_that_equals_it(origin: int, told: tuple[int, int]) -> None:
+    """The flow began behind the first of two equal ones; the list says wrongly that the second one is missing."""
+    world = keyed(("same", "r1", "r2", "same", "r4"), lost=(0,), compacted=False)
+    found = replace(damage(world, (Missing(3, 4, 1),), source_end=5), source_origin=origin)
+    policy, error = repair(world, found)
+    assert error is None
+    assert (policy.copied, policy.standing) == told
+
+
 def test_each_lost_record_is_copied_again_behind_all_others() -> None:
     world = copied()
     policy, error = repair(world, damage(world))
