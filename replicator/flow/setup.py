@@ -293,6 +293,11 @@ class Setup:
         self._first = False
         return changed
 
+    def settle_claims(self) -> None:
+        """Wait for the end of transactions that hide claims, before lanes that run are fenced: where one hangs, their
+        successors could not start. Raises Retriable where one stays open, and as `FlowState.claims`."""
+        self._claims = self._plane.state.claims()
+
     def _resolve_starts(self, partitions: Mapping[str, int]) -> list[tuple[bytes, bytes]]:
         found = resolve_starts(self._flow, self._plane.source_logs, partitions, self._asked, self._log)
         return starts.encode(found, self._control_bytes_max)

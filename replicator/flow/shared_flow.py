@@ -256,8 +256,10 @@ class SharedFlow:
         )
         try:
             plane.make_lanes_topic(generation.lanes)
-            worker.join()  # before the rest: the group takes its time, and lanes that it takes from others go on there
-            routing = setup.first_routes(listing)
+            routing = setup.first_routes(
+                listing
+            )  # may wait for a transaction that hides claims: nobody waits for it then
+            worker.join()
         except BaseException:
             worker.close()
             raise

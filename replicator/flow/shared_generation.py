@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -23,7 +24,7 @@ from replicator.flow.occupied import check_free, check_frozen, occupied, other_c
 from replicator.flow.parts import ConditionObserver, WorkerObserver
 from replicator.flow.setup import Setup
 from replicator.model.errors import Fenced, TakenOver
-from replicator.state.control import Proposal
+from replicator.state.control import Changer, Proposal
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind, LaneAssignment
 from replicator.state.own_file import followed, lanes_wanted, open_settings, own_file
@@ -106,9 +107,7 @@ class SharedGeneration:
                 return self._found(control.open, opened=False)
             elif watch.may_change(now_s):
                 try:
-                    changed = setup.change(
-                        lambda changer: changer.ensure(self._propose, listing.partitions, self._may_replace)
-                    )
+                    changed = setup.change(partial(self._ensure, setup, listing))
                 except (Fenced, TakenOver) as error:  # somebody else is at it: what it opens is looked for
                     self._log.info("generation_left_to_another", reason=str(error))
                     watch = watch.fenced(time.monotonic())
@@ -117,6 +116,9 @@ class SharedGeneration:
             self._asked.wait(LOOK_S)
             control = setup.look()
         return None
+
+    def _ensure(self, setup: Setup, listing: Listing, changer: Changer) -> tuple[Generation, bool]:
+        return changer.ensure(self._propose, listing.partitions, partial(self._may_replace, setup))
 
     def _other_cluster(self, control: Control) -> str:
         return other_cluster(self._flow, control, self._own.source_cluster)
@@ -181,8 +183,9 @@ class SharedGeneration:
         elif self._flow.lanes not in (LANES_AUTO, generation.lanes):
             self._log.warning("lanes_followed", lanes=generation.lanes, own_lanes=self._flow.lanes)
 
-    def _may_replace(self, found: Generation) -> None:
+    def _may_replace(self, setup: Setup, found: Generation) -> None:
         check_free(self._flow, found, take_over=self._take_over)
+        setup.settle_claims()
 
     def _stand_by(self, why: str) -> None:
         if why != self._standing_by:

@@ -176,7 +176,7 @@ class FlowWorker:
             partial(lanes_wanted, self._flow, listing.partitions), own_file(self._flow, setup.source_cluster)
         )
         generation, changed = self._changed(
-            setup, lambda changer: changer.ensure(wanted, listing.partitions, self._may_replace)
+            setup, lambda changer: changer.ensure(wanted, listing.partitions, partial(self._may_replace, setup))
         )
         if changed:
             self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
@@ -205,8 +205,9 @@ class FlowWorker:
             lambda error: self._log.info("generation_tried_again", reason=str(error)),
         )
 
-    def _may_replace(self, found: Generation) -> None:
+    def _may_replace(self, setup: Setup, found: Generation) -> None:
         check_free(self._flow, found, take_over=self._take_over)
+        setup.settle_claims()
 
     def _start(self, generation: Generation, routing: Routing, setup: Setup) -> None:
         for lane in range(generation.lanes):

@@ -57,8 +57,13 @@ class JobGeneration:
         """Open a generation with a lane for each partition of the flow: whatever ran before is fenced off."""
         assignment = LaneAssignment.by_partition(listing.partitions)
         before = self._opened.number if self._opened else 0
+
+        def may_fence(found: Generation) -> None:
+            may_replace(found)
+            self._setup.settle_claims()
+
         opened = self._setup.change(
-            lambda changer: changer.begin(kind, assignment, listing.partitions, may_replace, before)
+            lambda changer: changer.begin(kind, assignment, listing.partitions, may_fence, before)
         )
         self._opened = opened  # from here on there is something to hand over
         self._log.info("generation_opened", generation=opened.number, lanes=assignment.lanes, kind=kind.value)

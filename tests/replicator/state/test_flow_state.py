@@ -32,6 +32,7 @@ class Topics:
         self.denied: set[str] = set()
         self.unread: dict[Partition, ReplicatorError] = {}
         self.asked = 0  # about both topics at a time
+        self.visible_only: list[Partition] = []
 
     def partition_count(self, topic: str) -> int:
         if topic in self.denied:
@@ -49,6 +50,7 @@ class Topics:
         self, partitions: Iterable[Partition], *, visible_only: Collection[Partition]
     ) -> dict[Partition, list[KeyAndValue] | ReplicatorError]:
         self.asked += 1
+        self.visible_only = [*visible_only]
         return {at: self.unread.get(at) or self.records[at.topic][at.partition] for at in partitions}
 
     def whole(self, topic: str, partitions: Iterable[int]) -> list[KeyAndValue]:
@@ -149,6 +151,7 @@ def test_both_topics_are_read_by_two_questions() -> None:
     assert control.open == OPENED
     assert claims() == state(topics)[0].claims()
     assert topics.asked == 2
+    assert topics.visible_only == [Partition(CLAIMS, 0), Partition(CLAIMS, 1)], "no open transaction is waited for"
 
 
 def test_of_both_topics_neither_need_be_there() -> None:
@@ -164,6 +167,7 @@ def test_a_lane_reads_its_own_claims_with_the_control_topic() -> None:
     assert control.open == OPENED
     assert claims().claims == {CLAIM.target: CLAIM}
     assert topics.asked == 2
+    assert topics.visible_only == [], "it has ended the one that it could find open itself"
 
 
 def test_a_lane_reads_all_claims_where_others_can_concern_it() -> None:
