@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from replicator.proof.local import LocalResult
     from replicator.proof.outcome import Outcome
     from replicator.proof.repair_report import MissingSpan, RepairFacts
+    from replicator.state.claims import Repair as Repaired
 
 Wanted = Literal["plan", "apply"]
 
@@ -31,6 +32,7 @@ class MapRepairing:
 
     def __init__(self, loaded: Config, flow: Flow, wanted: Wanted, take_over: bool) -> None:
         self._loaded, self._flow, self._wanted, self._take_over = loaded, flow, wanted, take_over
+        self._before = NOTHING_BEFORE
         self.code = 0
 
     def begin(self) -> None:
@@ -38,10 +40,8 @@ class MapRepairing:
 
         Raises TakenOver, ConfigError, and what makes a cluster unreachable.
         """
-        from replicator.jobs import repair
-
         if self._wanted == "apply":
-            repair.check(self._flow, take_over=self._take_over)
+            self._before = RepairsBefore.read(self._flow, take_over=self._take_over)
 
     def finish(self, outcome: Outcome, result: LocalResult, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
         """Finish after a comparison without Spark: see `RepairPart`."""
@@ -52,8 +52,8 @@ class MapRepairing:
         missing = {at: missing_spans(records) for at, records in result.records.items()}
         planned = {at: planned_by_map(choice) for at, choice in result.choices.items()}
         part, summary = RepairByMapPart(self._flow, missing, planned), None
-        if self._wanted == "apply" and (request := part.request()) is not None:
-            at = self._loaded, self._flow, [request], outcome
+        if self._wanted == "apply" and ((request := part.request()) is not None or self._before.kept):
+            at = self._loaded, self._flow, [request] if request is not None else [], outcome, self._before
             summary = run_repair(*at, stopping, say, part.stop, take_over=self._take_over)
             self.code = code_of(summary)
         return replace(outcome, repair=repair_report(outcome, part.facts(summary)))
@@ -96,7 +96,11 @@ class RepairByMapPart:
         if not summary.stopped:
             done = {at: _settled(one, missing[at], partial(self._choices.gone, at)) for at, one in done.items()}
         before = {at: one.done_before for at, one in done.items()}
-        return RepairFacts(missing, done, summary.generation, before)
+        return RepairFacts(missing, {**self._refused(), **done}, summary.generation, before)
+
+    def _refused(self) -> dict[Partition, PlannedPartition]:
+        """Return what the comparison says of partitions of which nothing may be copied."""
+        return {at: plan for at, plan in self._planned.items() if not (plan.copied or self._missing[at])}
 
 
 def code_of(summary: RepairSummary) -> int:
@@ -106,29 +110,51 @@ def code_of(summary: RepairSummary) -> int:
     return 4 if summary.incident is not None or not summary.handed_over else 0
 
 
+@dataclass(frozen=True)
+class RepairsBefore:
+    """What repairs have done before a comparison: `known`, all that they copied; `kept`: whether the last one has not
+    handed the flow over."""
+
+    known: frozenset[Repaired] = frozenset()
+    kept: bool = False
+
+    @classmethod
+    def read(cls, flow: Flow, *, take_over: bool) -> RepairsBefore:
+        """Read it. Raises as `MapRepairing.begin`."""
+        from replicator.jobs import repair
+
+        kept = repair.check(flow, take_over=take_over)
+        return cls(repair.known(flow), kept)
+
+
+NOTHING_BEFORE = RepairsBefore()
+
+
 def run_repair(
     loaded: Config,
     flow: Flow,
     requests: Sequence[RepairRequest | RepairByMap],
     outcome: Outcome,
+    before: RepairsBefore,
     stopping: Stopping,
     say: Callable[[str], None],
     stop: Callable[[], object],
     *,
     take_over: bool,
 ) -> RepairSummary:
-    """Copy again what is missing, in one generation. Of the `outcome` it counts which partitions are whole. `stop` is
-    called besides when it is asked to stop. Raises as `RepairJob.run`."""
+    """Copy again what is missing, in one generation; without a request hand over what the repair before has kept. Of
+    the `outcome` it counts which partitions are whole. `stop` is called besides when it is asked to stop. Raises as
+    `RepairJob.run`."""
     import structlog
 
     from replicator import failpoints, logs
     from replicator.jobs.repair import RepairJob
 
-    say("copying missing records again")
+    say("copying missing records again" if requests else "handing the flow over")
     logs.configure("text", "warning")
     failpoint, log = failpoints.parse(os.environ.get(failpoints.VARIABLE, "")), structlog.get_logger()
-    whole = [one.source for one in outcome.partitions if one.agrees]
-    job = RepairJob(flow, loaded, requests, log, failpoint, say, whole=whole, take_over=take_over)
+    whole = [one.source for one in outcome.partitions if one.lacks_nothing]
+    job = RepairJob(flow, loaded, requests, log, failpoint, say, whole=whole, known=before.known, take_over=take_over)
 
     def stop_all() -> None:
         stop()

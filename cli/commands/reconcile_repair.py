@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cli.commands import reconcile_map_repair
 from cli.options import print_wrapped
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from replicator.proof.snapshot import Snapshot
     from replicator.spark.reconcile.by_map.compared_pairs import ComparedPair
     from replicator.spark.reconcile.reconcile import Reconciled
-    from replicator.state.claims import Repair as Repaired
 
 SPANS_SHOWN = 5
 
@@ -33,7 +33,7 @@ class Repairing:
 
     def __init__(self, loaded: Config, flow: Flow, wanted: Wanted, take_over: bool) -> None:
         self._loaded, self._flow, self._wanted, self._take_over = loaded, flow, wanted, take_over
-        self._known: frozenset[Repaired] = frozenset()
+        self._before = reconcile_map_repair.NOTHING_BEFORE
         self._found: dict[Partition, tuple[Missing, ...]] = {}
         self._compared: dict[Partition, ComparedPair] = {}
         self.code = 0
@@ -44,11 +44,8 @@ class Repairing:
 
         Raises TakenOver, ConfigError, and what makes a cluster unreachable.
         """
-        from replicator.jobs import repair
-
         if self._wanted == "apply":
-            repair.check(self._flow, take_over=self._take_over)
-            self._known = repair.known(self._flow)
+            self._before = reconcile_map_repair.RepairsBefore.read(self._flow, take_over=self._take_over)
 
     def find(self, found: Reconciled) -> None:
         """Find with Spark what is missing. Raises Incident when there are too many spans of it."""
@@ -61,13 +58,12 @@ class Repairing:
     def finish(self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
         """Add after the comparison, with `plan`, what would be copied, with `apply` the repair; `code` is as of
         `code_of` then. Raises KeyboardInterrupt where a plan was stopped: it would leave out partitions."""
-        from cli.commands.reconcile_map_repair import RepairByMapPart
         from replicator.proof.repair_report import both, repair_report
         from replicator.spark.reconcile import missing
 
         spans = {at: one.missing for at, one in self._compared.items()}
         planned = {at: one.planned for at, one in self._compared.items() if one.planned is not None}
-        by_map = RepairByMapPart(self._flow, spans, planned)
+        by_map = reconcile_map_repair.RepairByMapPart(self._flow, spans, planned)
         damage = missing.damage(outcome, taken, self._found)
         summary: RepairSummary | None = None
         plans: dict[Partition, PlannedPartition] = {}
@@ -88,16 +84,15 @@ class Repairing:
     ) -> RepairSummary | None:
         """Copy again what partitions of both kinds miss. In one repair: between two another worker could take the
         flow."""
-        from cli.commands.reconcile_map_repair import code_of, run_repair
         from replicator.jobs.repair_spans import RepairRequest
 
-        listed = RepairRequest(damage, self._known) if damage else None
+        listed = RepairRequest(damage, self._before.known) if damage else None
         requests = [request for request in (by_map.request(), listed) if request is not None]
-        if not requests:
+        if not requests and not self._before.kept:
             return None
-        at = self._loaded, self._flow, requests, outcome
-        summary = run_repair(*at, stopping, say, by_map.stop, take_over=self._take_over)
-        self.code = code_of(summary)
+        at = self._loaded, self._flow, requests, outcome, self._before
+        summary = reconcile_map_repair.run_repair(*at, stopping, say, by_map.stop, take_over=self._take_over)
+        self.code = reconcile_map_repair.code_of(summary)
         return summary
 
     def _asked(

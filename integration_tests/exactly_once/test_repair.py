@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import structlog
@@ -20,11 +20,13 @@ from integration_tests.harness.replicator import Replicator
 from integration_tests.spark.planted import Content, Planted, mixed, produce
 from replicator import config, failpoints
 from replicator.jobs import repair_plan
-from replicator.jobs.repair import RepairJob
+from replicator.jobs.job_generation import JobGeneration
+from replicator.jobs.repair import RepairJob, known
 from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
 from replicator.model import checkpoint
-from replicator.model.errors import ConfigError, TakenOver
+from replicator.model.errors import ConfigError, Retriable, TakenOver
 from replicator.model.partition import Partition
+from replicator.state.claims import Repair
 
 Plant = Callable[..., Planted]
 RECORDS = 400
@@ -55,6 +57,11 @@ def content(message: Message) -> Content:
 
 def copied(planted: Planted, partition: int = 0) -> list[Content]:
     return [content(message) for message in clients.read(planted.target, planted.copy, partition)]
+
+
+def before(planted: Planted) -> frozenset[Repair]:
+    """What repairs have copied by now."""
+    return known(config.load(planted.file.path).flows[planted.file.flow])
 
 
 def goes_on(planted: Planted, partitions: int) -> None:
@@ -315,9 +322,42 @@ def test_what_a_reconciliation_found_whole_is_not_half_done(plant: Plant) -> Non
     ends, gaps = Partition(planted.topic, 0), Partition(planted.topic, 1)
     killed(planted.file, {ends: Damage((Missing(lost.start, RECORDS, 10),), RECORDS, lost.start)}, "after_end_txn@1")
     others = {gaps: Damage(SPANS, RECORDS, RECORDS - len(LOST))}
-    assert repair(planted.file, others, whole=[ends]).handed_over
+    assert not repair(planted.file, others, whole=[ends]).handed_over, "a comparison from before that repair"
+    assert repair(planted.file, {}, whole=[ends], known=before(planted)).handed_over, "nothing is missing any more"
     assert copied(planted) == records
     goes_on(planted, 2)
+
+
+def test_a_lost_end_of_which_more_may_be_missing_is_not_left_to_the_flow(plant: Plant) -> None:
+    """The comparison couldn't tell of all records: those that it lists are there again, and others may not be."""
+    records, lost = mixed(RECORDS), range(RECORDS - 20, RECORDS)
+    planted = plant([records], [without(records, lost)])
+    planted.commit([RECORDS], [RECORDS])
+    told = Damage((Missing(lost.start, RECORDS - 10, 10),), RECORDS, lost.start, unproven=True)
+    damage = {Partition(planted.topic, 0): told}
+    assert not repair(planted.file, damage).handed_over
+    assert not repair(planted.file, damage).handed_over
+    rest = {Partition(planted.topic, 0): Damage((Missing(RECORDS - 10, RECORDS, 10),), RECORDS, RECORDS - 10)}
+    assert repair(planted.file, rest).handed_over
+    assert copied(planted) == records
+    goes_on(planted, 1)
+
+
+def test_a_repair_that_can_not_begin_behind_another_says_why(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = mixed(RECORDS)
+    planted = plant([records], [without(records, LOST)])
+    planted.commit([RECORDS], [RECORDS - len(LOST)])
+    damage = {Partition(planted.topic, 0): Damage(SPANS, RECORDS, RECORDS - len(LOST))}
+    killed(planted.file, damage, "after_end_txn@1")
+
+    def refused(*_: object) -> NoReturn:
+        raise Retriable("another one is at it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JobGeneration, "open", refused)
+        with pytest.raises(Retriable, match="another one is at it"):
+            repair(planted.file, damage)
+    assert repair(planted.file, damage).handed_over
 
 
 def test_a_gap_that_was_copied_in_part_keeps_no_flow(plant: Plant) -> None:

@@ -16,6 +16,7 @@ from replicator import config, failpoints
 from replicator.jobs.repair import RepairJob, RepairSummary
 from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
 from replicator.model.partition import Partition
+from replicator.state.claims import Repair
 
 
 def repair(
@@ -23,12 +24,14 @@ def repair(
     damage: Mapping[Partition, Damage],
     *,
     whole: Collection[Partition] = (),
+    known: Collection[Repair] = (),
     take_over: bool = False,
 ) -> RepairSummary:
     """Repair in this process."""
     loaded = config.load(file.path)
-    at = loaded.flows[file.flow], loaded, [RepairRequest(damage)], structlog.get_logger()
-    return RepairJob(*at, whole=whole, take_over=take_over).run()
+    requests = [RepairRequest(damage)] if damage else []
+    at = loaded.flows[file.flow], loaded, requests, structlog.get_logger()
+    return RepairJob(*at, whole=whole, known=known, take_over=take_over).run()
 
 
 def killed(file: FlowFile, damage: Mapping[Partition, Damage], step: str) -> None:

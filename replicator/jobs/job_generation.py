@@ -49,6 +49,11 @@ class JobGeneration:
         return self._opened
 
     @property
+    def is_open(self) -> bool:
+        """Whether a generation was opened."""
+        return self._opened is not None
+
+    @property
     def routes(self) -> Mapping[Partition, Route]:
         """Where all partitions of the flow go, by source partition."""
         return self._routing.routes

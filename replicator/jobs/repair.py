@@ -41,6 +41,7 @@ from replicator.lane.plan import LanePlan
 from replicator.model.errors import ConfigError, Incident, NotAllowed, TakenOver
 from replicator.model.names import process_name
 from replicator.model.partition import Partition, Span
+from replicator.model.route import Route
 from replicator.planes.contract import ReadStopped
 from replicator.state.claims import Repair as Repaired
 from replicator.state.generation import Generation, Kind
@@ -94,8 +95,8 @@ def known(flow: Flow) -> frozenset[Repaired]:
     return frozenset(claims.repairs) if claims else frozenset()
 
 
-def check(flow: Flow, *, take_over: bool) -> None:
-    """Check what can be refused beforehand. Changes nothing.
+def check(flow: Flow, *, take_over: bool) -> bool:
+    """Check what can be refused beforehand. Changes nothing. Return whether a repair has not handed the flow over.
 
     Raises ConfigError, TakenOver (somebody holds the flow), Incident, Unreachable, NotAllowed, Retriable.
     """
@@ -112,6 +113,7 @@ def check(flow: Flow, *, take_over: bool) -> None:
         if opened is not None:
             infos = clients.plane.list_source()
             check_free_now(flow, clients, infos, opened, Kind.REPAIR, take_over=take_over)
+    return opened is not None and opened.kind is Kind.REPAIR
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ class _Lane:
 
 
 class RepairJob:
-    """One repair. `stop` may be called from any thread or signal handler."""
+    """One repair. Without requests it only hands over what one before it has kept, if that may be. `stop` may be called
+    from any thread or signal handler."""
 
     def __init__(
         self,
@@ -153,6 +156,7 @@ class RepairJob:
         say: Callable[[str], None] = lambda text: None,
         *,
         whole: Collection[Partition] = (),
+        known: Collection[Repaired] = (),
         take_over: bool = False,
     ) -> None:
         """
@@ -160,10 +164,12 @@ class RepairJob:
             requests: one for each way to find what is lost, of partitions of its own.
             say: is told in a few words what is done now, by several threads.
             whole: source partitions of which the reconciliation has found that nothing is missing.
+            known: the repairs that the claims topic had before the reconciliation read the target: it knows nothing of
+                what others have left half done since.
         """
         self._flow, self._config, self._requests, self._failpoint = flow, config, requests, failpoint
         self._wanted = sorted(at for request in requests for at in request.partitions)
-        self._say, self._whole, self._take_over = say, whole, take_over
+        self._say, self._whole, self._known, self._take_over = say, whole, known, take_over
         self._log = log.bind(flow=flow.name)
         self._asked = threading.Event()
         self._lanes: dict[Partition, _Lane] = {}
@@ -193,7 +199,7 @@ class RepairJob:
                     lambda found: self._check_free(clients, listing, found),
                 )
                 if self._half_done is None:
-                    self._half_done = self._left_half_done(clients, setup)
+                    self._half_done = self._left_half_done(clients, setup, generation)
                 outcomes = self._copy(generation)
             except TakenOver:
                 raise
@@ -209,31 +215,40 @@ class RepairJob:
     def _is_kept(self, generation: JobGeneration) -> bool:
         """Return whether the flow isn't handed over: it would go on behind what the target has lost and no repair has
         copied yet, and no incident would tell it."""
-        policies, routes = {at: one.policy for at, one in self._lanes.items()}, generation.routes
-        before = set(self._wanted if self._half_done is None else self._half_done)
-        done = {at for at, it in policies.items() if it.is_finished} | ({*self._whole} - {*self._wanted})
-        kept = sorted(
-            {at for at, it in policies.items() if it.is_half_done}
-            | {at for at in before - done if at in routes or not routes}
-        )
+        if not generation.is_open:
+            return False
+        policies = {at: one.policy for at, one in self._lanes.items()}
+        finished = {at for at, it in policies.items() if it.is_finished}
+        half_done = {at for at, it in policies.items() if it.is_half_done}
+        kept = sorted(half_done | ((self._half_done or frozenset()) - finished))
         if kept:
             where = ", ".join(map(str, kept))
             reason = f"the target has lost records of {where}, and only some of them may have been copied again"
-            self._log.error("not_handed_over", generation=generation.generation.number, reason=reason)
-        return bool(kept)
+        elif self._half_done is None:
+            reason = "it could not be read what repairs before this one have left half done"
+        else:
+            return False
+        self._log.error("not_handed_over", generation=generation.generation.number, reason=reason)
+        return True
 
-    def _left_half_done(self, clients: JobClients, setup: Setup) -> frozenset[Partition]:
+    def _left_half_done(self, clients: JobClients, setup: Setup, generation: JobGeneration) -> frozenset[Partition]:
         """Return the partitions whose lost end repairs have copied to since the flow ran last: one that was killed, or
-        didn't hand the flow over, may not have finished them."""
+        didn't hand the flow over, may not have finished them. Those that the reconciliation has found whole since are
+        left out, and those of topics that were created again."""
         control, claims = setup.seen or setup.look(), clients.state.claims_if_any()
         ran = control.daemon.number if control.daemon is not None else 0
-        repairs = claims.repairs if claims else ()
-        return frozenset(one.source for one in repairs if one.lost_end and one.generation > ran)
+        routes, whole = generation.routes, {*self._whole} - {*self._wanted}
+        return frozenset(
+            one.source
+            for one in (claims.repairs if claims else ())
+            if one.lost_end and one.generation > ran and not (one.source in whole and one in self._known)
+            if one.source in routes and _same_topics(one, routes[one.source])
+        )
 
     def _check_free(self, clients: JobClients, listing: Listing, found: Generation) -> None:
         """See `check_free`. Raises FlowFrozen where a topic was failed over."""
         flow = self._flow
-        if found.kind is Kind.REPAIR:
+        if found.kind is not Kind.LIVE:
             self._half_done = None  # it isn't known yet of which
         check_topics(flow, found.failed_over, {at.topic for at in self._wanted})
         check_free_now(flow, clients, listing.topics, found, Kind.REPAIR, take_over=self._take_over)
@@ -286,6 +301,12 @@ class RepairJob:
         if isinstance(request, RepairByMap):
             return RecordsByMap(plan, at, request.choices)
         return ListedRecords(plan, at, request)
+
+
+def _same_topics(one: Repaired, route: Route) -> bool:
+    """Return whether a repair was of the topics that are there now, as far as it has said."""
+    ids = one.source_topic_id, one.target_topic_id
+    return all(then in ("", now) for then, now in zip(ids, (route.source_topic_id, route.target_topic_id), strict=True))
 
 
 def _told(done: RepairedPartition, flow: str) -> RepairedPartition:

@@ -53,6 +53,7 @@ class RecordsByMap:
         self._target = next(route.target for route in plan.routes if route.source == at)
         self.copied = self.copied_before = 0
         self.left = True
+        self.unproven = False
 
     def begin(self, to: Connections, position: Position, *, lost: bool) -> None:
         """See `repair_policy.LostRecords`."""
@@ -63,9 +64,9 @@ class RecordsByMap:
 
     def decide(self, on_read: OnRead) -> Decision:
         """See `repair_policy.LostRecords`."""
-        found = decision_of(self._choices.choose(self._at, on_read))
-        self.left = False
-        return found
+        choice = self._choices.choose(self._at, on_read)
+        self.left, self.unproven = False, bool(choice.unproven or choice.untold)
+        return decision_of(choice)
 
 
 def decision_of(choice: RepairChoice) -> Decision:

@@ -28,6 +28,7 @@ class ListedRecords:
         self._at, self._generation = at, plan.generation
         self._target = next(route.target for route in plan.routes if route.source == at)
         self._damage, self._known = request.partitions[at], request.known
+        self.unproven = self._damage.unproven
         self._windows: list[list[Missing]] = []
         self._seen = Tally(())
         self.copied = self.copied_before = 0
@@ -62,7 +63,7 @@ class ListedRecords:
             window,
             self._position,
             None,
-            origins=(damage.source_origin, damage.target_origin),
+            origin=damage.source_origin,
             compacted=damage.compacted,
             seen=self._seen,
             on_read=on_read,

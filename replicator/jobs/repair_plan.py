@@ -84,7 +84,7 @@ def planned_partition(sides: Sides, damage: Damage, say: Callable[[str], None]) 
                 window,
                 damage.source_end,
                 end,
-                origins=(damage.source_origin, damage.target_origin),
+                origin=damage.source_origin,
                 compacted=damage.compacted,
                 seen=seen,
                 on_read=on_read,

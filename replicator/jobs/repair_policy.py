@@ -47,10 +47,12 @@ class LostRecords(Protocol):
         copied: how many records this repair had copied before this session.
         copied_before: how many other repairs have copied since the reconciliation.
         left: whether there is more to decide about.
+        unproven: whether more may be lost than can be decided about.
     """
 
     copied: int
     copied_before: int
+    unproven: bool
 
     @property
     def left(self) -> bool: ...
@@ -108,8 +110,9 @@ class RepairPolicy:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has decided about all that was lost, and copied what is to be copied."""
-        return self._begun and not self._batches and not self._found.left
+        """Whether it has decided about all that was lost, and copied what is to be copied; not where more may be
+        lost."""
+        return self._begun and not self._batches and not self._found.left and not self._found.unproven
 
     def first_offset(self, at: Partition) -> int | None:
         """Return None: a repair never begins a partition."""

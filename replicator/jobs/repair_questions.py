@@ -39,7 +39,7 @@ class Sides:
         position: int,
         target_end: int | None,
         *,
-        origins: tuple[int, int],
+        origin: int,
         compacted: bool,
         seen: Tally,
         on_read: OnRead,
@@ -49,8 +49,8 @@ class Sides:
         Args:
             position: the source offset up to which the flow has copied.
             target_end: where the target is read to; None: to the end of its log, as it is once the window was read.
-            origins: where the copy began at the source and on the target. A record before it is no record of the copy,
-                so it accounts for no other that equals it.
+            origin: the source's records before this offset have no copy on the target, so they account for none that
+                equals them.
             compacted: the target's topic was compacted when both sides were compared.
             seen: told which records of the window the source has.
 
@@ -64,10 +64,10 @@ class Sides:
         self._read_missing(window, asked, seen, on_read)
         log = answered(self.target.log_ends([there])[there])
         end = log.end if target_end is None else target_end
-        _read("target", self.target_records, there, (max(log.start, origins[1]), end), asked.target, on_read)
+        _read("target", self.target_records, there, (log.start, end), asked.target, on_read)
         if asked.needs_source:
             start = answered(self.source.log_ends([at])[at]).start
-            _read("source", self.source_records, at, (max(start, origins[0]), position), asked.source, on_read)
+            _read("source", self.source_records, at, (max(start, origin), position), asked.source, on_read)
         return asked.decide()
 
     def _read_missing(self, window: Sequence[Missing], asked: Asked, seen: Tally, on_read: OnRead) -> None:

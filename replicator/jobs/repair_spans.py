@@ -39,8 +39,8 @@ class Damage:
     """What a reconciliation found missing of one partition, and what it had compared.
 
     `missing` are in order and don't overlap. `source_end` and `target_end` (exclusive) bound what was compared, from
-    where the copy began: `source_origin` and `target_origin`. What stands before these is nobody's copy. `compacted`:
-    the target's topic is.
+    where the copy began. `compacted`: the target's topic is. `source_origin`: where the copy began at the source, if
+    the target had nothing then; else 0, since it may have records from before. `unproven`: whether more may be missing.
     """
 
     missing: tuple[Missing, ...]
@@ -48,7 +48,7 @@ class Damage:
     target_end: int
     compacted: bool = False
     source_origin: int = 0
-    target_origin: int = 0
+    unproven: bool = False
 
     @property
     def records(self) -> int:

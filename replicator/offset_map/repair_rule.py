@@ -27,11 +27,13 @@ ON_REQUEST = frozenset({MapVerdict.ALTERED, MapVerdict.SOURCE_CHANGED})
 
 @dataclass(slots=True)
 class RepairChoice:
-    """Source offsets that are copied, ascending, and those that are not, with the reason; `unproven`: why these are."""
+    """Source offsets that are copied, ascending, and those that are not, with the reason; `unproven`: why these are.
+    `untold`: how many more records the source has than the target where the map says nothing."""
 
     copied: list[int] = field(default_factory=list)
     left: dict[int, NotCopied] = field(default_factory=dict)
     unproven: dict[int, str] = field(default_factory=dict)
+    untold: int = 0
 
 
 def records_to_copy(

@@ -10,7 +10,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.proof.excerpts import FieldPair
 from replicator.proof.pairs import WaitingPair
-from replicator.proof.verdicts import LOSSES, REMOVED, SAME, UNPROVEN
+from replicator.proof.verdicts import ALTERED, LOSSES, MISSING, REMOVED, SAME, UNPROVEN
 from replicator.state.signed_gaps import SignedGap
 
 Mode = Literal["quick", "full", "deep", "local"]
@@ -114,6 +114,12 @@ class PartitionOutcome:
     def removed(self) -> int:
         """Records that retention or compaction took away on one side."""
         return sum(self.verdicts.get(name, 0) for name in REMOVED)
+
+    @property
+    def lacks_nothing(self) -> bool:
+        """Whether each record of the source has its copy for certain, wherever that stands and whatever else does."""
+        lacking = any(self.verdicts.get(name) for name in (MISSING, ALTERED, DIFFERS, UNPROVEN))
+        return not lacking and not self.chunks_unexplained
 
     @property
     def agrees(self) -> bool:

@@ -39,7 +39,9 @@ class PairComparison:
             for one in self.found.findings
             if one.verdict is MapVerdict.MISSING and one.by_content and one.source is not None
         }
-        return records_to_copy(self.found, unproven=untold | self.unproven)
+        choice = records_to_copy(self.found, unproven=untold | self.unproven)
+        choice.untold = sum(max(0, one.source.records - one.target.records) for one in self.coverage.uncovered)
+        return choice
 
 
 def compare_pair(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from cli.commands import reconcile_map_repair
+from cli.commands.reconcile_map_repair import RepairsBefore
 from cli.commands.reconcile_repair import Repairing, show
 from cli.stopping import Stopping
 from replicator import config
@@ -23,6 +25,7 @@ from replicator.model.partition import Partition
 from replicator.proof.outcome import Outcome
 from replicator.proof.pairs import Pair
 from replicator.proof.snapshot import Snapshot
+from replicator.spark.reconcile.by_map.compared_pairs import ComparedPair
 from tests.cli.test_reconcile import FILE
 from tests.replicator.spark.reconcile.sample_outcomes import outcome, partition
 
@@ -74,6 +77,31 @@ def test_a_plan_that_was_stopped_is_none(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     with pytest.raises(KeyboardInterrupt):
         plan(monkeypatch, tmp_path, stopped)
+
+
+@pytest.mark.parametrize(("kept", "asked"), [(True, 1), (False, 0)])
+def test_what_nothing_is_missing_of_is_handed_over_if_a_repair_has_kept_it(
+    kept: bool, asked: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "flows.yaml").write_text(FILE)
+    loaded = config.load(tmp_path / "flows.yaml")
+    refused = PlannedPartition(refused=Counter({"who knows": 1}))
+    repairing = Repairing(loaded, loaded.flows["f"], "apply", False)
+    repairing._before = RepairsBefore(kept=kept)
+    compared = outcome(partition(verdicts={"same": 9, "unproven": 1}))
+    repairing._compared = {AT: ComparedPair(compared.partitions[0], [], refused)}
+    calls = list[Sequence[object]]()
+
+    def run(loaded: object, flow: object, requests: Sequence[object], *_: object, **__: object) -> RepairSummary:
+        calls.append(requests)
+        return RepairSummary(5, 1.0, False, {})
+
+    monkeypatch.setattr(reconcile_map_repair, "run_repair", run)
+    with Stopping() as stopping:
+        found = repairing.finish(compared, TAKEN, stopping, lambda _: None)
+    assert calls == [[]] * asked
+    assert found.repair is not None
+    assert found.repair["partitions"][0]["refused"] == "1 not copied: who knows"
 
 
 @pytest.mark.parametrize(("stopped", "handed_over", "code"), [(True, True, 130), (False, True, 0), (False, False, 4)])

@@ -59,14 +59,20 @@ def damage(
     outcome: Outcome, snapshot: Snapshot, found: Mapping[Partition, tuple[Missing, ...]]
 ) -> dict[Partition, Damage]:
     """Return what a repair can copy again, by source partition: not where alignment was guessed, see `unsure`."""
-    pairs = {pair.source: pair for pair in snapshot.pairs}
-    guessed = unsure(outcome)
-    return {at: _damage(pairs[at], items) for at, items in found.items() if at not in guessed}
+    pairs, guessed = {pair.source: pair for pair in snapshot.pairs}, unsure(outcome)
+    unproven = {one.source for one in outcome.partitions if one.unproven}
+    return {at: _damage(pairs[at], items, unproven=at in unproven) for at, items in found.items() if at not in guessed}
 
 
-def _damage(pair: Pair, missing: tuple[Missing, ...]) -> Damage:
-    ends, origins = (pair.source_range[1], pair.target_range[1]), (pair.source_origin, pair.target_origin)
-    return Damage(missing, *ends, pair.target_compacted, *origins)
+def _damage(pair: Pair, missing: tuple[Missing, ...], *, unproven: bool) -> Damage:
+    return Damage(
+        missing,
+        pair.source_range[1],
+        pair.target_range[1],
+        compacted=pair.target_compacted,
+        source_origin=0 if pair.target_origin else pair.source_origin,
+        unproven=unproven,
+    )
 
 
 def unsure(outcome: Outcome) -> set[Partition]:

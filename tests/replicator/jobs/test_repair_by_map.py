@@ -4,6 +4,7 @@ killed."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -34,8 +35,8 @@ def mapped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class FakeChoices:
     """Compares simulated logs as `proof.map_repair` does real ones."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, untold: int = 0) -> None:
+        self._world, self._untold = world, untold
 
     def fenced(self, partitions: Collection[Partition]) -> None: ...
 
@@ -44,7 +45,8 @@ class FakeChoices:
         on_read("clusters", 1, 2)
         here, there = world.source.log(AT), world.target.log(THERE)
         known = SidesEvidence(target_compacted=world.target.topics["t.copy"].compacted)
-        return records_to_copy(compare(map_of(world, AT), lambda: rows(here), lambda: rows(there), lambda: known))
+        found = compare(map_of(world, AT), lambda: rows(here), lambda: rows(there), lambda: known)
+        return replace(records_to_copy(found), untold=self._untold)
 
 
 def rows(log: FakeLog) -> list[ComparedRecord]:
@@ -54,9 +56,11 @@ def rows(log: FakeLog) -> list[ComparedRecord]:
     ]
 
 
-def repair(world: World, owner: str = "repair", records_max: int = 3) -> tuple[RepairPolicy, ReplicatorError | None]:
+def repair(
+    world: World, owner: str = "repair", records_max: int = 3, untold: int = 0
+) -> tuple[RepairPolicy, ReplicatorError | None]:
     lane = listed.plan(world, owner, records_max)
-    policy = RepairPolicy(lane, AT, RecordsByMap(lane, AT, FakeChoices(world)), QUIET)
+    policy = RepairPolicy(lane, AT, RecordsByMap(lane, AT, FakeChoices(world, untold)), QUIET)
     return policy, world.run(policy=policy, plan=lane)
 
 
@@ -70,6 +74,17 @@ def test_what_is_missing_after_the_fence_is_copied_and_a_second_repair_copies_no
     under(world, 3)
     policy, error = repair(world, "again")
     assert (error, policy.copied, world.copied(AT)) == (None, 0, values())
+
+
+@pytest.mark.parametrize("untold", [0, 2])
+def test_a_lost_end_that_the_map_covers_in_part_is_not_left_to_the_flow(untold: int) -> None:
+    """What the map says nothing of isn't copied, and the position tells nothing of it any more."""
+    world = listed.copied(lost=())
+    world.target.log(THERE).truncate(15)
+    policy, error = repair(world, untold=untold)
+    assert error is None
+    assert policy.copied == 5
+    assert (policy.is_half_done, policy.is_finished) == ((True, False) if untold else (False, True))
 
 
 def put(world: World, origin: int, value: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.verdicts import ComparedRecord, MapComparison, MapFinding, MapVerdict
 from replicator.proof.coverage import Coverage
+from replicator.proof.pair_comparison import PairComparison
 from replicator.proof.pair_rows import EQUAL_UNCOVERED, LATER_KEY, PairRows
 from replicator.proof.pairs import Pair
 from replicator.proof.partition_side import PartitionSide
@@ -52,6 +53,14 @@ def missing(*, compacted: bool = False) -> MapComparison:
     found.say(MapFinding(MapVerdict.MISSING, 5, 7))
     found.records[5] = ComparedRecord(5, b"five", b"k")
     return found
+
+
+@pytest.mark.parametrize(("there", "untold"), [(5, 0), (3, 2), (7, 0)])
+def test_what_the_map_says_nothing_of_may_be_lost_where_the_target_has_less(there: int, untold: int) -> None:
+    coverage = Coverage(PAIR, None)
+    for passed, records in ((coverage.of_source, 5), (coverage.of_target, there)):
+        assert len(list(passed([ComparedRecord(offset, b"") for offset in range(records)]))) == records
+    assert PairComparison(coverage=coverage).choice().untold == untold
 
 
 def test_a_missing_record_is_missing_where_nothing_speaks_against_it() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from replicator.model.checkpoint import Position
 from replicator.model.partition import Partition
 from replicator.offset_map.block import decode_block
-from replicator.offset_map.fold import PartitionFold, PlacedSection
+from replicator.offset_map.fold import PartitionFold, PlacedSection, reached
 from replicator.offset_map.mapped import PartitionMap
 from replicator.offset_map.section import MapSection, topic_id_bytes
 from tests.replicator.lane.fakes.log import Fate
@@ -57,7 +57,8 @@ def map_of(world: World, at: Partition) -> PartitionMap:
     for generation, offset, number, section in sorted(committed_blocks(world), key=lambda placed: placed[:3]):
         if section.partition == at.partition and section.source_topic_id == source_id:
             fold.add(PlacedSection(generation, offset, number, target_id, section))
-    return fold.finished(world.target.log(target).stable)
+    log = world.target.log(target)
+    return fold.finished(reached(log.stable, log.end))
 
 
 def check_map(
