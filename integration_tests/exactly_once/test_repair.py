@@ -295,6 +295,7 @@ def test_a_lost_end_that_was_copied_in_part_is_left_to_the_next_repair(plant: Pl
     goes_on(planted, 1)
 
 
+@pytest.mark.tier(kafka="full")
 def test_a_repair_of_others_keeps_what_one_before_it_has_left_half_done(plant: Plant) -> None:
     """The flow would go on behind it: a position says nothing any more of a lost end that is there in part."""
     records, lost = mixed(RECORDS), range(RECORDS - 60, RECORDS)
@@ -314,6 +315,7 @@ def test_a_repair_of_others_keeps_what_one_before_it_has_left_half_done(plant: P
     goes_on(planted, 2)
 
 
+@pytest.mark.tier("full")
 def test_what_a_reconciliation_found_whole_is_not_half_done(plant: Plant) -> None:
     """The repair before was killed behind its last transaction, and before it handed the flow over."""
     records, lost = mixed(RECORDS), range(RECORDS - 10, RECORDS)
@@ -328,6 +330,7 @@ def test_what_a_reconciliation_found_whole_is_not_half_done(plant: Plant) -> Non
     goes_on(planted, 2)
 
 
+@pytest.mark.tier("full")
 def test_a_lost_end_of_which_more_may_be_missing_is_not_left_to_the_flow(plant: Plant) -> None:
     """The comparison couldn't tell of all records: those that it lists are there again, and others may not be."""
     records, lost = mixed(RECORDS), range(RECORDS - 20, RECORDS)
@@ -343,6 +346,7 @@ def test_a_lost_end_of_which_more_may_be_missing_is_not_left_to_the_flow(plant: 
     goes_on(planted, 1)
 
 
+@pytest.mark.tier("full")
 def test_a_repair_that_can_not_begin_behind_another_says_why(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     records = mixed(RECORDS)
     planted = plant([records], [without(records, LOST)])
@@ -360,6 +364,7 @@ def test_a_repair_that_can_not_begin_behind_another_says_why(plant: Plant, monke
     assert repair(planted.file, damage).handed_over
 
 
+@pytest.mark.tier("full")
 def test_a_gap_that_was_copied_in_part_keeps_no_flow(plant: Plant) -> None:
     """The flow loses nothing by going on behind it, whatever stops the repairs of it."""
     records = mixed(RECORDS)

@@ -27,6 +27,14 @@ def row(facts: RepairFacts, **verdicts: int) -> dict[str, object] | None:
     return found[0] if found else None
 
 
+def test_what_lacks_nothing_may_have_more_or_stand_in_another_order() -> None:
+    assert partition().lacks_nothing
+    assert partition(verdicts={"same": 9, "doubled": 1, "extra": 1, "reordered": 1}, chunks_differing=1).lacks_nothing
+    for verdict in ("missing", "altered", "differs", "unproven"):
+        assert not partition(verdicts={"same": 9, verdict: 1}, chunks_differing=1).lacks_nothing
+    assert not partition(chunks_differing=1).lacks_nothing
+
+
 def test_what_was_done_and_what_would_be_are_told_apart() -> None:
     missing = {AT: [(3, 5, 2), (7, 9, 2)]}
     asked = Done(2, 1, 1, [(8, 9)], {"who knows": 3})

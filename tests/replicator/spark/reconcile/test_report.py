@@ -42,14 +42,6 @@ def test_agreement_is_counts_and_records() -> None:
     assert (outcome(partition()).agrees, outcome(partition(), DAMAGED).agrees) == (True, False)
 
 
-def test_what_lacks_nothing_may_have_more_or_stand_in_another_order() -> None:
-    assert partition().lacks_nothing
-    assert partition(verdicts={"same": 9, "doubled": 1, "extra": 1, "reordered": 1}, chunks_differing=1).lacks_nothing
-    for verdict in ("missing", "altered", "differs", "unproven"):
-        assert not partition(verdicts={"same": 9, verdict: 1}, chunks_differing=1).lacks_nothing
-    assert not partition(chunks_differing=1).lacks_nothing
-
-
 @pytest.mark.parametrize(
     ("found", "verdict", "said"),
     [
