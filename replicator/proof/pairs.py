@@ -207,7 +207,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         notes.append("no claim says where the flow began; taken from the source's log start of that time")
     if not exactly_once:
         notes.append(f"copied with delivery {evidence.delivery}: differences are to be expected")
-    began = 0 if claim is None else claim.target_end  # what stands before is not the flow's
+    began = _began(facts)
     source_start = facts.source_bounds[0]
     target_start, target_end = facts.target_bounds
     first = max(began, target_start)
@@ -246,6 +246,17 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         generations=Generations(-1 if claim is None else claim.generation, evidence.generation, facts.former),
         notes=tuple(notes),
     )
+
+
+def _began(facts: PairFacts) -> int:
+    """Return where the flow's copies begin on the target: what stands before is not the flow's. A repair of a log that
+    was cut below its claim has copied to behind the cut."""
+    claim = facts.claimed
+    if claim is None:
+        return 0
+    ids = facts.source_topic.topic_id, facts.target_topic.topic_id
+    own = [it for it in facts.repairs if (it.source_topic_id, it.target_topic_id) == ids]
+    return min([claim.target_end, *(it.first_target for it in own if it.generation > claim.generation)])
 
 
 def _shown(facts: PairFacts, position: int) -> tuple[int, list[str]]:

@@ -13,7 +13,7 @@ from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
 from replicator.proof.pairs import PairFacts, pair_of, pairs_of, without_position
-from replicator.state.claims import Claim
+from replicator.state.claims import Claim, Repair
 from tests.replicator.spark.reconcile.sample_outcomes import SIGNED
 
 FLOW = config.load_text(
@@ -65,6 +65,19 @@ def test_positions_bound_both_sides() -> None:
 def test_what_is_committed_after_the_positions_were_read_is_in_flight() -> None:
     pair = pair_of(FLOW, replace(FACTS, target_end_before=60, target_bounds=(0, 500), source_bounds=(0, 900)))
     assert (pair.source_range, pair.target_range) == ((10, 100), (0, 80))
+
+
+@pytest.mark.parametrize(
+    ("generation", "target_id", "first"), [(2, "T", 20), (1, "T", 30), (2, "T before", 30)], ids=str
+)
+def test_what_a_repair_has_copied_behind_a_cut_below_the_claim_is_compared(
+    generation: int, target_id: str, first: int
+) -> None:
+    """Else another repair copies it once more. One from before the claim was of the log that it was made over."""
+    repair = Repair(Partition("a.t", 0), Partition("t", 0), ((40, 50),), 20, generation, 0, "S", target_id)
+    pair = pair_of(FLOW, replace(FACTS, claimed=replace(CLAIM, target_end=30), repairs=(repair,)))
+    assert (pair.target_range, pair.target_origin) == ((first, 81), first)
+    assert bool(pair.copied_again) == (first == 20)
 
 
 def test_logs_that_begin_later_are_cut() -> None:
