@@ -44,7 +44,7 @@ class MapRepairing:
             self._before = RepairsBefore.read(self._flow, take_over=self._take_over)
 
     def finish(self, outcome: Outcome, result: LocalResult, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
-        """Finish after a comparison without Spark: see `RepairPart`."""
+        """Finish after a comparison without Spark: see `RepairByMapPart`."""
         from replicator.jobs.repair_by_map import planned_by_map
         from replicator.proof.local_findings import missing_spans
         from replicator.proof.repair_report import repair_report
@@ -52,8 +52,8 @@ class MapRepairing:
         missing = {at: missing_spans(records) for at, records in result.records.items()}
         planned = {at: planned_by_map(choice) for at, choice in result.choices.items()}
         part, summary = RepairByMapPart(self._flow, missing, planned), None
-        if self._wanted == "apply" and ((request := part.request()) is not None or self._before.kept):
-            at = self._loaded, self._flow, [request] if request is not None else [], outcome, self._before
+        if self._wanted == "apply" and ((requests := part.requests()) or self._before.kept):
+            at = self._loaded, self._flow, requests, outcome, self._before
             summary = run_repair(*at, stopping, say, part.stop, take_over=self._take_over)
             self.code = code_of(summary)
         return replace(outcome, repair=repair_report(outcome, part.facts(summary)))
@@ -69,17 +69,17 @@ class RepairByMapPart:
         from replicator.proof.map_repair import MapRepair
 
         self._missing, self._planned = missing, planned
+        self._wanted = [at for at, plan in planned.items() if plan.copied or missing[at]]
         self._asked = threading.Event()
         self._choices = MapRepair(flow, self._asked, connect_timeout_ms=patience_ms(flow))
 
-    def request(self) -> RepairByMap | None:
-        """Return what is to be repaired. The repair goes by what it finds after its fence: the comparison says only
-        which partitions it looks at.
+    def requests(self) -> list[RepairRequest | RepairByMap]:
+        """Return what is to be repaired, if anything. The repair goes by what it finds after its fence: the comparison
+        says only which partitions it looks at.
         """
         from replicator.jobs.repair_by_map import RepairByMap
 
-        wanted = [at for at, plan in self._planned.items() if plan.copied or self._missing[at]]
-        return RepairByMap(wanted, self._choices) if wanted else None
+        return [RepairByMap(self._wanted, self._choices)] if self._wanted else []
 
     def stop(self) -> None:
         """Stop what is read for it."""
@@ -96,11 +96,8 @@ class RepairByMapPart:
         if not summary.stopped:
             done = {at: _settled(one, missing[at], partial(self._choices.gone, at)) for at, one in done.items()}
         before = {at: one.done_before for at, one in done.items()}
-        return RepairFacts(missing, {**self._refused(), **done}, summary.generation, before)
-
-    def _refused(self) -> dict[Partition, PlannedPartition]:
-        """Return what the comparison says of partitions of which nothing may be copied."""
-        return {at: plan for at, plan in self._planned.items() if not (plan.copied or self._missing[at])}
+        refused = {at: plan for at, plan in self._planned.items() if at not in self._wanted}
+        return RepairFacts(missing, {**refused, **done}, summary.generation, before)
 
 
 def code_of(summary: RepairSummary) -> int:

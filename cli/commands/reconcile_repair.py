@@ -86,8 +86,9 @@ class Repairing:
         flow."""
         from replicator.jobs.repair_spans import RepairRequest
 
-        listed = RepairRequest(damage, self._before.known) if damage else None
-        requests = [request for request in (by_map.request(), listed) if request is not None]
+        requests = by_map.requests()
+        if damage:
+            requests.append(RepairRequest(damage, self._before.known))
         if not requests and not self._before.kept:
             return None
         at = self._loaded, self._flow, requests, outcome, self._before

@@ -305,8 +305,8 @@ class RepairJob:
 
 def _same_topics(one: Repaired, route: Route) -> bool:
     """Return whether a repair was of the topics that are there now, as far as it has said."""
-    ids = one.source_topic_id, one.target_topic_id
-    return all(then in ("", now) for then, now in zip(ids, (route.source_topic_id, route.target_topic_id), strict=True))
+    ids = route.source_topic_id, route.target_topic_id
+    return all(then in ("", now) for then, now in zip(one.topic_ids, ids, strict=True))
 
 
 def _told(done: RepairedPartition, flow: str) -> RepairedPartition:

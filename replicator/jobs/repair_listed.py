@@ -58,16 +58,7 @@ class ListedRecords:
         """See `repair_policy.LostRecords`. Raises as `Sides.decide`."""
         to = self._to
         sides = Sides(to.source, to.target, to.source_records, to.target_records, self._at, self._target)
-        damage, window = self._damage, self._windows[0]
-        found = sides.decide(
-            window,
-            self._position,
-            None,
-            origin=damage.source_origin,
-            compacted=damage.compacted,
-            seen=self._seen,
-            on_read=on_read,
-        )
+        found = sides.decide(self._windows[0], self._damage, self._position, None, seen=self._seen, on_read=on_read)
         del self._windows[0]
         return found
 

@@ -80,15 +80,7 @@ def planned_partition(sides: Sides, damage: Damage, say: Callable[[str], None]) 
         for window in windows(damage.missing, WINDOW_OFFSETS_MAX):
             # What is in an open transaction now is not waited for: nobody was fenced, and more may follow.
             end = answered(sides.target.log_ends([sides.target_at])[sides.target_at]).stable
-            decision = sides.decide(
-                window,
-                damage.source_end,
-                end,
-                origin=damage.source_origin,
-                compacted=damage.compacted,
-                seen=seen,
-                on_read=on_read,
-            )
+            decision = sides.decide(window, damage, damage.source_end, end, seen=seen, on_read=on_read)
             found.copied += sum(span.records for span in decision.copied)
             found.standing += decision.standing
             found.superseded += decision.superseded

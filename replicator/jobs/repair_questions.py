@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from replicator.jobs.range_policy import check_source_end
 from replicator.jobs.repair_decision import Asked, Decision
-from replicator.jobs.repair_spans import Missing, Tally, runs_of
+from replicator.jobs.repair_spans import Damage, Missing, Tally, runs_of
 from replicator.lane.ports import ClusterQuestions
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import LogEnds, Partition, Span
@@ -36,22 +36,20 @@ class Sides:
     def decide(
         self,
         window: Sequence[Missing],
+        damage: Damage,
         position: int,
         target_end: int | None,
         *,
-        origin: int,
-        compacted: bool,
         seen: Tally,
         on_read: OnRead,
     ) -> Decision:
         """Decide what to copy of a window.
 
         Args:
+            damage: what the window is of. The source's records before its origin have no copy on the target, so they
+                account for none that equals them.
             position: the source offset up to which the flow has copied.
             target_end: where the target is read to; None: to the end of its log, as it is once the window was read.
-            origin: the source's records before this offset have no copy on the target, so they account for none that
-                equals them.
-            compacted: the target's topic was compacted when both sides were compared.
             seen: told which records of the window the source has.
 
         Raises ReadStopped, what reading raises, and Incident: `source_records_gone`, `source_truncated`,
@@ -60,14 +58,16 @@ class Sides:
         at, there = self.source_at, self.target_at
         check_source_start(self.source, at, window[0].first)
         check_source_end(self.source, at, window[-1].end)
-        asked = Asked(compacted=compacted or self.target.compacted(there.topic))
+        asked = Asked(compacted=damage.compacted or self.target.compacted(there.topic))
         self._read_missing(window, asked, seen, on_read)
         log = answered(self.target.log_ends([there])[there])
         end = log.end if target_end is None else target_end
         _read("target", self.target_records, there, (log.start, end), asked.target, on_read)
         if asked.needs_source:
             start = answered(self.source.log_ends([at])[at]).start
-            _read("source", self.source_records, at, (max(start, origin), position), asked.source, on_read)
+            _read(
+                "source", self.source_records, at, (max(start, damage.source_origin), position), asked.source, on_read
+            )
         return asked.decide()
 
     def _read_missing(self, window: Sequence[Missing], asked: Asked, seen: Tally, on_read: OnRead) -> None:

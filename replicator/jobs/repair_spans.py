@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from replicator.model import reading_over
-from replicator.model.partition import Partition, Span
+from replicator.model.partition import Partition, Span, merged
 from replicator.state.claims import Repair
 
 BATCH_OFFSETS_MAX = 5_000
@@ -74,7 +74,7 @@ def left(missing: Sequence[Missing], done: Iterable[Repair]) -> list[Missing]:
     How many records are on which side of one that is left out is not known: of a span that is parted the last part says
     how many all of them have, and those before say 0. Such parts may be given to this function again.
     """
-    runs = _united(sorted(run for repair in done for run in repair.runs))
+    runs = merged(run for repair in done for run in repair.runs)
     found: list[Missing] = []
     parts: list[Missing] = []  # of spans whose records are counted together
     number = removed = 0
@@ -94,17 +94,6 @@ def left(missing: Sequence[Missing], done: Iterable[Repair]) -> list[Missing]:
             if parts and removed != span.records:
                 found += [*parts[:-1], parts[-1]._replace(records=max(0, span.records - removed))]
             parts, removed = [], 0
-    return found
-
-
-def _united(runs: Iterable[Span]) -> list[Span]:
-    """Return ascending runs without those that overlap others."""
-    found: list[Span] = []
-    for first, end in runs:
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((first, end))
     return found
 
 

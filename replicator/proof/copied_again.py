@@ -31,7 +31,7 @@ def runs(repairs: Iterable[Repair], target: Partition, ids: tuple[str, str], beg
     """
     found = []
     for repair in repairs:
-        if repair.target != target or (repair.source_topic_id, repair.target_topic_id) != ids or not all(ids):
+        if repair.target != target or repair.topic_ids != ids or not all(ids):
             continue
         offset = repair.first_target
         for first, end in repair.runs:

@@ -255,7 +255,7 @@ def _began(facts: PairFacts) -> int:
     if claim is None:
         return 0
     ids = facts.source_topic.topic_id, facts.target_topic.topic_id
-    own = [it for it in facts.repairs if (it.source_topic_id, it.target_topic_id) == ids]
+    own = [it for it in facts.repairs if it.topic_ids == ids]
     return min([claim.target_end, *(it.first_target for it in own if it.generation > claim.generation)])
 
 

@@ -178,6 +178,11 @@ class Repair:
     lost_end: bool = False
 
     @property
+    def topic_ids(self) -> tuple[str, str]:
+        """Ids of the source's and of the target's topic."""
+        return self.source_topic_id, self.target_topic_id
+
+    @property
     def records(self) -> int:
         """How many records were copied."""
         return sum(end - first for first, end in self.runs)
