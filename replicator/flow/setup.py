@@ -172,13 +172,17 @@ class Setup:
         self._check_internal(lanes)
         self._map.prepare()
         prepare_aside(self._flow, self._plane, self._log)
-        self._control, self._claims = control, claims or self._claims
+        self._control = control
         self._first_counts |= control.first_listing() if control is not None else {}
-        claimed = {claim.source.topic for claim in self._claims.claims.values()} - self._known
-        if claimed:
-            self._known |= claimed
-            listing = self.listing()
-        return listing
+        return self.listing() if self._take_claims(claims or self._claims) else listing
+
+    def _take_claims(self, claims: Claims) -> bool:
+        """Take claims as they were read just now. Return whether they name a source topic that wasn't known: it is
+        asked for by name from now on."""
+        self._claims = claims
+        claimed = {claim.source.topic for claim in claims.claims.values()} - self._known
+        self._known |= claimed
+        return bool(claimed)
 
     def _state(self) -> tuple[Control | None, Claims | None]:
         """Return the state as `look` has just read it, if the flow has run: what else it says of a flow is read
@@ -296,7 +300,7 @@ class Setup:
     def settle_claims(self) -> None:
         """Wait for the end of transactions that hide claims, before lanes that run are fenced: where one hangs, their
         successors could not start. Raises Retriable where one stays open, and as `FlowState.claims`."""
-        self._claims = self._plane.state.claims()
+        self._take_claims(self._plane.state.claims())
 
     def _resolve_starts(self, partitions: Mapping[str, int]) -> list[tuple[bytes, bytes]]:
         found = resolve_starts(self._flow, self._plane.source_logs, partitions, self._asked, self._log)
@@ -323,7 +327,7 @@ class Setup:
             needs_claims(listing.topics[name], it) for name, it in asked.items() if name not in self._failed_over
         )
         if creates or listing.origins_unknown:
-            self._claims = self._plane.state.claims()
+            self._take_claims(self._plane.state.claims())
         self._configs.note(config_changes(self._flow, listing, targets, self._failed_over))
         known = self._flow, listing, targets, self._claims
         growing = unclaimed(*known, self._first_counts, self._plane.target_logs)

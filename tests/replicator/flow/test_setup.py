@@ -253,6 +253,18 @@ def test_a_topic_that_may_not_be_seen_at_the_start_is_known_by_its_claims() -> N
     assert states(made) == {"t1[0]": str(DENIED), "t1[1]": str(DENIED), "t2[0]": "", "t2[1]": ""}
 
 
+def test_a_topic_is_known_by_claims_that_the_beginning_could_not_see_yet() -> None:
+    made = run_before(plane("t1", "t2"))
+    made.target |= {"a.t1": topic("a.t1"), "a.t2": topic("a.t2")}
+    made.denied["t1"] = DENIED
+    setup = setup_of(made)
+    assert {at.topic for at in setup.routes(setup.begin()).routes} == {"t2"}
+    run_before(made, claim("t1"))  # the transaction that hid it has ended
+    setup.settle_claims()
+    routes = setup.routes(setup.listing()).routes
+    assert {str(at): route.waiting for at, route in routes.items() if at.topic == "t1"} == {"t1[0]": str(DENIED)}
+
+
 def test_a_topic_that_is_deleted_has_no_routes() -> None:
     made = run_before(plane("t1", "t2"))
     setup = setup_of(made)
