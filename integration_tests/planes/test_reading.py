@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 
 import pytest
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaError, Message
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
-from integration_tests.planes.conftest import SOON_S, MakePlane, make_flow
+from integration_tests.planes.conftest import SOON_S, MakePlane, make_flow, only_records
 from replicator.flow.topics import questions_of
+from replicator.kafka import metadata
 from replicator.model.errors import Incident, TopicMissing
 from replicator.model.partition import EndRecords, LogEnds, Partition, Seek
 from replicator.planes.contract import ReadPlan
@@ -86,6 +87,28 @@ def test_a_partition_that_is_not_there_is_told(source: BrokerHandle, pair: MakeP
     driven.seek()
     driven.read(1, until=lambda result: bool(driven.failed))
     assert isinstance(driven.failed[Partition(name, 1)], TopicMissing)
+
+
+@only_records("librdkafka asks for metadata by itself")
+def test_what_is_not_there_is_told_where_the_first_answer_was_late(
+    source: BrokerHandle, pair: MakePair, make_plane: MakePlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has the metadata of its topics by the time that it is assigned, and so says nothing by itself."""
+    learn, calls = metadata.learn, list[set[str]]()
+
+    def late(consumer: Consumer, topics: Collection[str]) -> dict[str, Collection[int] | KafkaError]:
+        calls.append(set(topics))
+        found = learn(consumer, topics)
+        return found if len(calls) > 1 else {}
+
+    monkeypatch.setattr(metadata, "learn", late)
+    name, copy = pair(1)
+    driven = make_plane({name: (2, copy), f"{name}-gone": (1, f"{copy}-gone")})
+    driven.seek()
+    driven.read(1, until=lambda result: len(driven.failed) == 2)
+    assert driven.failed.keys() == {Partition(name, 1), Partition(f"{name}-gone", 0)}
+    assert all(isinstance(error, TopicMissing) for error in driven.failed.values())
+    assert calls == [{name, f"{name}-gone"}] * 2
 
 
 def test_the_epochs_of_many_partitions_are_checked_at_once(

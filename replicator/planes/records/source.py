@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -31,6 +31,7 @@ from replicator.planes.records.oversized import OversizedSearch, is_oversized
 POLL_RECORDS_MAX = 2_000  # what one poll takes is handled three times: so much of it stays in a core's cache
 NOT_STARTED_S = 0.001  # between two looks at partitions that are being started: there is no event for it
 END = KafkaError._PARTITION_EOF
+ASK_AGAIN_S = 5.0  # between two questions for topics of which the cluster has said nothing yet
 STARTED_S_MAX = 0.02  # what takes longer to be started is looked at by the next polls
 
 
@@ -70,7 +71,9 @@ class Source:
         self._unchecked: dict[Partition, TopicPartition] = {}  # to be checked for truncation
         self._check_until_s = 0.0
         self._validated = False
-        self._known: set[str] = set()
+        self._partitions: dict[str, Collection[int]] = {}  # of topics, as far as the client has been told
+        self._untold: set[str] = set()  # topics of which it hasn't: asked for again while nothing comes
+        self._ask_again_s = 0.0
         self._oversized = OversizedSearch(flow, record_bytes_max)
         self._fetches = FetchWatch(flow.source.name, fetch_size or FetchSize())
         step = self._fetches.step
@@ -102,8 +105,7 @@ class Source:
 
     def connect(self, topic: str) -> None:
         """Connect before the first record is read, see `metadata.connect`."""
-        if metadata.connect(self._consumer, topic):
-            self._known.add(topic)
+        self._learn({topic})
 
     def _fail(self, at: Partition, error: ReplicatorError | None) -> None:
         """Report `at` with the next poll, once."""
@@ -123,9 +125,8 @@ class Source:
         self._next = {at: plan.start.offset for at, plan in read_plans.items()}
         self._at_end, self._stopped, self._failed, self._unchecked = set(), set(), {}, {}
         self._oversized.forget()
-        topics = {at.topic for at in read_plans}
-        learned = metadata.learn(self._consumer, topics - self._known)
-        self._known |= {topic for topic, found in learned.items() if not isinstance(found, KafkaError)}
+        self._untold = {at.topic for at in read_plans if at.partition not in self._partitions.get(at.topic, ())}
+        learned = self._learn(self._untold)
         self._consumer.assign([_topic_partition(at, plan.start) for at, plan in read_plans.items()])
         if not self._validated:
             # librdkafka asks the leaders where epochs end (OffsetsForLeaderEpoch, KIP-320) on a seek only, not for the
@@ -139,7 +140,19 @@ class Source:
             while self._unchecked and time.monotonic() < self._check_until_s - self._request_s + STARTED_S_MAX:
                 time.sleep(NOT_STARTED_S)  # a fetch that comes first would hide truncation behind its own error
                 self._check_epochs()
-        for at in read_plans:
+        self._fail_missing(learned)
+
+    def _learn(self, topics: Collection[str]) -> Mapping[str, Collection[int] | KafkaError]:
+        learned = metadata.learn(self._consumer, topics)
+        self._partitions |= {topic: found for topic, found in learned.items() if not isinstance(found, KafkaError)}
+        self._untold -= learned.keys()
+        self._ask_again_s = time.monotonic() + ASK_AGAIN_S
+        return learned
+
+    def _fail_missing(self, learned: Mapping[str, Collection[int] | KafkaError]) -> None:
+        """Report partitions that aren't there. librdkafka tells of a topic that is missing after 30 s, and never of a
+        partition that its first metadata of the topic lacks."""
+        for at in self._read_plans:
             found = learned.get(at.topic)
             if isinstance(found, KafkaError):
                 self._fail(at, self._missing(at, found))
@@ -181,6 +194,8 @@ class Source:
             found.drained = len(messages) < limit
             messages.insert(0, first)
             self._sort(messages, found)
+        elif self._untold and time.monotonic() >= self._ask_again_s:
+            self._fail_missing(self._learn(self._untold))
         if self._oversized.wanted:
             self._search_oversized(found)
         if self._failed:
