@@ -10,6 +10,7 @@ what is wrong with it, if anything is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from kafka_records.batch import (
@@ -31,8 +32,7 @@ _TIME_MAX = 1 << 62
 _REST_BYTES_MIN = 3
 """Of a record behind its first three numbers: lengths of key and value, number of headers."""
 _KNOWN_MAX = 1 << 14
-_known: list[bytes] = []
-"""Numbers from 0 on as records have them; made when they are needed first."""
+"""Numbers from 0 up to here are encoded once, see `_numbers`."""
 
 
 class JoinPart(NamedTuple):
@@ -129,7 +129,7 @@ class _Joining:
             raise CorruptBatch(f"a record has the time {time_ms}")
         self._latest_ms = max(self._latest_ms, time_ms)
         after_ms = time_ms - self._first_ms
-        return b"\0" + (_known[after_ms] if 0 <= after_ms < _KNOWN_MAX else varint(after_ms))
+        return b"\0" + (_numbers()[after_ms] if 0 <= after_ms < _KNOWN_MAX else varint(after_ms))
 
 
 def _zigzag(body: Body, at: int) -> tuple[int, int]:
@@ -139,7 +139,8 @@ def _zigzag(body: Body, at: int) -> tuple[int, int]:
     return value << 1 ^ value >> 63, cursor.at
 
 
+@cache
 def _numbers() -> Sequence[bytes]:
-    if not _known:
-        _known.extend(varint(number) for number in range(_KNOWN_MAX))
-    return _known
+    """Return how the smallest numbers are encoded. Built at the first use, by each thread that comes meanwhile for
+    itself: none sees what another one has done in part."""
+    return tuple(varint(number) for number in range(_KNOWN_MAX))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
+from threading import Event, Thread, current_thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from integration_tests.harness import batches as raw
+from kafka_records import joined as joining
 from kafka_records.batch import check_crc, read_header, stamp
 from kafka_records.joined import JoinPart, join_part, joined
 from kafka_records.records import Record, body_of, decode
 from kafka_records.small_batches import read_small
+from kafka_records.varints import varint
 from tests.budget import budget
 from tests.kafka_records.batches import by_aiokafka
 from tests.kafka_records.test_records import RECORD, numbered
@@ -108,3 +112,39 @@ def test_what_is_not_as_usual_is_refused(batch: bytes) -> None:
 
 def test_nothing_is_not_joined() -> None:
     assert joined([]) is None
+
+
+def test_two_threads_that_join_for_the_first_time_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.find_spec(joining.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    fresh = importlib.util.module_from_spec(spec)  # in which nobody has joined anything
+    spec.loader.exec_module(fresh)
+    began, passed, ended = Event(), Event(), Event()
+
+    def halting(number: int) -> bytes:
+        if current_thread().name == "first" and number == 0:
+            began.set()
+            assert passed.wait(10)
+        elif current_thread().name == "second" and number == 5:
+            passed.set()
+            assert ended.wait(10)
+        return varint(number)
+
+    monkeypatch.setattr(fresh, "varint", halting)
+    made = [by_aiokafka([Record(0, time_ms, b"k", b"v", ())]) for time_ms in (1_000, 7_000)]
+    parts = [join_part(read_header(batch), body_of(read_header(batch), batch)) for batch in made]
+
+    def first() -> None:
+        fresh.joined(parts)
+        ended.set()
+
+    threads = [Thread(target=first, name="first"), Thread(target=fresh.joined, args=(parts,), name="second")]
+    threads[0].start()
+    assert began.wait(10)
+    threads[1].start()
+    for thread in threads:
+        thread.join()
+    found = fresh.joined(parts)
+    assert found is not None
+    assert [record.timestamp_ms for record in decode(found)] == [1_000, 7_000]
