@@ -13,7 +13,7 @@ from kafka_records.batch import MAGIC, BatchHeader, Buffer, CorruptBatch, read_h
 from kafka_records.compression import ZSTD, DecodedTooLarge
 from kafka_records.fetched import OldMessage
 from kafka_records.rebuild import rebuild
-from kafka_records.records import Record, decode
+from kafka_records.records import Record, body_of, decode
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.runs import runs_of
@@ -84,6 +84,24 @@ def wanted_records(selected: SelectedBatch, decoded_bytes_max: int) -> DecodedRe
             raise CorruptBatch(f"a record with offset {record.offset} follows {after}", batch.first_offset)
         after = record.offset
     return DecodedRecords(header.compression, _within(records, selected.wanted))
+
+
+def dividable(selected: SelectedBatch, decoded_bytes_max: int) -> bool:
+    """Return whether a part of a batch can be had, for which all of it must be decoded. Where that takes more than
+    `decoded_bytes_max` the batch goes as a whole or not at all."""
+    batch = selected.batch
+    if isinstance(batch, OldMessage):
+        return True
+    left_bytes = decoded_bytes_max - batch.header.record_count * RECORD_OBJECT_BYTES
+    if left_bytes < 0:
+        return False
+    try:
+        body_of(batch.header, batch.data, left_bytes)
+    except DecodedTooLarge:
+        return False
+    except CorruptBatch:
+        return True  # decoding tells what is wrong with it
+    return True
 
 
 def _within(records: list[Record], spans: Sequence[Span]) -> list[Record]:

@@ -19,7 +19,14 @@ from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import Partition, Seek
 from replicator.model.timestamps import TimestampBounds
 from replicator.planes.batches.committed import Selected, SelectedBatch, corrupt, one_by_one
-from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, epoch_of, wanted_records
+from replicator.planes.batches.decoding import (
+    RecordTooLarge,
+    WritableBatch,
+    dividable,
+    encoded,
+    epoch_of,
+    wanted_records,
+)
 from replicator.planes.batches.fetcher import FetchedNews
 from replicator.planes.batches.merge import BatchMerger, Merged, MergeLimits
 from replicator.planes.contract import ReadPlan
@@ -120,7 +127,8 @@ class Intake:
         next call goes on with the partition behind the last one: none has to wait for all that others have.
 
         A batch isn't divided, so there may be more; one is taken at least. But of one that has more than `whole_max` no
-        more are taken than are left of `records_max`, which costs decoding it. `flush` waits for acknowledgements.
+        more are taken than are left of `records_max`, which costs decoding it, if that fits into memory. `flush` waits
+        for acknowledgements.
         """
         taken = Taken()
         for part in self._parts.values():
@@ -136,7 +144,7 @@ class Intake:
             else:
                 first = self._as_many(part, first, records_max - taken.records)
                 rest: SelectedBatch | None = None
-                if whole_max is not None and isinstance(first, SelectedBatch) and _records(first) > whole_max:
+                if whole_max is not None and isinstance(first, SelectedBatch) and self._divides(first, whole_max):
                     first, rest = _divided(first, records_max - taken.records)
                 if rest is not None:
                     part.waiting.appendleft(rest)
@@ -151,6 +159,11 @@ class Intake:
             if part.end is not None and not part.waiting:
                 self._tell_end(at, part, write)
         return taken
+
+    def _divides(self, first: SelectedBatch, whole_max: int) -> bool:
+        """Tell whether no more of a batch than `whole_max` records are taken. One that can't be decoded is taken whole,
+        as it is passed on: better one large transaction than none."""
+        return _records(first) > whole_max and dividable(first, self._limits.decoded_bytes_max)
 
     @staticmethod
     def _as_many(part: _Part, first: Selected, records: int) -> Selected:

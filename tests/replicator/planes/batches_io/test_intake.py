@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kafka_records.batch import stamp
+from kafka_records.compression import ZSTD
 from kafka_records.records import Record, decode
 from replicator.model.errors import Incident, ReplicatorError, TopicMissing
 from replicator.model.partition import Partition, Seek
@@ -221,6 +222,18 @@ def test_a_large_batch_is_divided_also_behind_a_small_one() -> None:
     assert taking.take(1, whole_max=5).records == 1, "of a transaction that has four already"
     assert taking.take(3, whole_max=5).records == 5, "what it may have as a whole isn't divided"
     assert taking.runs(TWO)[1:] == [(3, 4), (4, 9)]
+
+
+@pytest.mark.parametrize(("records", "value_bytes", "codec"), [(1_000, 0, 0), (1_000, 0, ZSTD), (3, 100_000, ZSTD)])
+def test_a_batch_that_needs_too_much_memory_is_not_divided(records: int, value_bytes: int, codec: int) -> None:
+    """Neither many records nor a few large ones, of which a small batch can be made."""
+    taking = Taking(MergeLimits(1_000_000, enough_bytes=1, decoded_bytes_max=200_000))
+    made = by_aiokafka([Record(0, NOW_MS, b"k", b"v" * value_bytes)] * records, codec)
+    found = singly(select(FetchedRange(ONE, 0), bytes(made), (), -1).batches)
+    taking.intake.add(fetched({ONE: found}, {ONE: Seek(records, -1)}))
+    assert taking.take(2, whole_max=2).records == records
+    assert (taking.intake.blocked(), taking.runs(ONE)) == ({}, [(0, records)])
+    assert taking.intake.ends == {ONE: Seek(records, -1)}
 
 
 def test_a_lane_that_holds_nothing_may_always_fetch() -> None:
