@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TopicMissing
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TopicMissing
 from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchAsk, FetchedPart, FetchFrom, FetchKey
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.committed import AbortedRange, Selected, select
@@ -107,12 +107,15 @@ class BatchFetcher:
             for at in [at for at in self._leaders if at.topic == topic]:
                 del self._leaders[at]
                 self._checked.pop(at, None)
-        self._parts = {at: PartRead(at, plan) for at, plan in plans.items()}
+        before, self._parts = self._parts, {at: PartRead(at, plan) for at, plan in plans.items()}
         for at, read in self._parts.items():
             if read.reached:
                 read.state, self._news.ends[at] = ReadState.DONE, read.stands
             elif at in self._leaders and at.topic in self._ids:
                 self._follow(read)
+                read.at_end = at in before and read.goes_on_at_the_end(before[at])
+                if read.at_end and read.state is ReadState.READ:
+                    self._news.ends[at] = read.stands
 
     def _follow(self, read: PartRead) -> None:
         """Take the leader that is known; check the position if that wasn't done under its epoch."""
@@ -241,9 +244,11 @@ class BatchFetcher:
             elif found.epoch < read.epoch or found.end < read.offset:
                 ends = f"ends at offset {found.end}" if found.epoch == read.epoch else "isn't known there"
                 detail = f"the log was cut: leader epoch {read.epoch} {ends}"
-                self._fail(read, self._incident("source_truncated", detail, read))
+                self._fail(read, read.incident("source_truncated", detail))
             else:
                 self._checked[at], read.state = read.leader_epoch, ReadState.READ
+                if read.at_end:
+                    self._news.ends[at] = read.stands
 
     def next_fetch(self, broker: int, now_s: float) -> NumberedFetch | None:
         """Make the next request to a broker; None: there is nothing to ask now, or the last one isn't answered."""
@@ -282,7 +287,7 @@ class BatchFetcher:
         for read in suspects:
             read.alone = True
         if len(suspects) == len(flight.parts) == 1:
-            self._fail(suspects[0], self._incident("record_too_large", why, suspects[0]))
+            self._fail(suspects[0], suspects[0].incident("record_too_large", why))
 
     def fetched(self, broker: int, number: int, answer: FetchAnswer, now_s: float) -> None:
         """Take the answer to a request. One that isn't waited for any more changes nothing."""
@@ -319,9 +324,9 @@ class BatchFetcher:
         elif class_ is FetchClass.NOT_ALLOWED:
             self._fail(read, self._not_allowed(read.at, part.code, "Read"))
         elif class_ is FetchClass.OUT_OF_RANGE:
-            self._fail(read, self._incident("source_records_gone", code_name(part.code), read))
+            self._fail(read, read.incident("source_records_gone", code_name(part.code)))
         elif class_ is FetchClass.CORRUPT:
-            self._fail(read, self._incident("source_corrupt", code_name(part.code), read))
+            self._fail(read, read.incident("source_corrupt", code_name(part.code)))
         else:
             self._again(read, code_name(part.code), now_s, class_)
 
@@ -342,6 +347,8 @@ class BatchFetcher:
         at_end = read.at_end = 0 <= part.last_stable <= read.offset
         if at_end or read.reached:
             news.ends[at] = read.stands
+        elif moved:
+            news.ends.pop(at, None)  # where it stood before
         if read.reached:
             read.state = ReadState.DONE
         elif len(part.records) and not moved:
@@ -389,7 +396,3 @@ class BatchFetcher:
     def _not_allowed(self, at: Partition, code: int, rights: str) -> NotAllowed:
         needs = f"the user needs {rights} on topic {at.topic!r} ({code_name(code)})"
         return NotAllowed(f"cluster {self._settings.cluster!r}: cannot read {at}: {needs}", [at])
-
-    @staticmethod
-    def _incident(name: str, detail: str, read: PartRead) -> Incident:
-        return Incident(name, detail, topic=read.at.topic, partition=read.at.partition, offset=read.offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from replicator.model.errors import Incident
 from replicator.model.fetches import FetchFrom
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.committed import FetchedRange
@@ -69,6 +70,12 @@ class PartRead:
         """Where it is read next."""
         return Seek(self.offset, self.epoch)
 
+    def goes_on_at_the_end(self, before: PartRead) -> bool:
+        """Tell whether it is read on from the offset where `before` had nothing committed behind: in a fetch session
+        the broker names it again only when that changes."""
+        known = ReadState.CHECK, ReadState.READ
+        return self.state in known and before.state in known and before.at_end and before.offset == self.offset
+
     @property
     def counts(self) -> tuple[object, ...]:
         """All that `reading_summary` looks at."""
@@ -81,6 +88,10 @@ class PartRead:
     def asked(self) -> FetchedRange:
         """What is wanted from here on."""
         return FetchedRange(self.at, self.offset, self.bound, self.plan.spans)
+
+    def incident(self, name: str, detail: str) -> Incident:
+        """Return what stops it where it stands."""
+        return Incident(name, detail, topic=self.at.topic, partition=self.at.partition, offset=self.offset)
 
     def named(self, bytes_max: int) -> FetchFrom:
         """Say from where it is asked for: the same object as the last time while nothing has changed."""

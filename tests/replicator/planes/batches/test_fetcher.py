@@ -72,6 +72,26 @@ def test_what_is_committed_is_read_to_the_end_and_the_end_told() -> None:
     assert reader.source.asked[-1].parts == ()
 
 
+@pytest.mark.parametrize("epoch", [-1, EPOCH])
+@pytest.mark.parametrize("back", [0, 1])
+def test_the_end_is_told_again_to_whoever_seeks_it(back: int, epoch: int) -> None:
+    """A broker doesn't name a partition of which there is nothing new. With an epoch its log is checked first."""
+    reader = Reader()
+    ends = {at: Seek(end.offset, epoch) for at, end in reader.fetch().ends.items()}
+    reader.fetch()
+    assert not reader.fetcher.behind(0.0)
+    reader.fetcher.seek({AT: ReadPlan(ends[AT]), OTHER: ReadPlan(Seek(ends[OTHER].offset - back, epoch))})
+    assert reader.fetcher.behind(0.0) is bool(back)
+    if epoch >= 0:
+        assert reader.fetcher.take().ends == {}, "before its log is checked"
+        asked = reader.fetcher.next_check(0, 0.0)
+        reader.fetcher.checked(0, {at: reader.source.epoch_end(0, at, it) for at, it in asked.items()}, 0.0)
+    news = reader.fetch()
+    assert {at: end.offset for at, end in news.ends.items()} == {at: end.offset for at, end in ends.items()}
+    assert news.selected.keys() == ({OTHER} if back else set())
+    assert not reader.fetcher.behind(0.0)
+
+
 def test_nothing_at_or_behind_the_bound_is_read() -> None:
     plans = ReadPlan(Seek(0, -1), until=3), ReadPlan(Seek(0, -1), spans=((1, 2), (8, 9)))
     reader = Reader(*plans)
