@@ -49,6 +49,10 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
     "spark.log.structuredLogging.enabled": "false",
+    # Each query's plan is kept as text for a web page that nobody sees here, and written anew whenever an adaptive plan
+    # changes: up to 25 MB each where many ranges differ, without a bound by default.
+    "spark.sql.maxPlanStringLength": str(64 * 1024),
+    "spark.sql.ui.retainedExecutions": "20",
 }
 _FEW_CONSUMERS = {
     "spark.kafka.consumer.cache.capacity": "8",

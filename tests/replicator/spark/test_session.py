@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
 from replicator import config
 from replicator.config import SparkSection
@@ -174,6 +174,15 @@ def test_no_property_stands_in_the_command_line_of_the_jvm(spark: SparkSession) 
     file = re.search(rb"[^\0]+/spark\.properties", said)
     assert file is not None
     assert os.stat(Path(file[0].decode()).parent).st_mode & 0o077 == 0
+
+
+def test_spark_does_not_keep_the_text_of_large_plans(spark: SparkSession) -> None:
+    for number in range(22):
+        spark.range(number + 1).select(functions.lit("x" * 100_000)).collect()
+    kept = spark._jsparkSession.sharedState().statusStore().executionsList()
+    sizes = [len(kept.apply(number).physicalPlanDescription()) for number in range(kept.size())]
+    assert 0 < len(sizes) <= 22
+    assert 0 < max(sizes) <= 70_000
 
 
 DYING = """\
