@@ -43,8 +43,10 @@ _NOT_CARRIABLE = (
     f"on. {_ONE_RECORD}"
 )
 _REPAIR = (
-    "Run eos-replicate reconcile --repair apply --flow FLOW -c FILE: it copies the missing records again, and the flow "
-    "can go on"
+    "Stop the flow's workers, or add --take-over. Run eos-replicate reconcile --local --repair apply --flow FLOW -c "
+    "FILE: it copies the missing records again. It exits with 1 also if all is copied again, and with 4 if the flow "
+    "was not handed over. Then start the workers, and reconcile again. For records that the offset map doesn't cover, "
+    "leave --local out: that needs Spark"
 )
 _REBUILD_CONTROL = (
     "then run eos-replicate rebuild-control --flow FLOW -c FILE. It creates the topic anew, and says what it can't "
@@ -272,7 +274,8 @@ _STATE = {
         "or doesn't take blocks of 512 KiB",
         "Records are copied as before, but their target offsets are not written down",
         "Set cleanup.policy=delete, retention.ms=-1, retention.bytes=-1 and max.message.bytes=1048588 on "
-        "__eos.<flow>.offsets. If it has another number of partitions, delete it. Then restart the worker",
+        "__eos.<flow>.offsets. If it has another number of partitions, delete it: it is created anew. Lanes look again "
+        "within minutes, and nothing has to be restarted",
     ),
     "map_lost": IncidentKind(
         "The flow's map topic is not the one that its positions name, or has lost the newest block of a lane",
@@ -327,7 +330,7 @@ _JOBS = {
     "repair_record_gone": IncidentKind(
         "The source doesn't have a missing record any more",
         "It can't be copied again",
-        "Run eos-replicate reconcile --repair apply --flow FLOW -c FILE again: it copies what the source still has. "
+        "Repair again, with the same command: it copies what the source still has. "
         "What it has lost is at the offsets named here, and can only be restored from elsewhere",
     ),
     "repair_too_large": IncidentKind(
