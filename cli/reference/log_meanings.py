@@ -190,8 +190,8 @@ EVENTS = {
     ),
     "lane_started": "A lane has fenced its predecessor, read and committed its positions, and begins to copy.",
     "not_handed_over": (
-        "A job could not hand the flow over, or did not, since a target that had lost records has only some of them "
-        "again. Reconcile with a repair again, or `run --take-over`."
+        "A job did not give the flow back to `run`: handing over failed, or a repair has copied only a part of what "
+        "the target had lost. Workers stand by. Run the same job again."
     ),
     "lag_unknown": (
         "A bug in the code that finds the lag for metrics, with its traceback. Copying goes on, without lag in the "
