@@ -260,6 +260,15 @@ def test_exit_codes_of_the_documents_are_those_of_the_code() -> None:
     assert {int(row) for row in rows} == codes | {0, DIFFERENT, main.INTERRUPTED, STREAM_FAILED}
 
 
+def test_every_command_that_exits_with_1_is_named_in_the_exit_codes() -> None:
+    pages = (ROOT / "docs/reference/commands.md").read_text().split("\n## eos-replicate ")[1:]
+    found = {page.partition("\n")[0] for page in pages if "\n| 1 |" in page}
+    (row,) = re.findall(r"^\| 1 \| (.+) \|", (ROOT / "docs/reference/exit-codes.md").read_text(), re.MULTILINE)
+    named = {name.partition(" --")[0] for name in re.findall(r"`([a-z].*?)`", row)} | {"demo", "demo-spark"}
+    assert len(found) > 10
+    assert found == named
+
+
 def test_every_key_of_a_position_is_explained() -> None:
     text = (ROOT / "docs/reference/formats.md").read_text().partition("## Positions")[2].partition("\n## ")[0]
     keys = [key for cell in re.findall(r"^\| (`.+?) \|", text, re.MULTILINE) for key in re.findall(r"`(\w+)`", cell)]

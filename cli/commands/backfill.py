@@ -106,7 +106,8 @@ def backfill(
     gap or overlap. If it is killed, run the same command again. Needs Java 17 or later and eos-replicate[spark].
 
     The first ^C or SIGTERM stops cleanly and hands the flow over. A second one exits at once; nothing is lost, but
-    `run` is then refused until backfill has been run again, unless it is given --take-over.
+    workers of `run` then stand by (--standalone: are refused) until backfill has been run again, or until one is given
+    --take-over.
     """
     from replicator import config
     from replicator.jobs import backfill as driver

@@ -157,14 +157,15 @@ def failover(
     """Stop a flow, or some of its topics, when the source is gone, and say what the target has.
 
     All workers are fenced, and whoever starts the flow again copies nothing and keeps its positions, until --undo. The
-    source is not asked for anything. The verdict says for each partition what is known not to be copied, and where
-    consumer groups stand; it can't know what was written at the source after its ends were noted last.
+    source is not asked for anything, but with --topics. The verdict says for each partition what is known not to be
+    copied, and where consumer groups stand; it can't know what was written at the source after its ends were noted
+    last.
 
     Commands of the flow file (failover.on_freeze, on_verdict, on_undo) are run at their steps. They are run again with
     each call.
 
-    With --topics only these are stopped, and the flow goes on with all others, whatever runs it. --undo gives back the
-    topics that it names.
+    With --topics only these are stopped, and the flow goes on with all others, whatever runs it. The source is asked
+    which topics transactions tie together, if it answers. --undo gives back the topics that it names.
     """
     from replicator import config
     from replicator.failover.steps import Steps

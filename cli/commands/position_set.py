@@ -238,6 +238,10 @@ def consequences(it: PlannedPosition) -> list[str]:
             f"the target has committed records after those that the position covers: they count as the copy of "
             f"everything before source offset {it.after}"
         )
+        lines.append(
+            f"if they are copies of source records from offset {it.after} on, these are copied a second time: set the "
+            "offset after the last of them"
+        )
     return lines
 
 

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from cli.commands.reconcile_map_repair import Wanted
     from cli.commands.reconcile_repair import Repairing
     from cli.stopping import Stopping
-    from replicator.config import Config, Flow
+    from replicator.config import Config, Flow, SparkSection
     from replicator.proof.outcome import Mode, Outcome
     from replicator.proof.signing import Seal
+    from replicator.spark.session import SparkSettings
 
 EPILOG = """\b
 Examples:
@@ -208,14 +209,11 @@ def _run(
 
     from cli.commands.reconcile_progress import Progress
     from cli.stopping import Stopping
-    from replicator.spark import connector, java, session
     from replicator.spark.reconcile import java_client
 
-    chosen = session.settings(loaded.spark, *spark_options_given)
-    connector.with_connector({**session.configured(), **chosen.conf})
-    java.check(os.environ)  # last: what was typed is corrected sooner than something is installed
+    chosen = _checked(loaded.spark, flow, *spark_options_given)
     from replicator.proof import snapshot
-    from replicator.spark import directories, executors, failures
+    from replicator.spark import directories, executors, failures, session
     from replicator.spark.engine import SparkEngine
     from replicator.spark.reconcile import report
     from replicator.spark.reconcile.reconcile import reconcile as compare
@@ -259,6 +257,33 @@ def _run(
                 with _interruptible(stopping, spark), failures.explained(flow, taken, connect_timeout_ms=patience):
                     report.write(outcome, found.findings, out, seal)
     return outcome
+
+
+def _checked(section: SparkSection, flow: Flow, master: str | None, conf: tuple[str, ...]) -> SparkSettings:
+    """Check where Spark runs. Raises ConfigError for whatever would be found later and worse."""
+    from replicator.spark import connector, java, session
+
+    with _or_locally(flow):
+        connector.installed()
+    chosen = session.settings(section, master, conf)
+    connector.with_connector({**session.configured(), **chosen.conf})
+    with _or_locally(flow):  # last: what was typed is corrected sooner than something is installed
+        java.check(os.environ)
+    return chosen
+
+
+@contextmanager
+def _or_locally(flow: Flow) -> Iterator[None]:
+    """Let an error that Spark is missing name the comparison that needs none, if the flow has an offset map."""
+    from replicator.config import Delivery
+    from replicator.model.errors import ConfigError
+
+    try:
+        yield
+    except ConfigError as error:
+        if flow.delivery is not Delivery.EXACTLY_ONCE:
+            raise
+        raise ConfigError(f"{error}. Or compare by the flow's offset map, without Spark: --local") from error
 
 
 @contextmanager

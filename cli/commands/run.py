@@ -38,7 +38,8 @@ Exit codes:
   2   the flow file is wrong; on Spark: Java or pyspark is missing
   3   a cluster (or Spark) cannot be reached, or a right is missing
   4   an incident needs a decision (see the log's `incident` lines)
-  5   taken over: another process, a backfill or a repair runs the flow now
+  5   taken over by rounds on Spark; with --standalone, and on Spark: by
+      another process, a backfill or a repair
   70  a bug
 """
 

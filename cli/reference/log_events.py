@@ -35,8 +35,8 @@ Generated from the calls in the code by `python -m cli.reference`; a test checks
 `run` writes one event a line on stderr. `--log-format json` makes each a JSON object, with the name of the event
 under `event`; `text` is for people. `--log-level` is the least severe level that is written, `info` by default. Tasks
 on Spark write theirs to the stderr of their executor, or to that of the command if they run on this machine.
-`backfill` and `reconcile --repair apply` write warnings and errors only, as text. Alert on `incident`, `flow_ended`
-and `bug`, and on a `waiting` that is not followed by `copying`.
+`backfill` and `reconcile --repair apply` write warnings and errors only, as text.
+[Monitoring](../operate/monitoring.md#log) says which events to alarm on.
 
 """
 HEADING = ("event", "level", "fields", "meaning")

@@ -10,7 +10,10 @@ EVENTS = {
         "The open transaction was aborted. Nothing of it reaches a read_committed reader; the lane goes back to "
         "its last committed positions and copies the same records again."
     ),
-    "all_partitions_stopped": "Incidents have stopped every partition of the flow, so it ends, with exit code 4.",
+    "all_partitions_stopped": (
+        "Incidents have stopped every partition of a flow that one process runs alone (`--standalone`), so it ends, "
+        "with exit code 4."
+    ),
     "bug": (
         "The process has reached a state that must not occur; the line has the traceback. The process ends with exit "
         "code 70: please report it."
@@ -125,7 +128,8 @@ EVENTS = {
     "executors": "Spark has no executor for the tasks yet.",
     "fenced": (
         "Another producer was given this lane's transactional id, or the transaction timed out. The lane reads "
-        "who owns its positions: it starts again, or leaves with exit code 5."
+        "who owns its positions: it starts again, or leaves them to that one; a process that runs the flow alone then "
+        "ends with exit code 5."
     ),
     "flow_ended": (
         "A flow has ended with an error. While another flow of the process runs, it is started again later, and so is "
@@ -180,11 +184,14 @@ EVENTS = {
         "Who keeps the positions of a flow that was failed over could not be written to the target, where `status` and "
         "`workers` read it. The positions are committed."
     ),
-    "lane_ended": "A lane has ended with an error, and ends its flow.",
+    "lane_ended": (
+        "A lane has ended with an error. At level error it ends its flow; at level warning workers share the flow, and "
+        "the lane is started again."
+    ),
     "lane_started": "A lane has fenced its predecessor, read and committed its positions, and begins to copy.",
     "not_handed_over": (
-        "A job could not hand the flow over, or did not, since a target that had lost records has only some of them "
-        "again. Reconcile with a repair again, or `run --take-over`."
+        "A job did not give the flow back to `run`: handing over failed, or a repair has copied only a part of what "
+        "the target had lost. Workers stand by. Run the same job again."
     ),
     "lag_unknown": (
         "A bug in the code that finds the lag for metrics, with its traceback. Copying goes on, without lag in the "
@@ -264,7 +271,10 @@ EVENTS = {
         "that shares its flow and has run it before for as long as it takes."
     ),
     "spark_started": "Spark runs, with so many tasks at a time.",
-    "standing_by": "A job has the flow. The worker runs nothing until the job has handed the flow over.",
+    "standing_by": (
+        "The worker runs nothing of the flow until the `reason` is gone: a job has the flow, the flow is copied from "
+        "another source cluster than this worker's file names, or its settings need a newer version."
+    ),
     "start_not_resolved": (
         "The offset at which a partition starts (`start` of the flow) could not be asked for yet; it is tried "
         "again until `limits.connect_timeout_ms`."
@@ -311,7 +321,7 @@ EVENTS = {
     ),
     "took_over": (
         "The lane has fenced a process that had not released its positions: one that was killed, or that still runs "
-        "and leaves now with exit code 5."
+        "and writes nothing more there. If that one runs the flow alone, it ends now with exit code 5."
     ),
     "acls_created": "A target topic has got rights of reading that its source topic has (`sync_acls`).",
     "acls_left": (

@@ -83,7 +83,7 @@ class TopicConfigs(Frozen):
     )
     replication_factor: Annotated[int, Field(strict=True, ge=-1, le=32767), AfterValidator(_not_zero)] = Field(
         default=-1,
-        description="Replicas of created topics; -1 takes the target's default.",
+        description="Replicas of created topics, the flow's own, too; -1 takes the target's default.",
     )
     sync: bool = Field(
         default=False,

@@ -43,14 +43,20 @@ _NOT_CARRIABLE = (
     f"on. {_ONE_RECORD}"
 )
 _REPAIR = (
-    "Run eos-replicate reconcile --repair apply --flow FLOW -c FILE: it copies the missing records again, and the flow "
-    "can go on"
+    "Stop the flow's workers, or add --take-over. Run eos-replicate reconcile --local --repair apply --flow FLOW -c "
+    "FILE: it copies the missing records again. It exits with 1 also if all is copied again, and with 4 if the flow "
+    "was not handed over. Then start the workers, and reconcile again. For records that the offset map doesn't cover, "
+    "leave --local out: that needs Spark"
 )
 _REBUILD_CONTROL = (
     "then run eos-replicate rebuild-control --flow FLOW -c FILE. It creates the topic anew, and says what it can't "
     "restore. Add --take-over if a worker that has died still holds positions"
 )
 _REBUILD = f"Stop all workers of the flow; {_REBUILD_CONTROL}"
+_NOTE_FIRST = (
+    "Before you delete the topic, note what it alone has (pauses, rates, and what was failed over), as far as status "
+    "or its records show it, and see that the source answers, without which it can't be rebuilt"
+)
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
 
 _SOURCE = {
@@ -64,7 +70,10 @@ _SOURCE = {
         "The source ends below the position, or a leader epoch shows that its log was cut",
         "An unclean leader election removed records that were copied already; new records get their offsets",
         "Find out what was lost at the source. To go on where its log was cut, and keep the copies of what it has "
-        f"lost: {_RESOLVE} --skip {_WHY}. {_INSTEAD}",
+        f"lost: {_RESOLVE} --skip {_WHY}. If that is refused, and you know where it was cut, stop the flow, and set "
+        "the position to that offset with the command position set. For a position without a leader epoch neither "
+        "--retry nor a restart is safe: once the source's log has reached the position again, nothing shows the cut, "
+        f"and the records that were written below it since are left out. {_INSTEAD}",
     ),
     "source_topic_deleted": IncidentKind(
         "The source topic of a position doesn't exist any more",
@@ -121,8 +130,10 @@ _TARGET = {
         "The target topic has another id than the one that was written",
         "It was deleted and created again: what was copied before is gone from the target. Records that the source "
         "doesn't have any more can't be copied again",
-        f"To copy all that the source still has into the new topic: {_RESOLVE} --restart-topic {_WHY}. One command is "
-        f"enough for all partitions of the topic. Its readers see records again that they have read before. {_INSTEAD}",
+        "First give the new topic the partitions and configs that it shall have: an existing topic keeps its configs, "
+        "unless topic_configs.sync is on. To copy all that the source still has into it: "
+        f"{_RESOLVE} --restart-topic {_WHY}. One command is enough for all partitions of the topic. Its readers see "
+        f"records again that they have read before. {_INSTEAD}",
     ),
     "target_topic_too_small": IncidentKind(
         "An existing target topic has fewer partitions than its source",
@@ -151,15 +162,19 @@ _TARGET = {
     "target_not_empty": IncidentKind(
         "The target partition has records, but the flow has neither a position nor a claim there",
         "Copying from the start could double records",
-        "Delete the target topic if nobody needs its records, or change rename. If MirrorMaker 2 has copied them, stop "
-        f"it and go on where it has ended: eos-replicate adopt-mm2 --flow FLOW --dry-run -c FILE. {_ADOPT}",
+        "If nobody needs the records, and the flow has no position in any partition of the target topic (position "
+        "show), delete that topic; or change rename. If MirrorMaker 2 has copied them, stop it and go on where it has "
+        f"ended: eos-replicate adopt-mm2 --flow FLOW --dry-run -c FILE. {_ADOPT}",
     ),
     "target_has_later_records": IncidentKind(
         "A committed record follows the last one that this flow has written",
-        "Somebody else writes to the target topic, or the position went back",
+        "Somebody else writes to the target topic, the position went back, or records were committed and their "
+        "position was not",
         "Stop the other writer, and compare both sides with reconcile. To accept the records on the target as they "
-        "are, stop the flow, and set the position again to its present offset with the command position set, which "
-        f"incident show prints. Then start the flow. {_INSTEAD}",
+        "are, stop the flow, and set the position again with the command position set, which incident show prints: to "
+        "its present offset if they are not this flow's. If they are copies of source records from the position on, "
+        "give the source offset after the last of them, or these are copied a second time. Then start the flow. "
+        f"{_INSTEAD}",
     ),
     "target_transaction_open": IncidentKind(
         "A transaction over the target partition doesn't end",
@@ -238,14 +253,14 @@ _STATE = {
     "control_topic_unreadable": IncidentKind(
         "The control topic holds a record that isn't of this program, or its records are in an impossible order",
         "Something else writes there",
-        "Find out who writes to __eos.<flow>.control and stop it. Stop all workers of the flow, delete that topic, "
-        f"{_REBUILD_CONTROL}",
+        "Find out who writes to __eos.<flow>.control and stop it. Stop all workers of the flow. "
+        f"{_NOTE_FIRST}. Delete it, {_REBUILD_CONTROL}",
     ),
     "control_topic_unfit": IncidentKind(
         "The control topic has more than one partition, or isn't compacted",
         "It could lose a generation, or split them over partitions",
-        "Set cleanup.policy=compact. If it has more than one partition, stop all workers of the flow, delete the "
-        f"topic, {_REBUILD_CONTROL}",
+        "Set cleanup.policy=compact. If it has more than one partition, stop all workers of the flow. "
+        f"{_NOTE_FIRST}. Delete it, {_REBUILD_CONTROL}",
     ),
     "claims_topic_lost": IncidentKind(
         "The flow's claims topic is missing, although the flow has run",
@@ -272,7 +287,8 @@ _STATE = {
         "or doesn't take blocks of 512 KiB",
         "Records are copied as before, but their target offsets are not written down",
         "Set cleanup.policy=delete, retention.ms=-1, retention.bytes=-1 and max.message.bytes=1048588 on "
-        "__eos.<flow>.offsets. If it has another number of partitions, delete it. Then restart the worker",
+        "__eos.<flow>.offsets. If it has another number of partitions, delete it: it is created anew. Lanes look again "
+        "within minutes, and nothing has to be restarted",
     ),
     "map_lost": IncidentKind(
         "The flow's map topic is not the one that its positions name, or has lost the newest block of a lane",
@@ -327,7 +343,7 @@ _JOBS = {
     "repair_record_gone": IncidentKind(
         "The source doesn't have a missing record any more",
         "It can't be copied again",
-        "Run eos-replicate reconcile --repair apply --flow FLOW -c FILE again: it copies what the source still has. "
+        "Repair again, with the same command: it copies what the source still has. "
         "What it has lost is at the offsets named here, and can only be restored from elsewhere",
     ),
     "repair_too_large": IncidentKind(

@@ -161,7 +161,11 @@ METRICS: Mapping[str, Described] = {
     "eos_flow_handover_seconds": Described(
         "counter", FLOW, "How long that took in all, from the assignment until the lane's predecessor was fenced."
     ),
-    "eos_flow_standing_by": Described("gauge", FLOW, "1 while a job has the flow and this process runs nothing of it."),
+    "eos_flow_standing_by": Described(
+        "gauge",
+        FLOW,
+        "1 while this process runs nothing of the flow and waits: `standing_by` in the log says for what.",
+    ),
 }
 
 

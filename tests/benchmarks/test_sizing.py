@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from benchmarks import sizing
 from benchmarks.sizing import Coefficients, Demand, estimate
@@ -38,6 +40,13 @@ def test_there_are_no_more_transactions_than_records_and_no_less_than_one_lane()
     assert estimate(replace(LOAD, partitions=1), KNOWN).lanes == 1
     assert estimate(replace(LOAD, partitions=5_000), KNOWN).lanes == 8
     assert estimate(replace(LOAD, lanes=3), KNOWN).lanes == 3
+
+
+def test_a_flow_with_full_queues_fits_into_the_memory_that_the_chart_allows() -> None:
+    values = yaml.safe_load((Path(__file__).parents[2] / "configs/helm/eos-replicate/values.yaml").read_text())
+    allowed = int(values["resources"]["limits"]["memory"].removesuffix("Mi"))
+    most = estimate(replace(LOAD, partitions=5_000), Coefficients.of(sizing.newest()["coefficients"]))
+    assert most.memory_mib_max * 1.2 < allowed
 
 
 def test_a_longer_linger_costs_fewer_cores() -> None:

@@ -112,3 +112,6 @@ def test_what_follows_is_said_with_offsets_and_counts() -> None:
     assert "offsets 6 to 9 are copied again: up to 4 records" in said(6, Command.ADOPT)
     assert "offsets 10 to 14 are left out: up to 5 records" in said(15, Command.SKIP)
     assert "count as the copy of everything before source offset 15" in said(15, Command.ADOPT)
+    warned = "source records from offset 10 on, these are copied a second time: set the offset after the last of them"
+    assert warned in said(10, Command.ADOPT)
+    assert "a second time" not in said(6, Command.ADOPT) + said(15, Command.SKIP)

@@ -66,7 +66,24 @@ def test_no_java_is_said(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     assert main.invoke(["reconcile", "-c", str(path)]) == 2
-    assert "Spark needs Java" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "Spark needs Java" in said
+    assert "without Spark: --local" in said
+
+
+def test_without_pyspark_the_comparison_by_the_map_is_named_where_the_flow_has_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main.invoke(["reconcile", "-c", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "needs pyspark" in said
+    assert "without Spark: --local" in said
+    path.write_text(path.read_text().replace("topics: [", "delivery: at_least_once, topics: ["))
+    assert main.invoke(["reconcile", "-c", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "needs pyspark" in said
+    assert "--local" not in said
 
 
 def test_a_java_that_is_too_old_is_said_and_nothing_written(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from replicator.inspect.flow_runs import EndedFlow
 from replicator.inspect.flow_status import FlowStatus, PartitionStatus
 from replicator.inspect.incidents import matching, open_incidents
@@ -130,3 +132,18 @@ def test_each_kind_is_told_with_what_to_do() -> None:
 def test_of_a_record_that_is_too_large_it_is_said_beforehand_what_setting_it_aside_does_not_keep() -> None:
     (it,) = open_incidents(replace(FLOW, partitions=(replace(GONE, incident="record_too_large"),)))
     assert "larger than limits.record_bytes_max, --set-aside keeps only headers" in it.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("target_has_later_records", "give the source offset after the last of them"),
+        ("source_truncated", "neither --retry nor a restart"),
+        ("target_not_empty", "no position in any partition of the target topic"),
+        ("target_topic_recreated", "partitions and configs"),
+        ("control_topic_unreadable", "pauses, rates, and what was failed over"),
+        ("control_topic_unfit", "pauses, rates, and what was failed over"),
+    ],
+)
+def test_the_advice_warns_of_what_would_lose_or_double_records(name: str, said: str) -> None:
+    assert said in advice_for(name)
