@@ -14,6 +14,8 @@ from replicator.wire import offsets
 from tests.replicator.flow.fakes import flow
 from tests.replicator.wire.test_offsets import Scene, scene
 
+pytestmark = pytest.mark.tier("default")
+
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:

@@ -3,9 +3,13 @@ others are copied, and the session goes on."""
 
 from __future__ import annotations
 
+import pytest
+
 from replicator.model.partition import Partition
 from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, more
 from tests.replicator.lane.fakes.world import World
+
+pytestmark = pytest.mark.tier("default")
 
 COPY = Partition("u.copy", 0)
 
