@@ -244,8 +244,8 @@ EVENTS = {
     "position_unknown": "The position of a range could not be read now; it is asked again.",
     "positions_kept": "The positions of a flow that was failed over were committed again, so that they don't expire.",
     "positions_not_kept": (
-        "The positions of a flow that was failed over could not be committed again just now; `reason` says why. It is "
-        "tried again."
+        "Positions of a flow that was failed over could not be committed again just now: all of them, or those of "
+        "topics on which a right is missing; `reason` says why. It is tried again."
     ),
     "positions_unknown": "Positions could not be read now; they are asked for again.",
     "range_begun_again": "A task begins its range again from the position that is committed.",

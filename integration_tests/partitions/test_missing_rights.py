@@ -14,7 +14,8 @@ import pytest
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.copying import Copying
-from integration_tests.harness.guarded import Guarded, Side, guard, login
+from integration_tests.harness.failing_over import failover
+from integration_tests.harness.guarded import USER, Guarded, Side, guard, login
 from integration_tests.harness.replicator import Event, Replicator
 from integration_tests.harness.secured import Secured, secured_broker
 from integration_tests.harness.two_topics import assert_told, numbered
@@ -232,3 +233,25 @@ def test_other_flows_claims_that_may_not_be_seen_are_told_and_stop_nothing(make_
     two.assert_second_goes_on()
     two.assert_stops(worker, 0)
     assert len(worker.seen("origins_not_checked")) == 1, "it is told once"
+
+
+@LATER
+def test_one_that_is_taken_away_while_the_flow_is_failed_over(make_guarded: MakeGuarded, secured: Secured) -> None:
+    """The other topic's positions don't expire, and those of this one are kept again once the right is back."""
+    guarded = make_guarded("target", limits={"recommit_interval_ms": 1_000})
+    two = guarded.two
+    secured.allow(USER, "GROUP", two.flow.group, "DESCRIBE", "READ", prefix=True)
+    two.assert_stops(two.running(OLD), 0)
+    code, verdict = failover(two.flow)
+    assert code in (0, 1), verdict
+    worker = two.flow.run("")
+    worker.wait_event("positions_kept", timeout_s=WAITS_S)
+    mark = worker.mark()
+    guarded.take_away("READ")
+    said = worker.wait_event("positions_not_kept", after=mark, timeout_s=WAITS_S)
+    assert f"Read on topic {guarded.topic!r}" in said["reason"]
+    two.assert_kept_alive(two.second)
+    guarded.give_back("READ")
+    two.assert_kept_alive(two.first)
+    assert not worker.seen("flow_ended"), worker.tail()
+    two.assert_stops(worker, 0)

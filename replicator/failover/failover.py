@@ -48,6 +48,7 @@ from replicator.model.errors import (
     ConfigError,
     Fenced,
     HookFailed,
+    NotAllowed,
     ReplicatorError,
     Retriable,
     UnknownOutcome,
@@ -300,7 +301,8 @@ class FailoverRun:
         give_up_s = time.monotonic() + KEEP_S
         while True:
             try:
-                keep_positions(self._flow, self._plane, found)
+                if (done := keep_positions(self._flow, self._plane, found)).denied:
+                    raise NotAllowed(done.denied_said)  # who has to grant it is here
                 return
             except (Fenced, UnknownOutcome, Retriable):  # a worker that was started again keeps them, too
                 if time.monotonic() >= give_up_s:

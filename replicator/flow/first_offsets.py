@@ -18,7 +18,7 @@ from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.lane.facts import offsets_of_time
 from replicator.lane.ports import ClusterQuestions
-from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.starts import Starts, TopicStarts
 
@@ -84,21 +84,7 @@ def resolve_starts(
 
 def _ask(flow: Flow, source: ClusterQuestions, partitions: Collection[Partition], found: FirstOffsets) -> None:
     """Ask for the stable ends, and only then for the offsets of a time. Raises Unreachable where no broker answers at
-    all.
-
-    A broker that died a moment ago still leads its partitions, until the controller fences it. If only such are left to
-    be asked, that is an error of each of them: the source itself answers.
-    """
-    try:
-        _resolve(flow, source, partitions, found)
-    except Unreachable as error:
-        ids = source.topic_ids({at.topic for at in partitions}).wait()
-        if all(isinstance(answer, Unreachable) for answer in ids.values()):
-            raise
-        found.errors |= dict.fromkeys(partitions, error)
-
-
-def _resolve(flow: Flow, source: ClusterQuestions, partitions: Collection[Partition], found: FirstOffsets) -> None:
+    all."""
     logs = source.log_ends(partitions)
     found.errors |= {at: log for at, log in logs.items() if not isinstance(log, LogEnds)}
     for error in found.errors.values():

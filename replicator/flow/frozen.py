@@ -7,15 +7,16 @@ Invariants
 - Fence, then read, then commit (invariant 1), under the id of the generation's only lane: of several processes each
   commits what stands there, and nothing else.
 - Positions are released: nobody runs the flow.
+- A right that is missing on one topic lets no other topic's positions expire.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -27,11 +28,13 @@ from replicator.flow.topics import ControlPlane
 from replicator.kafka import properties
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.producer import TransactionalProducer
+from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.model import checkpoint, names
 from replicator.model.checkpoint import NOBODY, Position, Stored
 from replicator.model.errors import (
     Abortable,
     Fenced,
+    NotAllowed,
     ReplicatorError,
     Retriable,
     TakenOver,
@@ -46,6 +49,7 @@ from replicator.state.kept_positions import KeptPositions
 from replicator.workers.settings import FINISH_AFTER_S
 
 LOOK_S_MAX = 5.0
+NAMED_MAX = 3  # topics of which a line says why their positions aren't kept
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
 
 
@@ -70,7 +74,7 @@ def while_frozen(
     ReplicatorError.
 
     Returns whether it was failed over at all. Raises Unreachable, NotAllowed, Incident of the flow's own topics: what
-    the target says at the beginning. Later a target that doesn't answer is waited for.
+    the target says at the beginning. Later a target that doesn't answer is waited for, or one that refuses the flow.
     """
     try:
         return _kept_while_frozen(flow, asked, log, found, observer, note)
@@ -106,14 +110,17 @@ def _kept_while_frozen(
                     begun()
                 due = time.monotonic() >= kept_s + flow.limits.recommit_interval_ms / 1000
                 if due and found is not None and plane.state.control().open == found:
-                    partitions = len(keep_positions(flow, plane, found))
+                    done = keep_positions(flow, plane, found)
+                    partitions = len(done.kept)
                     kept_s, backoff = time.monotonic(), Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
                     log.info("positions_kept", partitions=partitions)
+                    if done.denied:
+                        log.warning("positions_not_kept", reason=done.denied_said)
                     now_ms = time.time_ns() // 1_000_000
                     kept = KeptPositions(owner=owner, at_ms=now_ms, partitions=partitions, generation=found.number)
                     _noted(note, kept, log)
-            except (Retriable, Unreachable, Fenced, TakenOver, UnknownOutcome, Abortable) as error:
-                if not told:
+            except (Retriable, Unreachable, Fenced, TakenOver, UnknownOutcome, Abortable, NotAllowed) as error:
+                if not told or (isinstance(error, NotAllowed) and kept_s == float("-inf")):
                     raise
                 log.warning("positions_not_kept", reason=str(error))
                 pause_s = backoff.next_s()
@@ -135,20 +142,37 @@ def _being_undone(control: Control | None) -> bool:
     return change is not None and time.time() < change.at_ms / 1000 + FINISH_AFTER_S
 
 
-def keep_positions(flow: Flow, plane: ControlPlane, frozen_: Generation) -> Mapping[Partition, Stored]:
-    """Commit all positions of the flow again, without an owner, and return them, by target partition.
+@dataclass(frozen=True, slots=True)
+class KeptNow:
+    """The positions that were committed again, by target partition; and the target topics whose positions the target
+    doesn't take or show for want of a right."""
+
+    kept: Mapping[Partition, Stored]
+    denied: Mapping[str, NotAllowed]
+
+    @property
+    def denied_said(self) -> str:
+        """For people: empty where there are none."""
+        said = [str(self.denied[topic]) for topic in sorted(self.denied)]
+        more = f"; and {len(said) - NAMED_MAX} more topics" if len(said) > NAMED_MAX else ""
+        return "; ".join(said[:NAMED_MAX]) + more
+
+
+def keep_positions(flow: Flow, plane: ControlPlane, frozen_: Generation) -> KeptNow:
+    """Commit all positions of the flow again, without an owner, but for those that a right on their topic is missing
+    for: one of them would have the target refuse all.
 
     Raises Fenced, TakenOver (another generation is open), UnknownOutcome, Abortable, Retriable, Unreachable,
-    NotAllowed, Incident of the flow's own topics.
+    NotAllowed (of the flow as a whole), Incident of the flow's own topics.
     """
     lane_id = names.lane_id(flow.name, frozen_.number, 0)
     producer = TransactionalProducer(flow, properties.position_producer(flow, lane_id), _ignored)
     with closing(producer), closing(OffsetReader(flow)) as reader:
         producer.fence()
         check_generation(plane.state.control(), frozen_.number, frozen_.assignment)
-        found = positions(plane, reader)
+        found = committable(flow, plane, reader)
         now_ms = time.time_ns() // 1_000_000
-        renewed = {at: checkpoint.written(_released(it, now_ms)) for at, it in found.items()}
+        renewed = {at: checkpoint.written(_released(it, now_ms)) for at, it in found.kept.items()}
         if renewed:
             producer.begin()
             producer.send_positions(names.position_group(flow.name), renewed, reader.group_metadata)
@@ -156,19 +180,39 @@ def keep_positions(flow: Flow, plane: ControlPlane, frozen_: Generation) -> Mapp
     return found
 
 
+def committable(flow: Flow, plane: ControlPlane, reader: OffsetReader) -> KeptNow:
+    """Read what `positions` does of those topics of which the user may commit and read them, and say which others there
+    are."""
+    claimed = [it.target for it in plane.state.claims().claims.values()]
+    there: dict[str, TopicInfo] = {}
+    denied: dict[str, NotAllowed] = {}
+    for name, answer in plane.target.describe({at.topic for at in claimed}, rights=True).items():
+        if isinstance(answer, NotAllowed):
+            denied[name] = answer
+        elif (info := raised(answer)).rights is not None and "Read" not in info.rights:
+            denied[name] = NotAllowed(f"cluster {flow.target.name!r}: the user needs Read on topic {name!r}")
+        else:
+            there[name] = info
+    found: dict[Partition, Stored] = {}
+    for at, it in reader.positions(_existing(claimed, there)).items():
+        if isinstance(it, NotAllowed):
+            denied[at.topic] = it
+        elif (stored := raised(it)) is not None:
+            found[at] = stored
+    return KeptNow(found, denied)
+
+
 def positions(plane: ControlPlane, reader: OffsetReader) -> dict[Partition, Stored]:
     """Read the position of each partition that the flow has ever claimed, where its target topic is there, and it has
     one. The source isn't asked. Raises what the target says instead."""
     claimed = [it.target for it in plane.state.claims().claims.values()]
     there = plane.target.topics({at.topic for at in claimed})
-    asked = [at for at in claimed if at.topic in there and at.partition < there[at.topic].partitions]
-    found: dict[Partition, Stored] = {}
-    for at, it in reader.positions(asked).items():
-        if isinstance(it, ReplicatorError):
-            raise it
-        if it is not None:
-            found[at] = it
-    return found
+    found = {at: raised(it) for at, it in reader.positions(_existing(claimed, there)).items()}
+    return {at: it for at, it in found.items() if it is not None}
+
+
+def _existing(claimed: Iterable[Partition], topics: Mapping[str, TopicInfo]) -> list[Partition]:
+    return [at for at in claimed if at.topic in topics and at.partition < topics[at.topic].partitions]
 
 
 def _released(found: Stored, now_ms: int) -> Stored:

@@ -26,14 +26,14 @@ from replicator.flow.discovery import Discovered, DiscoveryEnded, FlowNotes
 from replicator.flow.group_early import is_alone, own_client_id
 from replicator.flow.group_watch import GroupWatch
 from replicator.flow.lane_counts import FlowCounts
-from replicator.flow.lane_errors import IN_THE_CLUSTERS, LASTING, is_local
+from replicator.flow.lane_errors import IN_THE_CLUSTERS, LASTING, ends_flow, is_local
 from replicator.flow.lane_permit import LaneConnected, LaneInitialised, LanePermit
 from replicator.flow.listing import Routing
 from replicator.flow.parts import Group, Lane, Parts
 from replicator.flow.setup import Setup
 from replicator.flow.shown_lanes import ShownLanes
 from replicator.flow.topics import ControlPlane
-from replicator.flow.worker import code_of, lane_plan, no_clean_stop, stop_by_s, with_routes, worse
+from replicator.flow.worker import code_of, graver, lane_plan, no_clean_stop, stop_by_s, with_routes, worse
 from replicator.kafka.group_events import (
     GroupEnded,
     GroupTrouble,
@@ -136,9 +136,9 @@ class GroupWorker:
             self._observer.stages({}, assigned=False)
             self._ended.set()
             self.close()
-        if (error := self._error or (None if self.code else self._left_open)) is not None:
+        if (error := graver(self._error, self.code) or (None if self.code else self._left_open)) is not None:
             raise error
-        return self._over
+        return self._over and self._error is None
 
     @property
     def code(self) -> int:
@@ -271,9 +271,10 @@ class GroupWorker:
         error = event.error
         self._lanes[event.lane].forget()
         over = error if isinstance(error, TakenOver) and error.by_generation else None
-        if over is None and (not self._stopping or (self._hands_over and isinstance(error, Fenced | TakenOver))):
+        handed_over = self._hands_over and isinstance(error, Fenced | TakenOver)
+        if over is None and not ends_flow(error) and (not self._stopping or handed_over):
             self._counts.forget(event.lane)  # else `code` is about what it has left stopped
-        told = LaneEvent.STOPPED
+        told, kind, code = LaneEvent.STOPPED, type(error).__name__, 0 if error is None else code_of(error)
         if over is not None:
             self._generation_over(over, now_s)
         elif isinstance(error, Fenced | TakenOver):
@@ -281,15 +282,13 @@ class GroupWorker:
             self._log.info("lane_left", lane=event.lane, reason=str(error))
         elif isinstance(error, IN_THE_CLUSTERS):
             told = LaneEvent.FAILED
-            kind, code = type(error).__name__, code_of(error)
             self._log.warning("lane_ended", lane=event.lane, kind=kind, detail=str(error), exit_code=code)
             if self._stopping and not self._over and not self._hands_over:
                 self._left_open = worse(self._left_open, error)
         elif is_local(error):
-            told, kind = LaneEvent.BROKEN, type(error).__name__
+            told = LaneEvent.BROKEN
             self._log.error("group_left", lane=event.lane, kind=kind, detail=str(error))
         elif error is not None:
-            kind, code = type(error).__name__, code_of(error)
             self._log.error("lane_ended", lane=event.lane, kind=kind, detail=str(error), exit_code=code)
             self._fail(error, now_s)
         del self._lanes[event.lane], self._permits[event.lane]  # what ends the flow may have stopped it once more

@@ -105,7 +105,7 @@ class SettingsWatch:
             return
         self._ends, self._unread = ends, ""
         self._note_preparing(control.preparing)
-        if self._throttle.take(control.settings):
+        if self._throttle.take(control.settings, self._generation.number):
             tell_settings(self._log, control.settings)
 
     def _note_preparing(self, found: Generation | None) -> None:

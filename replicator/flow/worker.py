@@ -132,8 +132,8 @@ class FlowWorker:
         finally:
             self._ended.set()
         self.stopped_early, code = not self._counts.complete, self._code()
-        if self._error is not None and worst((code_of(self._error), code)) == code_of(self._error):
-            raise self._error
+        if (error := graver(self._error, code)) is not None:
+            raise error
         return code
 
     def _opened(self) -> tuple[ControlPlane, Setup, Generation, Routing] | None:
@@ -329,6 +329,11 @@ def worse(before: BaseException | None, error: BaseException) -> BaseException:
     if before is None or worst((code_of(error), code_of(before))) != code_of(before):
         return error
     return before
+
+
+def graver(error: BaseException | None, code: int) -> BaseException | None:
+    """Return the error that has ended a flow, unless the operator must see `code` first."""
+    return error if error is not None and worst((code_of(error), code)) == code_of(error) else None
 
 
 def code_of(error: BaseException) -> int:

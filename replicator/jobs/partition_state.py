@@ -15,7 +15,7 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane import facts as lane_facts
 from replicator.lane.ports import ClusterQuestions
 from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored
-from replicator.model.errors import ReplicatorError
+from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
@@ -86,9 +86,12 @@ def read_offsets(
         stable: wait for transactions over the positions to end; without it the answer is the last committed one.
 
     Raises:
-        Unreachable, NotAllowed, Retriable: an error never reads as "no position".
+        Unreachable, NotAllowed, Retriable: an error never reads as "no position". Unreachable also where no leader
+            answers: what is found of none would look like a flow that nobody holds.
     """
     ends = source.log_ends(targets)
+    if (away := [end for end in ends.values() if isinstance(end, Unreachable)]) and len(away) == len(ends):
+        raise away[0]
     positions = offset_reader.positions(flow, [to for to in targets.values() if to is not None], stable=stable)
     found: dict[Partition, PartitionOffsets] = {}
     errors: dict[Partition, ReplicatorError] = {}

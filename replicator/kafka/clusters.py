@@ -86,7 +86,11 @@ class KafkaClusterQuestions:
 
     def log_ends(self, partitions: Collection[Partition]) -> Ends:
         """Ask for topic ids and both ends of logs; a partition's error is its value. All is asked for at the same
-        time, the last stable offset behind the end: it is below the end only where a transaction is open."""
+        time, the last stable offset behind the end: it is below the end only where a transaction is open.
+
+        A leader that can't be reached is an error of what it leads, also where nothing else was asked for: any other
+        broker tells which topics there are. Raises Unreachable where none does.
+        """
         if not partitions:
             return {}
         described = self._topics.describe({at.topic for at in partitions})
@@ -106,7 +110,7 @@ class KafkaClusterQuestions:
 
     def _log_ends(self, partitions: Collection[Partition], ids: TopicIds, asked: OffsetAnswers) -> Ends:
         starts, ends, stables = self._offsets(asked)
-        known = ids.wait()
+        known = _raise_common(ids.wait())
         found: Ends = {}
         for at in partitions:
             topic_id, start, stable, end = known[at.topic], starts[at], stables[at], ends[at]
@@ -117,14 +121,17 @@ class KafkaClusterQuestions:
                 assert isinstance(topic_id, str)
                 assert isinstance(start, int) and isinstance(stable, int) and isinstance(end, int)  # noqa: PT018
                 found[at] = LogEnds(topic_id, start, stable, max(stable, end))
-        return _raise_common(found)
+        return found
 
     def offsets_at(self, partitions: Collection[Partition], timestamp_ms: int) -> Answers:
-        """Find the first committed offset at or after a time; -1 where there is none."""
+        """Find the first committed offset at or after a time; -1 where there is none. Errors are told as by
+        `log_ends`."""
         if not partitions:
             return {}
         (found,) = self._offsets(self._topics.list_offsets(partitions, (Wanted(timestamp_ms, stable=True),)))
-        return _raise_common(found)
+        if all(isinstance(answer, Unreachable) for answer in found.values()):
+            _raise_common(self.topic_ids({at.topic for at in partitions}).wait())
+        return found
 
     def _offsets(self, asked: OffsetAnswers) -> list[Answers]:
         self._answers.until(asked.poll, self._request_s)
@@ -240,7 +247,7 @@ def _run(answer: Future[Ends], ask: Callable[[], Ends]) -> None:
 
 
 def _raise_common(found: dict[Any, Any]) -> dict[Any, Any]:
-    """Return `found`, unless no partition or topic has an answer: that is an error of the whole request."""
+    """Return what any broker could tell of topics, unless none has: that is an error of the whole request."""
     errors = [value for value in found.values() if isinstance(value, ReplicatorError)]
     if errors and len(errors) == len(found) and all(isinstance(error, Unreachable) for error in errors):
         raise errors[0]

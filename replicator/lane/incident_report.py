@@ -1,7 +1,8 @@
 """What the claims topic says of the incidents of one partition, and what has to be written there. Pure; a value of
 `LanePartition`.
 
-Invariant: an incident is tried to be written once: the flow goes on without it.
+Invariant: the flow goes on without an incident that can't be written. After an attempt that isn't known to be committed
+it is left out of transactions for a while, which is longer each time.
 """
 
 from __future__ import annotations
@@ -23,24 +24,26 @@ UNKNOWN: Topics = ("", "")
 @dataclass(frozen=True, slots=True)
 class IncidentReport:
     """`open` is what the claims topic has, by kind; `new` an incident that has to be written there, found of these
-    `topics`; `ended` an occurrence that a decision has closed, and `tried` the incident that was written last, or could
-    not be."""
+    `topics`, and not before `again_ms`, which is `pause_ms` behind the last attempt; `ended` an occurrence that a
+    decision has closed, and `last` the incident that was written last."""
 
     open: Mapping[str, Occurrence] = field(default_factory=dict)
     new: Incident | None = None
     topics: Topics = UNKNOWN
     ended: Occurrence | None = None
-    tried: Incident | None = None
+    last: Incident | None = None
+    again_ms: int = 0
+    pause_ms: int = 0
 
     def read(self, open_: Iterable[Occurrence]) -> IncidentReport:
-        """Take what a producer session has read; what the one before has not committed is void."""
+        """Take what a producer session has read; of what the one before has not committed, ends are void."""
         return replace(self, open={it.name: it for it in open_}, ended=None)
 
     def noted(self, incident: Incident, topics: Topics = UNKNOWN) -> IncidentReport:
-        """Have an incident written, unless it is there or was tried before."""
+        """Have an incident written, unless it is there or was written before."""
         known = self.open.get(incident.name)
         there = known is not None and known.is_of(incident) and self.ended is None
-        if self.tried == incident or (there and known is not None and known.detail == incident.detail):
+        if self.last == incident or (there and known is not None and known.detail == incident.detail):
             return self
         return replace(self, new=incident, topics=topics)
 
@@ -51,22 +54,37 @@ class IncidentReport:
 
     def decided(self, closed: Occurrence) -> IncidentReport:
         """Have the end of an occurrence written; the same incident, found after that, is another one."""
-        return replace(self, ended=closed, tried=None)
+        return replace(self, ended=closed, last=None)
 
-    def writing(self) -> IncidentReport:
-        """Put into a transaction what there was to write."""
-        return replace(self, new=None, ended=None, tried=self.new or self.tried)
+    def sending(self, now_ms: int, incident: Incident | None) -> IncidentReport:
+        """Return what there is to write now: `new` if it is the incident that stops the partition, and due."""
+        due = self.new is None or (self.new == incident and now_ms >= self.again_ms)
+        return self if due else replace(self, new=None)
 
-    def after_commit(self, written: Collection[Occurrence]) -> IncidentReport:
-        """Take what was written as certainly committed. What has ended may be found anew."""
+    def sent(self, sending: IncidentReport, now_ms: int, pauses_ms: tuple[int, int]) -> IncidentReport:
+        """Note that this goes into a transaction. `pauses_ms`: the first and the longest."""
+        if sending.new is None:
+            return replace(self, ended=None)
+        first_ms, longest_ms = pauses_ms
+        pause_ms = min(max(2 * self.pause_ms, first_ms), longest_ms)
+        return replace(self, ended=None, again_ms=now_ms + pause_ms, pause_ms=pause_ms)
+
+    def dropped(self) -> IncidentReport:
+        """Forget an incident that was not written and has gone."""
+        return replace(self, new=None, again_ms=0, pause_ms=0)
+
+    def after_commit(self, written: Collection[Occurrence], new: Incident | None = None) -> IncidentReport:
+        """Take what was written as certainly committed, with what there was to write of `new`. What has ended may be
+        found anew."""
         open_ = dict(self.open)
         for it in written:  # what has ended comes first
             if it.is_open:
                 open_[it.name] = it
             else:
                 open_.pop(it.name, None)
-        tried = self.tried if any(it.is_open for it in written) else None
-        return replace(self, open=open_, ended=None, tried=tried)
+        last = new or self.last if any(it.is_open for it in written) or not written else None
+        done = self.dropped() if new is not None and self.new == new else self
+        return replace(done, open=open_, ended=None, last=last)
 
     def to_write(self, plan: LanePlan, route: Route, now_ms: int, *, admitted: bool) -> list[Occurrence]:
         """Make the records of what has ended, and then of what was found. `admitted`: the partition is copied from the

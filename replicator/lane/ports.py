@@ -120,7 +120,8 @@ class ClusterQuestions(Protocol):
     """What a lane asks of one cluster beside its plane, read-only. A few requests for any number of partitions.
 
     Errors of single topics or partitions are values, those of the whole question are raised: NotAllowed, Unreachable,
-    Retriable. Every wait is bounded by the flow's request timeout.
+    Retriable. A leader that can't be reached is an error of its partitions, also where no others were asked for; it is
+    raised where the cluster tells of no topic. Every wait is bounded by the flow's request timeout.
     """
 
     def topic_ids(self, topics: Collection[str]) -> IdAnswer:

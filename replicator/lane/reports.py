@@ -14,10 +14,11 @@ Invariants
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
-from replicator.lane.incident_report import UNKNOWN, Topics
-from replicator.lane.partition import LanePartition
+from replicator.lane.incident_report import UNKNOWN, IncidentReport, Topics
+from replicator.lane.partition import LanePartition, Stopped
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
 from replicator.model.errors import Incident
@@ -32,59 +33,97 @@ class Reports:
 
     def __init__(self, partitions: Mapping[Partition, LanePartition]) -> None:
         self._partitions = partitions
-        self._written: dict[Partition, Sequence[Occurrence]] = {}  # in the open transaction
-        self.pending = False  # whether there is something to write
+        # In the open transaction: records, and of which reports, as these were before.
+        self._written: dict[Partition, Sequence[Occurrence]] = {}
+        self._before: dict[Partition, IncidentReport] = {}
+        self._new: dict[Partition, Incident | None] = {}
+        self._pending, self._again_ms = False, math.inf  # whether there is something to write, and from when on
 
     def begin(self, open_: Mapping[Partition, Sequence[Occurrence]]) -> None:
         """Take what a producer session has read in the claims topic, by target partition."""
-        self._written = {}
+        self.none()
         for partition in self._partitions.values():
             partition.report = partition.report.read(open_.get(partition.route.target, ()))
+
+    def due(self, now_ms: int) -> bool:
+        """Tell whether there is something to write."""
+        return self._pending or now_ms >= self._again_ms
 
     def note(self, partition: LanePartition, incident: Incident, topics: Topics = UNKNOWN) -> None:
         """Have the incident written that stops a partition. `topics`: what it was found of, where that is known."""
         partition.report = partition.report.noted(incident, topics)
-        self.pending = self.pending or partition.report.new is not None
+        self._pending = self._pending or partition.report.new is not None
 
     def decided(self, at: Partition, closed: Occurrence) -> None:
         """Have the end of an occurrence written with the positions of admitted partitions."""
         self._partitions[at].report = self._partitions[at].report.decided(closed)
-        self.pending = True
+        self._pending = True
 
     def entries(self, plan: LanePlan, admitted: Collection[Partition], now_ms: int) -> Entries:
-        """Make records for the claims topic: what was noted, and the ends of what no longer stops partitions."""
-        self._written = {}
+        """Make records for the claims topic: what was noted, and the ends of what no longer stops partitions.
+
+        What was noted and isn't known to be committed stays: it is written again where it stops its partition then.
+        """
+        self.none()
+        limits = plan.flow.limits
+        first_ms = limits.discovery_interval_ms
+        pauses_ms = first_ms, max(first_ms, limits.recommit_interval_ms)
         for at, partition in self._partitions.items():
+            if partition.report.new is not None and at in admitted:
+                partition.report = partition.report.dropped()
             report = partition.report
-            if report.new is not None or report.ended is not None or (report.open and at in admitted):
-                self._write(at, report.to_write(plan, partition.route, now_ms, admitted=at in admitted))
-                partition.report = report.writing()
-        self.pending = False
+            sending = report.sending(now_ms, _stops(partition))
+            if sending.new is not None or report.ended is not None or (report.open and at in admitted):
+                self._written[at] = sending.to_write(plan, partition.route, now_ms, admitted=at in admitted)
+                self._before[at], self._new[at] = report, sending.new
+                partition.report = report.sent(sending, now_ms, pauses_ms)
+        self._pending = False
+        self._wait()
         return self._encoded()
+
+    def _wait(self) -> None:
+        """Find out when what could not be written is due."""
+        found = [it for it in self._partitions.values() if it.report.new is not None and it.report.new == _stops(it)]
+        self._again_ms = min((it.report.again_ms for it in found), default=math.inf)
 
     def of_decision(self, at: Partition, closed: Occurrence) -> Entries:
         """Make the record of the end of one occurrence, which goes with the position that the decision moves."""
+        self.none()
         self._written = {at: [closed]}
         return self._encoded()
 
     def passed(self, plan: LanePlan, positions: Mapping[Partition, Position], now_ms: int) -> Entries:
         """Make the ends of what single records have caused that these positions pass."""
-        self._written = {}
+        self.none()
         for at, position in positions.items():
-            if (report := self._partitions[at].report).open:
-                self._write(at, report.passed(plan, position.offset, now_ms))
+            if (report := self._partitions[at].report).open and (ends := report.passed(plan, position.offset, now_ms)):
+                self._written[at] = ends
         return self._encoded()
 
-    def _write(self, at: Partition, occurrences: Sequence[Occurrence]) -> None:
-        if occurrences:
-            self._written[at] = occurrences
+    def none(self) -> None:
+        """Note that nothing of this is in the open transaction."""
+        self._written, self._before, self._new = {}, {}, {}
 
     def _encoded(self) -> Entries:
         return [it.encode() for occurrences in self._written.values() for it in occurrences]
 
+    def again(self) -> None:
+        """Have all of that written with the next transaction: something else has kept the last one back."""
+        for at, report in self._before.items():
+            self._partitions[at].report = report
+        self._pending = self._pending or bool(self._before)
+        self.none()
+
     def on_committed(self) -> None:
         """Note that the records that were made last are certainly committed."""
-        written, self._written = self._written, {}
+        written, new = self._written, self._new
+        self.none()
         for at, occurrences in written.items():
             partition = self._partitions[at]
-            partition.report = partition.report.after_commit(occurrences)
+            partition.report = partition.report.after_commit(occurrences, new.get(at))
+        if new:
+            self._wait()
+
+
+def _stops(partition: LanePartition) -> Incident | None:
+    return partition.state.incident if isinstance(partition.state, Stopped) else None

@@ -154,7 +154,7 @@ class ProducerSession:
                 self._abort(missing)
             except Abortable as error:
                 self._abort_and_wait(error)
-            if self._memory.reports.pending:  # before anybody stops the lane because nothing of it can go on
+            if self._memory.reports.due(self._clock.now_ms()):  # before anybody stops a lane of which nothing goes on
                 self._commit_positions(CommitKind.ADMITTED)
             self._decide()
             self._partitions.publish()
@@ -291,6 +291,7 @@ class ProducerSession:
                 self._plane.abort()
                 if not kept_out:
                     raise
+                self._memory.reports.again()
                 continue
             except IdMismatch:
                 raise  # nothing was sent yet

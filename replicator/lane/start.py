@@ -87,7 +87,7 @@ class LaneStart:
         claims = self._facts.begin()
         self.decided, self.occurrences = self._facts.decided, claims.occurrences
         if self._policy.copies_live:
-            self._throttle.take(self._facts.settings)  # before anything is read
+            self._throttle.take(self._facts.settings, self._plan.generation)  # before anything is read
         self.origins.claimed(claims.claims.values())
         decisions = self._decide(self._plan.routes)
         unrouted = self._facts.unrouted(claims)

@@ -89,6 +89,7 @@ class FlowThrottle:
     def __init__(self, from_file: RateLimit = RateLimit()) -> None:  # noqa: B008 - it is immutable
         """`from_file`: the flow's own `rate`, which counts until an operator sets another."""
         self._from_file, self._settings = from_file, NO_SETTINGS
+        self._generation = 0  # under which they were read
         self._lock = threading.Lock()
         self._limiters: dict[str, _Limiter] = {}
         self._stale = from_file.limits  # whether the buckets aren't those of the settings yet
@@ -99,13 +100,20 @@ class FlowThrottle:
         """As they were read last."""
         return self._settings
 
-    def take(self, settings: RunSettings) -> bool:
-        """Take settings that were read; whether they are newer than those that are known."""
+    def take(self, settings: RunSettings, generation: int) -> bool:
+        """Take settings that were read by who runs this generation; return whether they are newer than those that are
+        known.
+
+        Their number counts from one where the control topic was lost and made anew: then nothing is set, and the
+        generation is a higher one than any that has run before.
+        """
         with self._lock:
-            if settings.number <= self._settings.number:
+            known = self._generation, self._settings.number
+            if (generation, settings.number) <= known:
                 return False
-            self._settings, self._stale = settings, True
-            return True
+            changed = settings != self._settings
+            self._generation, self._settings, self._stale = generation, settings, self._stale or changed
+            return changed
 
     def paused(self, topic: str) -> Paused | None:
         """Say why a source topic is paused; None: it isn't."""

@@ -211,12 +211,13 @@ class LaneTransactions:
         """
         if kind is CommitKind.RECORDS:
             return self._commit_records(positions, collected)
-        held = (
-            self._progress(positions, {}, collected.ends) if kind is CommitKind.ENDS else self._every(positions, kind)
-        )
-        asked = held.done.positions if kind is CommitKind.ENDS else positions.copying
-        if kind in (CommitKind.ENDS, CommitKind.KEEP_ALIVE, CommitKind.RELEASE):
-            self.check_ids(positions, asked)
+        if kind is CommitKind.ENDS:
+            held = self._progress(positions, {}, collected.ends)
+            self.check_ids(positions, held.done.positions)
+        else:
+            if kind in (CommitKind.KEEP_ALIVE, CommitKind.RELEASE):
+                self.check_ids(positions, positions.copying)
+            held = self._every(positions, kind)
         if held.offsets or held.entries:  # librdkafka would end a transaction without either and ask nobody
             at_start = kind is CommitKind.START
             self._end(held, lambda: self._failpoint("before_end_claims") if at_start else None)
@@ -295,6 +296,7 @@ class LaneTransactions:
         """Take all positions of the lane, or those of admitted partitions, with claims and reports of incidents."""
         now_ms = self._clock.now_ms()
         if kind is CommitKind.RELEASE:
+            self._reports.none()
             return _Contents(positions.recommits(now_ms, NOBODY))
         admitted, offsets = self._partitions.admitted, positions.recommits(now_ms)
         if kind is CommitKind.ADMITTED:

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from replicator.flow.group_worker import GroupWorker
-from replicator.model.errors import Fenced, Incident, Retriable, TakenOver, UnknownOutcome
+from replicator.model.errors import (
+    ConfigError,
+    Fenced,
+    Incident,
+    ReplicatorError,
+    Retriable,
+    TakenOver,
+    UnknownOutcome,
+    Unsupported,
+)
 from tests.replicator.flow.fakes import opened
 from tests.replicator.flow.shared_run import WAIT_S, Run, lanes_topic, running
 
@@ -112,3 +121,27 @@ def test_a_lane_that_nobody_has_taken_leaves_its_incidents_to_the_code() -> None
         lane.ends_by = Fenced("the transaction timed out")
         run.worker.stop()
         assert run.end() == Incident.exit_code
+
+
+@pytest.mark.tier("default")
+@pytest.mark.parametrize("error", [Unsupported("a way to log in"), ConfigError("the transaction timeout is too long")])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_an_incident_counts_where_another_error_ends_the_flow(lanes: int, error: ReplicatorError) -> None:
+    """Of the lane that ends, or of another one."""
+    with running(settings=f"lanes: {lanes}", members=list, stopped=1) as (run, group):
+        group.assign(*range(lanes))
+        made = [run.lane() for _ in range(lanes)]
+        assert all(lane.told.wait(WAIT_S) for lane in made)
+        made[-1].end(error)
+        assert run.end() == Incident.exit_code
+
+
+@pytest.mark.tier("default")
+def test_a_bug_is_told_though_an_incident_waits() -> None:
+    bug = RuntimeError("a bug")
+    with running(settings="lanes: 1", members=list, stopped=1) as (run, group):
+        group.assign(0)
+        lane = run.lane()
+        assert lane.told.wait(WAIT_S)
+        lane.end(bug)
+        assert run.end() is bug

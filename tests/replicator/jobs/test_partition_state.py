@@ -6,12 +6,19 @@ import pickle
 
 import pytest
 
-from replicator.jobs.partition_state import PartitionOffsets, existing_targets, first_offsets, offsets_at, owners
+from replicator.jobs.partition_state import (
+    PartitionOffsets,
+    existing_targets,
+    first_offsets,
+    offsets_at,
+    owners,
+    read_offsets,
+)
 from replicator.jobs.range_copy import RangeTask, in_bulk
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.facts import offsets_of_time
 from replicator.model.checkpoint import NOBODY, Evidence
-from replicator.model.errors import NotAllowed
+from replicator.model.errors import NotAllowed, Unreachable
 from replicator.model.partition import Partition
 from replicator.state import starts
 from replicator.state.control_topic import Control
@@ -70,6 +77,15 @@ def test_a_time_that_cannot_be_resolved_is_an_error() -> None:
     source.denied["t"] = {"Describe"}
     with pytest.raises(NotAllowed):
         offsets_at(source, [AT], 1, {AT: PartitionOffsets(0, 1)})
+
+
+def test_nothing_that_can_be_read_of_any_partition_is_an_error() -> None:
+    """Else their owners would be none, and the flow anybody's."""
+    source = cluster(1)
+    for at in (AT, LATER):
+        source.log(at).unreachable = True
+    with pytest.raises(Unreachable):
+        read_offsets(World().flow, source, {AT: Partition("t.copy", 0), LATER: None}, stable=False)
 
 
 def test_partitions_that_the_target_lacks_have_no_target() -> None:

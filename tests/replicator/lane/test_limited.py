@@ -17,7 +17,7 @@ A, B, U = ALL = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 
 def limited(rate: int, records: int, topics: tuple[str, ...] = (), idle_s_max: float = 60.0) -> World:
     world = World(idle_s_max=idle_s_max)
-    world.throttle.take(NO_SETTINGS.limit(list(topics), RateLimit(records_per_s=rate)))
+    world.throttle.take(NO_SETTINGS.limit(list(topics), RateLimit(records_per_s=rate)), 1)
     filled(world, records)
     return world
 
@@ -63,7 +63,7 @@ def test_a_limit_that_is_not_reached_has_nothing_read_anew() -> None:
 
 def test_without_the_limit_all_are_read_again() -> None:
     world = limited(4, 200)
-    at_time(world, TURN_S + 2, lambda: world.throttle.take(world.throttle.settings.limit([], None)))
+    at_time(world, TURN_S + 2, lambda: world.throttle.take(world.throttle.settings.limit([], None), 1))
     began_s = world.time_s
     assert world.run() is None
     world.check_exact(held(world))

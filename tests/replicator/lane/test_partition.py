@@ -148,10 +148,10 @@ def test_a_new_session_forgets_what_the_last_one_has_read() -> None:
 def test_a_session_leaves_to_the_next_what_the_lane_has_to_remember_and_nothing_else() -> None:
     made = after(Admit(), PositionCommitted())
     made.session = SessionFacts(5.0, True, 7, True, True, frozenset({Origin("c", "t", "f")}))
-    made.refusal, made.report = RefusalSearch(until=3), IncidentReport(tried=GONE)
+    made.refusal, made.report = RefusalSearch(until=3), IncidentReport(last=GONE)
     made.apply(SessionBegan(), 0.0)
     assert made.session == SessionFacts()
-    assert (made.refusal, made.report) == (RefusalSearch(until=3), IncidentReport(tried=GONE))
+    assert (made.refusal, made.report) == (RefusalSearch(until=3), IncidentReport(last=GONE))
 
 
 def test_an_incident_ends_the_search_for_a_refused_record_and_nothing_else_does() -> None:

@@ -44,7 +44,7 @@ def test_a_pause_while_it_copies_and_what_is_written_meanwhile_is_copied_afterwa
     calls = list[int]()
 
     def pause() -> None:
-        world.throttle.take(NO_SETTINGS.pause([], BY))
+        world.throttle.take(NO_SETTINGS.pause([], BY), 1)
         world.actions[world.calls + 300] = write
 
     def write() -> None:
@@ -55,7 +55,7 @@ def test_a_pause_while_it_copies_and_what_is_written_meanwhile_is_copied_afterwa
     def resume() -> None:
         assert set(reasons(world).values()) == {Reason.PAUSED}
         calls.append(sum(len(world.copied(at)) for at in ALL))
-        world.throttle.take(world.throttle.settings.resume([]))
+        world.throttle.take(world.throttle.settings.resume([]), 1)
 
     world.actions[40] = pause
     assert world.run() is None
@@ -71,7 +71,7 @@ def test_a_paused_partition_keeps_its_position_alive() -> None:
     filled(world, 3)
 
     def pause() -> None:
-        world.throttle.take(NO_SETTINGS.pause([], BY))
+        world.throttle.take(NO_SETTINGS.pause([], BY), 1)
 
     world.actions[40] = pause
     assert world.run() is None
@@ -84,7 +84,7 @@ def test_what_would_stop_a_paused_partition_once_it_is_resumed_is_told_while_it_
     filled(world, 6)
 
     def pause() -> None:
-        world.throttle.take(NO_SETTINGS.pause([], BY))
+        world.throttle.take(NO_SETTINGS.pause([], BY), 1)
         world.actions[world.calls + 300] = lose
 
     def lose() -> None:
@@ -117,7 +117,7 @@ def test_a_paused_lane_whose_source_does_not_answer_stays_paused() -> None:
         world.source.down = False
 
     def pause() -> None:
-        world.throttle.take(NO_SETTINGS.pause([], BY))
+        world.throttle.take(NO_SETTINGS.pause([], BY), 1)
 
     world.actions[40] = pause
     world.actions[300] = away
@@ -128,7 +128,7 @@ def test_a_paused_lane_whose_source_does_not_answer_stays_paused() -> None:
 
 def test_a_limited_flow_keeps_its_rate_on_average_and_copies_all() -> None:
     world = World(idle_s_max=60.0)
-    world.throttle.take(NO_SETTINGS.limit([], RateLimit(records_per_s=2)))
+    world.throttle.take(NO_SETTINGS.limit([], RateLimit(records_per_s=2)), 1)
     filled(world, 20)
     began_s = world.time_s
     assert world.run() is None
@@ -142,7 +142,7 @@ def test_a_limited_flow_keeps_its_rate_on_average_and_copies_all() -> None:
 @pytest.mark.tier("default")
 def test_a_limited_topic_holds_back_no_other() -> None:
     world = World(idle_s_max=60.0)
-    world.throttle.take(NO_SETTINGS.limit(["t"], RateLimit(records_per_s=10)))
+    world.throttle.take(NO_SETTINGS.limit(["t"], RateLimit(records_per_s=10)), 1)
     filled(world, 300)
     began_s, seen = world.time_s, list[tuple[int, int]]()
     world.actions[400] = lambda: seen.append((len(world.copied(U)), len(world.copied(A)) + len(world.copied(B))))
@@ -158,7 +158,7 @@ def test_a_limited_topic_holds_back_no_other() -> None:
 def test_a_lane_that_waits_for_its_rate_looks_after_all_else() -> None:
     """The first record is worth ten minutes: positions are kept alive, and a stop is heard meanwhile."""
     world = World(idle_s_max=300.0, recommit_ms=60_000)
-    world.throttle.take(NO_SETTINGS.limit([], RateLimit(records_per_s=1)))
+    world.throttle.take(NO_SETTINGS.limit([], RateLimit(records_per_s=1)), 1)
     filled(world, 1)
     world.throttle.spent(world.time_s, {"t": (600, 0)})
     assert world.run() is None

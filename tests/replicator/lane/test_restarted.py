@@ -164,7 +164,7 @@ def test_a_paused_topic_is_stopped_until_it_is_restarted_after_the_pause() -> No
     assert not world.told("waiting")
 
     def resume() -> None:
-        world.throttle.take(world.throttle.settings.resume([]))
+        world.throttle.take(world.throttle.settings.resume([]), 1)
 
     world.actions[world.calls + 60] = resume
     world.idle_s_max = 200.0  # it looks for the end of the pause from time to time

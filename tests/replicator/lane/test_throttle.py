@@ -15,7 +15,7 @@ BY = Paused(by="ann", at_ms=1)
 def limited(topic: str = "", records_per_s: int | None = None, bytes_per_s: int | None = None) -> FlowThrottle:
     made = FlowThrottle()
     limit = RateLimit(records_per_s=records_per_s, bytes_per_s=bytes_per_s)
-    made.take(NO_SETTINGS.limit([topic] if topic else [], limit))
+    made.take(NO_SETTINGS.limit([topic] if topic else [], limit), 1)
     return made
 
 
@@ -95,21 +95,40 @@ def test_settings_that_are_read_late_replace_no_newer_ones() -> None:
     first = NO_SETTINGS.pause([], BY)
     second = first.resume([])
     made = FlowThrottle()
-    assert made.take(second)
-    assert not made.take(first)
+    assert made.take(second, 1)
+    assert not made.take(first, 1)
     assert made.paused("t") is None
+
+
+def test_settings_of_a_control_topic_that_was_made_anew_replace_those_of_the_lost_one() -> None:
+    """Nothing is set there, and numbers begin anew, under a generation that is higher than all before."""
+    made, lost = FlowThrottle(), NO_SETTINGS.pause([], BY).limit([], RateLimit(records_per_s=1))
+    assert made.take(lost, 2)
+    assert made.take(NO_SETTINGS, 3), "nothing is paused or limited"
+    assert (made.any_paused, made.rates()) == (False, {})
+    assert not made.take(lost.pause(["t"], BY), 2), "by a lane that has not ended yet"
+    assert made.take(NO_SETTINGS.pause(["t"], BY), 3)
+    assert made.paused("t") == BY
+
+
+def test_the_same_settings_under_the_next_generation_are_no_news() -> None:
+    made, paused = FlowThrottle(), NO_SETTINGS.pause([], BY)
+    assert made.take(paused, 2)
+    assert not made.take(paused, 3)
+    assert not made.take(NO_SETTINGS, 2)
+    assert made.paused("t") == BY
 
 
 def test_an_operator_s_rate_replaces_that_of_the_file_and_a_reset_brings_it_back() -> None:
     made, file = FlowThrottle(RateLimit(records_per_s=10)), RateLimit(records_per_s=10)
     assert made.rates() == {"": file}
     faster = NO_SETTINGS.limit([], RateLimit(records_per_s=1_000))
-    made.take(faster)
+    made.take(faster, 1)
     assert made.records_left(0.0, 1.0, 0, 0, ()) == 1_000
     unlimited = faster.limit([], RateLimit())
-    made.take(unlimited)
+    made.take(unlimited, 1)
     assert made.rates() == {}, "0 is no limit, whatever the file says"
-    made.take(unlimited.limit([], None))
+    made.take(unlimited.limit([], None), 1)
     assert made.rates() == {"": file}
 
 
@@ -117,5 +136,5 @@ def test_a_change_of_one_limit_forgives_no_other_s_debt() -> None:
     made = limited("t", records_per_s=10)
     made.spent(0.0, {"t": (100, 0)})
     assert made.held(0.0) == {"t"}
-    made.take(made.settings.limit([], RateLimit(records_per_s=5)))
+    made.take(made.settings.limit([], RateLimit(records_per_s=5)), 1)
     assert made.held(1.0) == {"t"}

@@ -139,9 +139,9 @@ def test_what_is_paused_and_limited_is_shown_while_it_is_kept_to(flow: OneFlow) 
     flow.figures.throttled(throttle)
     assert flow.now().rates == {FLOW: of_file}
     own, paused = RateLimit(records_per_s=5, by="ann"), Paused(by="ann", at_ms=1)
-    throttle.take(NO_SETTINGS.limit(["t"], own).pause(["u"], paused))
+    throttle.take(NO_SETTINGS.limit(["t"], own).pause(["u"], paused), 1)
     assert (flow.now().paused, flow.now().rates) == ({"u": paused}, {FLOW: of_file, "t": own})
-    throttle.take(throttle.settings.limit([], RateLimit()))
+    throttle.take(throttle.settings.limit([], RateLimit()), 1)
     assert flow.now().rates == {"t": own}, "the flow's own is lifted"
     flow.stage = Stage.ENDED
     assert (flow.now().paused, flow.now().rates) == ({}, {})
@@ -255,7 +255,7 @@ def test_settings_of_a_topic_that_is_no_longer_in_the_flow_file_are_shown_as_suc
     throttle = FlowThrottle()
     flow.figures.throttled(throttle)
     throttle.take(
-        NO_SETTINGS.limit(["t"], RateLimit(records_per_s=1, by="ann")).pause(["u"], Paused(by="ann", at_ms=1))
+        NO_SETTINGS.limit(["t"], RateLimit(records_per_s=1, by="ann")).pause(["u"], Paused(by="ann", at_ms=1)), 1
     )
     assert flow.now().taken_out == ()
     flow.exclude("u")

@@ -259,6 +259,8 @@ class FakeCluster:
         return {at: self._topic_error(at.topic, partition=at.partition) or self._ends(at) for at in partitions}
 
     def _ends(self, at: Partition) -> LogEnds | ReplicatorError:
+        if self.log(at).unreachable:
+            return Unreachable(f"cluster {self.name!r}: cannot ask for an offset of {at}: no connection")
         if self.log(at).damaged:
             return Retriable(f"{at}: KAFKA_STORAGE_ERROR")
         return Retriable(f"{at} has no leader") if self.log(at).leaderless else self.topics[at.topic].ends(at.partition)

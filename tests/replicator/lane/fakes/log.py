@@ -41,6 +41,7 @@ class FakeLog:
     damaged: bool = (
         False  # the disk of its leader has failed: it is neither read nor written, and metadata says nothing
     )
+    unreachable: bool = False  # who asks its leader has no answer; metadata says nothing
     stuck: bool = False  # whoever reads or writes is told nothing, and all else is answered
     drops_markers: bool = False  # as Kafka 4.3 does of a partition without a leader: nobody will write them
 
