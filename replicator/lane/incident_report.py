@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from replicator.lane.plan import LanePlan
-from replicator.model.commands import READING_SHOWS, RECREATED
+from replicator.model.checkpoint import Position
+from replicator.model.commands import READING_SHOWS, RECREATED, TRUNCATED, Command
 from replicator.model.errors import Incident
 from replicator.model.route import Route
 from replicator.state.occurrences import Closing, Ending, Occurrence, found
@@ -51,6 +52,21 @@ class IncidentReport:
         """Return the open occurrence of an incident that stops the partition."""
         known = self.open.get(incident.name)
         return known if known is not None and known.is_of(incident) else None
+
+    def truncated(self, position: Position) -> Incident | None:
+        """Return the truncation of the source that was found at this position, where nobody has decided about it.
+
+        Without a leader epoch only the end of the log shows it, and no longer once the log has grown past the position:
+        whoever goes on there never copies what stands between the cut and the position.
+        """
+        it, closing = self.open.get(TRUNCATED), None if self.ended is None else self.ended.closing
+        if it is None or position.evidence.leader_epoch >= 0 or it.offset != position.offset:
+            return None
+        retried = closing is not None and closing.decision is not None and closing.decision.command is Command.RETRY
+        if retried or it.topic_id not in ("", position.evidence.source_topic_id):
+            return None
+        at = it.source
+        return Incident(it.name, it.detail, topic=at.topic, partition=at.partition, offset=it.offset, end=it.end)
 
     def decided(self, closed: Occurrence) -> IncidentReport:
         """Have the end of an occurrence written; the same incident, found after that, is another one."""

@@ -27,6 +27,7 @@ from replicator.lane.partition import (
     MISSING,
     Admit,
     Commits,
+    LanePartition,
     Reason,
     Stop,
     Wait,
@@ -40,8 +41,8 @@ from replicator.lane.readiness import TargetReadiness
 from replicator.lane.rights import MissingRight, Rights
 from replicator.lane.start_decision import StartDecision, decide, unreadable
 from replicator.lane.target_check import check_target
-from replicator.model.checkpoint import Unreadable
-from replicator.model.commands import Command, commands_for
+from replicator.model.checkpoint import Position, Unreadable
+from replicator.model.commands import TRUNCATED, Command, commands_for
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
@@ -186,9 +187,10 @@ class LaneStart:
         # Otherwise it couldn't be read now: what this session has read is still so, since it fenced all others.
         partition.unreadable = decision.unreadable
         partition.commits = Commits.YES if decision.committable else Commits.NO
-        stopped = decision.stopped or self._partitions.lasting(at)
+        stopped = decision.stopped or self._partitions.lasting(at) or self._truncated_before(partition)
         if stopped is not None and not self._policy.repairs(stopped):
-            self._partitions.apply(at, Stop(stopped, lasting=decision.stopped is None))
+            lasting = decision.stopped is None or _shown_by_the_end(stopped, partition.position)
+            self._partitions.apply(at, Stop(stopped, lasting))
             if commands_for(stopped.name):
                 self._note(at, stopped, decision.topics)
         elif decision.waits is not None:
@@ -200,6 +202,10 @@ class LaneStart:
                 self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, denied.text))
             elif self._policy.copies_live and (paused := self._throttle.paused(at.topic)) is not None:
                 self._partitions.apply(at, Wait(Reason.PAUSED, paused.said))
+
+    def _truncated_before(self, partition: LanePartition) -> Incident | None:
+        position = partition.position
+        return partition.report.truncated(position) if self._policy.copies_live and position is not None else None
 
     def wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
         """Make a partition wait for what `error` says; `missing`: whose topic a TopicMissing means."""
@@ -311,3 +317,8 @@ class LaneStart:
 
 def _by_offsets(decision: StartDecision) -> bool:
     return decision.stopped is not None and decision.stopped.name in BY_OFFSETS
+
+
+def _shown_by_the_end(incident: Incident, position: Position | None) -> bool:
+    """Tell whether an incident is a truncation that nothing shows once the log has grown again."""
+    return incident.name == TRUNCATED and (position is None or position.evidence.leader_epoch < 0)

@@ -71,9 +71,9 @@ _SOURCE = {
         "An unclean leader election removed records that were copied already; new records get their offsets",
         "Find out what was lost at the source. To go on where its log was cut, and keep the copies of what it has "
         f"lost: {_RESOLVE} --skip {_WHY}. If that is refused, and you know where it was cut, stop the flow, and set "
-        "the position to that offset with the command position set. For a position without a leader epoch neither "
-        "--retry nor a restart is safe: once the source's log has reached the position again, nothing shows the cut, "
-        f"and the records that were written below it since are left out. {_INSTEAD}",
+        "the position to that offset with the command position set. For a position without a leader epoch --retry "
+        "isn't safe: once the source's log has reached the position again, nothing shows the cut, and the records that "
+        f"were written below it since are left out. {_INSTEAD}",
     ),
     "source_topic_deleted": IncidentKind(
         "The source topic of a position doesn't exist any more",

@@ -138,7 +138,7 @@ def test_of_a_record_that_is_too_large_it_is_said_beforehand_what_setting_it_asi
     ("name", "said"),
     [
         ("target_has_later_records", "give the source offset after the last of them"),
-        ("source_truncated", "neither --retry nor a restart"),
+        ("source_truncated", "--retry isn't safe"),
         ("target_not_empty", "no position in any partition of the target topic"),
         ("target_topic_recreated", "partitions and configs"),
         ("control_topic_unreadable", "pauses, rates, and what was failed over"),

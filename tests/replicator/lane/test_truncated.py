@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,13 +10,15 @@ import pytest
 from replicator.lane.partition import Stopped
 from replicator.model.checkpoint import Position
 from replicator.model.commands import Command
-from replicator.model.errors import Incident
+from replicator.model.errors import Abortable, Incident
+from replicator.model.partition import Committed, Partition
 from replicator.state.decisions import AdoptedSides
 from replicator.state.occurrences import Ending
 from replicator.state.signed_gaps import adoptions, signed_gaps
 from tests.replicator.lane.fakes.kills import killed_at_each_call
 from tests.replicator.lane.fakes.loads import A, B, filled, numbered
 from tests.replicator.lane.fakes.map_truth import target_of
+from tests.replicator.lane.fakes.plane import FakePlane
 from tests.replicator.lane.fakes.world import World
 from tests.replicator.lane.test_decisions import closed
 
@@ -109,6 +111,79 @@ def test_what_only_reading_shows_is_the_same_incident_after_a_restart() -> None:
     world.source.log(A).put("behind", epoch=1)
     world.run("a fourth")  # which the client doesn't find cut any more
     assert [it.is_open for it in world.occurrences()] == [False]
+
+
+def without_epoch() -> World:
+    """As `below`, of a log whose records have no leader epoch: once it has grown past the position nothing shows it."""
+    world = World(idle_s_max=2.0)
+    for at in (A, B):
+        world.source.log(at).put(*numbered(str(at), 6), epoch=-1)
+    assert world.run() is None
+    world.source.log(A).truncate(4)
+    world.source.log(A).put(*numbered("new", 1), epoch=-1)
+    return world
+
+
+def grown_past(world: World) -> None:
+    world.source.log(A).put(*numbered("newer", 3), epoch=-1)
+
+
+def test_without_an_epoch_it_stops_until_somebody_decides() -> None:
+    world = stopped(without_epoch)
+    (before,) = world.occurrences()
+    grown_past(world)
+    for owner in ("a third", "a fourth"):
+        world.run(owner)
+        assert world.incidents() == {A: "source_truncated"}
+        assert world.occurrences() == [before]
+        assert world.copied(A) == numbered("t[0]", 6)
+        assert world.copied(B) == numbered("t[1]", 6)
+    world.resolve(Command.RETRY, A)
+    assert world.run("a fifth") is None
+    it = closed(world, "source_truncated")
+    assert it.closing is not None
+    assert it.closing.effect is Ending.RETRIED
+    assert world.copied(A) == [*numbered("t[0]", 6), *numbered("newer", 3)[1:]]
+
+
+def test_without_an_epoch_it_stops_also_where_that_can_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, send = without_epoch(), FakePlane.send_positions
+
+    def refuse(
+        plane: FakePlane, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        if any(key.startswith(b"occurrence/") for key, _ in entries):
+            grown_past(world)
+            raise Abortable("the claims topic takes nothing")
+        send(plane, offsets, entries)
+
+    monkeypatch.setattr(FakePlane, "send_positions", refuse)
+    world.run("another")
+    assert len(world.told("restarted")) == 1
+    assert world.incidents() == {A: "source_truncated"}
+    assert world.copied(A) == numbered("t[0]", 6)
+
+
+def test_without_an_epoch_it_goes_on_at_the_cut_that_was_decided() -> None:
+    world = stopped(without_epoch)
+    world.resolve(Command.SKIP, A, adopted=4)
+    grown_past(world)
+    assert world.run("a third") is None
+    assert world.copied(A) == [*numbered("t[0]", 6), "new-0", *numbered("newer", 3)]
+
+
+def test_without_an_epoch_it_stays_stopped_over_other_facts() -> None:
+    world = stopped(without_epoch)
+    world.resolve(Command.SKIP, A, adopted=4)
+    grown_past(world)
+    world.target.log(target_of(A)).put("somebody else's")
+    world.run("a third")
+    assert isinstance(world.states()[A], Stopped)
+    assert world.position(A) == 6
+    world.target.log(target_of(A)).entries.pop()
+    world.run("a fourth")
+    assert world.incidents()[A] == "source_truncated"
+    assert world.position(A) == 6
 
 
 @pytest.mark.parametrize("change", ["target", "source", "position"])
