@@ -16,7 +16,7 @@ from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.classic_groups import ClassicGroups
 from embedded_broker.coordinators.compaction import Compactor, LiveRecords, origin_of
 from embedded_broker.coordinators.consumer_groups import ConsumerGroups, TopicCatalog
-from embedded_broker.coordinators.expiry import Expiry, is_subscribed
+from embedded_broker.coordinators.expiry import Expiry, is_subscribed, subscribed_topics
 from embedded_broker.coordinators.group_memory import GroupMemory, Place
 from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty, tombstones_of
 from embedded_broker.coordinators.offsets import OffsetManager
@@ -123,11 +123,11 @@ class GroupCoordinator:
         await self._delete(group)
         return ErrorCode.none
 
-    def is_subscribed(self, group: AnyGroup, topic: str) -> bool:
-        """Return whether a member of the group is subscribed to a topic; also True if its subscription can't be
-        read.
+    def subscribed(self, group: AnyGroup) -> Callable[[str], bool]:
+        """Return a function that says whether a member of the group is subscribed to a topic now; also True if its
+        subscription can't be read.
         """
-        return is_subscribed(group, topic, self.consumer.catalog)
+        return partial(is_subscribed, group, subscribed_topics(group, self.consumer.catalog))
 
     async def on_topic_deleted(self, topic: str) -> None:
         """Delete all groups' offsets of a deleted topic. Call it after the topic's own record is durable.

@@ -314,7 +314,7 @@ def test_a_pattern_finds_what_its_member_may_see(tmp_path: Path) -> None:
             assert [each.topic_id for each in answer.assignment.topic_partitions] == [seen.topic_id]
             group = served.broker.groups.get("g")
             assert group is not None
-            assert served.broker.groups.is_subscribed(group, "hidden"), "its offsets are kept, as its pattern says"
+            assert served.broker.groups.subscribed(group)("hidden"), "its offsets are kept, as its pattern says"
             await served.topic("new")
             assert (await beat(alice, epoch=answer.member_epoch)).assignment is None
 
