@@ -141,10 +141,18 @@ class OffsetManager:
         is_too_large = len(metadata) > self._config.offset_metadata_max_bytes
         return PartitionCommit(record, topic_id, committed.size_bytes, b"" if is_too_large else _fields(record))
 
-    async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
+    async def commit(
+        self,
+        who: Committer,
+        group: AnyGroup | None,
+        commits: Sequence[PartitionCommit],
+        renew: Callable[[], None] = lambda: None,
+    ) -> Results:
         """Handle OffsetCommit, with at most one commit for each partition. Returns only once what succeeded is on
-        disk."""
+        disk. Calls `renew` if the committer is who it says: that renews its session."""
         error_code = self._validate(who, group, commits, transactional=False)
+        if error_code is ErrorCode.none:
+            renew()
         results, accepted = self._sort_out(who, commits, error_code)
         if error_code is ErrorCode.none and group is None:
             self._find_or_create(who.group_id)
