@@ -30,13 +30,13 @@ class Expiry:
         committed = self._offsets.state.committed(group.group_id)
         if not committed:
             return []
-        topics = subscribed_topics(group, self._catalog)
+        topics, unstable = subscribed_topics(group, self._catalog), self._offsets.state.unstable(group.group_id)
         return [
             partition
             for partition, offset in committed.items()
             if (since_ms := self._since_ms(group, offset, topics)) is not None
             and now_ms - since_ms >= self._config.offsets_retention_ms
-            and not self._offsets.state.is_unstable(group.group_id, partition)
+            and partition not in unstable
             and not self._offsets.is_under_way(group.group_id, partition)
             and not is_subscribed(group, topics, partition[0])
         ]

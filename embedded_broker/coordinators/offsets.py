@@ -194,10 +194,11 @@ class OffsetManager:
     ) -> dict[TopicPartition, FetchedOffset]:
         """Handle OffsetFetch: return the given partitions, or for None all that have an offset."""
         committed = self.state.committed(group_id)
+        unstable = self.state.unstable(group_id) if require_stable else ()
         fetched: dict[TopicPartition, FetchedOffset] = {}
         for partition in sorted(committed) if partitions is None else partitions:
             found = committed.get(partition)
-            if require_stable and self.state.is_unstable(group_id, partition):
+            if partition in unstable:
                 fetched[partition] = UNSTABLE
             elif found is None:
                 fetched[partition] = NOTHING_COMMITTED
