@@ -10,6 +10,7 @@ after it (KIP-1251), and says GROUP_ID_NOT_FOUND for a member's unknown group; v
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -62,5 +63,5 @@ async def _commit(broker: Parts, who: Committer, commits: list[PartitionCommit])
     group = broker.groups.get(who.group_id)
     if who.version >= 9 and group is None and who.generation >= 0:
         return {commit.partition: ErrorCode.group_id_not_found for commit in commits}
-    broker.groups.classic.touch(who.group_id, who.member_id)
-    return await broker.groups.offsets.commit(who, group, commits)
+    renew = partial(broker.groups.classic.touch, who.group_id, who.member_id)
+    return await broker.groups.offsets.commit(who, group, commits, renew)

@@ -47,6 +47,10 @@ class Deadlines:
         self._background.schedule(key, delay_ms, lambda: self._time_out(entry))
 
     def _time_out(self, entry: TransactionEntry) -> None:
+        self._background.spawn(f"timeout {entry.transaction.transactional_id}", self._abort_if_due(entry))
+
+    async def _abort_if_due(self, entry: TransactionEntry) -> None:
+        """Decide and begin the abort in one step: before this task ran, a request may have ended the transaction."""
         now_ms = self._host.clock.now_ms()
         deadline_ms = transactions.deadline_ms(entry.transaction)
         if deadline_ms is None:
@@ -54,11 +58,7 @@ class Deadlines:
         if entry.pending is not None or now_ms < deadline_ms:
             self._schedule(entry, max(deadline_ms - now_ms, RETRY_DELAY_MS))
             return
-        decision = transactions.fence(entry.transaction, now_ms)
-        self._background.spawn(f"timeout {entry.transaction.transactional_id}", self._fence(entry, decision))
-
-    async def _fence(self, entry: TransactionEntry, decision: Decision) -> None:
         try:
-            await self._make(entry, decision)
+            await self._make(entry, transactions.fence(entry.transaction, now_ms))
         except NoSpace:
             self._schedule(entry, NO_SPACE_RETRY_MS)

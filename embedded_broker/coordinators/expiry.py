@@ -28,14 +28,17 @@ class Expiry:
     def expired(self, group: AnyGroup, now_ms: int) -> list[TopicPartition]:
         """Return the partitions whose offsets have expired."""
         committed = self._offsets.state.committed(group.group_id)
+        if not committed:
+            return []
+        topics, unstable = subscribed_topics(group, self._catalog), self._offsets.state.unstable(group.group_id)
         return [
             partition
             for partition, offset in committed.items()
-            if (since_ms := self._since_ms(group, offset)) is not None
+            if (since_ms := self._since_ms(group, offset, topics)) is not None
             and now_ms - since_ms >= self._config.offsets_retention_ms
-            and not self._offsets.state.is_unstable(group.group_id, partition)
+            and partition not in unstable
             and not self._offsets.is_under_way(group.group_id, partition)
-            and not is_subscribed(group, partition[0], self._catalog)
+            and not is_subscribed(group, topics, partition[0])
         ]
 
     def is_over(self, group: AnyGroup) -> bool:
@@ -44,19 +47,25 @@ class Expiry:
             return False
         return self._offsets.is_settled(group.group_id) and not self._offsets.has_any(group.group_id)
 
-    def _since_ms(self, group: AnyGroup, offset: CommittedOffset) -> int | None:
+    def _since_ms(self, group: AnyGroup, offset: CommittedOffset, topics: frozenset[str] | None) -> int | None:
         """Return when the retention time of an offset began, in ms; None: it doesn't expire."""
         if isinstance(group, ConsumerGroup) or group.protocol_type is None:
             return offset.commit_ms
         if group.state is GroupState.EMPTY:
             return self._registry.stored_ms(group)
-        knows_topics = group.state is GroupState.STABLE and group.subscribed_topics() is not None
+        knows_topics = group.state is GroupState.STABLE and topics is not None
         return offset.commit_ms if knows_topics else None
 
 
-def is_subscribed(group: AnyGroup, topic: str, catalog: Catalog) -> bool:
-    """Return whether a member of the group is subscribed to a topic; also True if its subscription can't be read."""
-    if isinstance(group, ConsumerGroup):
-        return topic in group.subscribed_topics(catalog)
-    topics = group.subscribed_topics()
-    return group.is_consumers if topics is None else topic in topics
+def subscribed_topics(group: AnyGroup, catalog: Catalog) -> frozenset[str] | None:
+    """Find out what the members of a group are subscribed to; None if that can't be read. Ask once for all offsets: the
+    subscriptions of all members are read each time. Source: `ClassicGroup.subscribedTopics`, one set in a generation.
+    """
+    return group.subscribed_topics(catalog) if isinstance(group, ConsumerGroup) else group.subscribed_topics()
+
+
+def is_subscribed(group: AnyGroup, topics: frozenset[str] | None, topic: str) -> bool:
+    """Return whether a member of the group is subscribed to a topic, given `subscribed_topics`; also True if its
+    subscription can't be read.
+    """
+    return topic in topics if topics is not None else isinstance(group, Group) and group.is_consumers

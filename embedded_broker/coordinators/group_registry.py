@@ -107,7 +107,7 @@ class GroupRegistry:
         del self._groups[group.group_id]
         self._stored.pop(group.group_id, None)
         group.die()
-        return _tombstones(group)
+        return tombstones_of(group)
 
     def append(self, records: list[Record]) -> None:
         """Write records as one batch: all of them or none survive. On a full disk they are written later."""
@@ -120,8 +120,7 @@ class GroupRegistry:
 
     def _write(self, records: list[Record]) -> None:
         """Write records. Raises NoSpace, and none of them are written."""
-        if self._owed:  # to try again for each request would encode all of them each time
-            raise NoSpace(errno.ENOSPC, "records of groups wait for disk space")
+        self.refuse_if_owed()  # to try again for each request would encode all of them each time
         if records:
             self._host.internal_log(OFFSETS_TOPIC).append(encode(records, self._host.clock.now_ms()))
 
@@ -140,10 +139,10 @@ class GroupRegistry:
         if self.owed_bytes >= OWED_BYTES_MAX:
             raise NoSpace(errno.ENOSPC, "too many records of groups wait for disk space")
 
-    def delete(self, group: AnyGroup) -> None:
-        """Forget an empty group, and write so. Raises NoSpace with nothing changed."""
-        self._write(_tombstones(group))
-        self.retire(group)
+    def refuse_if_owed(self) -> None:
+        """Raise NoSpace while records wait for disk space: nothing else may be written before them."""
+        if self._owed:
+            raise NoSpace(errno.ENOSPC, "records of groups wait for disk space")
 
     @property
     def is_settled(self) -> bool:
@@ -220,7 +219,8 @@ class GroupRegistry:
         return Group(group_id, self._config.initial_rebalance_delay_ms, self._config.new_member_join_timeout_ms)
 
 
-def _tombstones(group: AnyGroup) -> list[Record]:
+def tombstones_of(group: AnyGroup) -> list[Record]:
+    """Make the records that delete a group, but not its offsets."""
     if isinstance(group, ConsumerGroup):
         return [consumer_log.encode(group.group_id, change) for change in TOMBSTONES]
     return [(group_log.encode_key(group.group_id), None)]

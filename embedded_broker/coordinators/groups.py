@@ -16,9 +16,9 @@ from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.classic_groups import ClassicGroups
 from embedded_broker.coordinators.compaction import Compactor, LiveRecords, origin_of
 from embedded_broker.coordinators.consumer_groups import ConsumerGroups, TopicCatalog
-from embedded_broker.coordinators.expiry import Expiry, is_subscribed
+from embedded_broker.coordinators.expiry import Expiry, is_subscribed, subscribed_topics
 from embedded_broker.coordinators.group_memory import GroupMemory, Place
-from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty
+from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty, tombstones_of
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
@@ -114,19 +114,20 @@ class GroupCoordinator:
         self._registry.configure(group_id, change(self._config.consumer))
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """Delete a group without members, and its offsets. Raises NoSpace; it may have lost its offsets then."""
+        """Delete a group without members, and its offsets. Raises NoSpace with nothing changed."""
         group = self._registry.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
         if not is_empty(group):
             return ErrorCode.non_empty_group
-        return await self._background.finish(f"delete group {group_id}", partial(self._delete, group))
+        await self._delete(group)
+        return ErrorCode.none
 
-    def is_subscribed(self, group: AnyGroup, topic: str) -> bool:
-        """Return whether a member of the group is subscribed to a topic; also True if its subscription can't be
-        read.
+    def subscribed(self, group: AnyGroup) -> Callable[[str], bool]:
+        """Return a function that says whether a member of the group is subscribed to a topic now; also True if its
+        subscription can't be read.
         """
-        return is_subscribed(group, topic, self.consumer.catalog)
+        return partial(is_subscribed, group, subscribed_topics(group, self.consumer.catalog))
 
     async def on_topic_deleted(self, topic: str) -> None:
         """Delete all groups' offsets of a deleted topic. Call it after the topic's own record is durable.
@@ -137,19 +138,14 @@ class GroupCoordinator:
             self._background.retry_until_done(f"offsets of {topic}", partial(self.offsets.forget_topic, topic))
         )
 
-    async def _delete(self, group: AnyGroup) -> ErrorCode:
-        """Delete a group, the offsets first: they need a group to be found by."""
-        await self.offsets.forget_group(group.group_id)
-        found = self._registry.get(group.group_id)
-        if found is None:
-            return ErrorCode.group_id_not_found  # another client has deleted it meanwhile
-        if found is not group or not is_empty(group):
-            return ErrorCode.non_empty_group  # a member has joined meanwhile
-        if self.offsets.has_any(group.group_id):
-            return ErrorCode.none  # deleted, and a client has committed since: that makes the group anew
-        self._registry.delete(group)
-        await self._registry.durable()
-        return ErrorCode.none
+    async def _delete(self, group: AnyGroup) -> None:
+        """Delete an empty group and its offsets in one step, from which on a member that joins makes a new one. Returns
+        only once it is on disk. Source: `GroupCoordinatorShard.deleteGroups`.
+        """
+        self._registry.refuse_if_owed()
+        stored = self.offsets.forget_group(group.group_id, tombstones_of(group))
+        self._registry.retire(group)
+        await stored
 
     def _live(self) -> Iterator[LiveRecords]:
         """Yield what the log must hold: all that groups are made of, and the committed offsets."""

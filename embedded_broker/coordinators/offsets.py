@@ -7,7 +7,7 @@ Source: Kafka `OffsetMetadataManager`; KIP-447 (require stable, group metadata i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -141,10 +141,18 @@ class OffsetManager:
         is_too_large = len(metadata) > self._config.offset_metadata_max_bytes
         return PartitionCommit(record, topic_id, committed.size_bytes, b"" if is_too_large else _fields(record))
 
-    async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
+    async def commit(
+        self,
+        who: Committer,
+        group: AnyGroup | None,
+        commits: Sequence[PartitionCommit],
+        renew: Callable[[], None] = lambda: None,
+    ) -> Results:
         """Handle OffsetCommit, with at most one commit for each partition. Returns only once what succeeded is on
-        disk."""
+        disk. Calls `renew` if the committer is who it says: that renews its session."""
         error_code = self._validate(who, group, commits, transactional=False)
+        if error_code is ErrorCode.none:
+            renew()
         results, accepted = self._sort_out(who, commits, error_code)
         if error_code is ErrorCode.none and group is None:
             self._find_or_create(who.group_id)
@@ -186,10 +194,11 @@ class OffsetManager:
     ) -> dict[TopicPartition, FetchedOffset]:
         """Handle OffsetFetch: return the given partitions, or for None all that have an offset."""
         committed = self.state.committed(group_id)
+        unstable = self.state.unstable(group_id) if require_stable else ()
         fetched: dict[TopicPartition, FetchedOffset] = {}
         for partition in sorted(committed) if partitions is None else partitions:
             found = committed.get(partition)
-            if require_stable and self.state.is_unstable(group_id, partition):
+            if partition in unstable:
                 fetched[partition] = UNSTABLE
             elif found is None:
                 fetched[partition] = NOTHING_COMMITTED
@@ -202,9 +211,13 @@ class OffsetManager:
         known = self._known(group_id)
         await self._forget([(group_id, partition) for partition in partitions if partition in known])
 
-    async def forget_group(self, group_id: str) -> None:
-        """Delete all offsets of a group."""
-        await self._forget([(group_id, partition) for partition in sorted(self._known(group_id))])
+    def forget_group(self, group_id: str, tombstones: Sequence[tuple[bytes, bytes | None]]) -> Awaitable[None]:
+        """Append the deletion of a group's offsets and, in the same batch, the group's own `tombstones`: what comes
+        behind it is of a new group. Await the result for the disk. Raises NoSpace with nothing changed.
+        """
+        records = [OffsetRecord(group_id, partition, None) for partition in sorted(self._known(group_id))]
+        fields = [*map(_fields, records), *(record_fields(key, value) for key, value in tombstones)]
+        return self._applied(*self._append(fields, records))
 
     async def forget_topic(self, topic: str) -> None:
         """Delete all groups' offsets on a topic."""
@@ -245,11 +258,17 @@ class OffsetManager:
 
     async def _write(self, fields: Sequence[bytes], records: Sequence[OffsetRecord]) -> None:
         """Append, wait for the disk, apply; also when the client disconnects meanwhile. `fields` are the records'."""
+        await self._applied(*self._append(fields, records))
+
+    def _append(self, fields: Sequence[bytes], records: Sequence[OffsetRecord]) -> tuple[Partition, int]:
         log = self._host.internal_log(OFFSETS_TOPIC)
         base_offset = log.append(encode_from_fields(fields, self._host.clock.now_ms()))
         self._under_way.add(base_offset, records)
         for group_id in {record.group_id: None for record in records}:
             self._note(group_id)  # what is on its way counts like what is there: it may be much
+        return log, base_offset
+
+    async def _applied(self, log: Partition, base_offset: int) -> None:
         await self._background.finish("offsets", partial(self._apply_once_durable, log, base_offset))
 
     async def _apply_once_durable(self, log: Partition, base_offset: int) -> None:

@@ -10,7 +10,13 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators.memory_quota import MemoryQuota
 from embedded_broker.state import transactions
 from embedded_broker.state.owners import SOMEBODY, Owner
-from embedded_broker.state.transactions import Decision, RefuseRequest, TopicPartition, Transaction
+from embedded_broker.state.transactions import (
+    Decision,
+    IllegalTransactionStep,
+    RefuseRequest,
+    TopicPartition,
+    Transaction,
+)
 
 ID_BYTES, PARTITION_BYTES = 1_200, 250
 """What an id takes in memory beside its text, and each partition of its open transaction."""
@@ -75,6 +81,26 @@ class TransactionEntry:
     def forgotten(self) -> None:
         """Note that it is known no more."""
         self.quota.note(self.transaction.transactional_id, {})
+
+    def begin(self, made: Transaction) -> None:
+        """Note that the state `made` is being written.
+
+        Raises:
+            IllegalTransactionStep: another one is: only one of them can be true, and clients may have been told so.
+        """
+        if self.pending is not None:
+            steps = f"{self.transaction.state.label} to {made.state.label}"
+            pending = f"{self.pending.state.label} is being written"
+            raise IllegalTransactionStep(f"{made.transactional_id}: {steps} while {pending}")
+        self.pending = made
+        self.count()
+        self.settled.clear()
+
+    def rolled_back(self) -> None:
+        """Note that the state that was being written could not be: the former one holds."""
+        self.pending = None
+        self.count()
+        self.notify_if_settled()
 
     def stored(self, made: Transaction) -> None:
         """Note that the state `made` has been written and holds now."""

@@ -106,8 +106,8 @@ class TransactionCoordinator:
                     self._append(_record(decided))
             entry.count()
         prepared = [entry for entry in self._entries.values() if entry.transaction.state in transactions.PREPARED]
-        try_once = self._background.try_once
-        await asyncio.gather(*(try_once("markers", partial(self._carry_out, entry)) for entry in prepared))
+        try_once, carry_out = self._background.try_once, self._carry_out
+        await asyncio.gather(*(try_once("markers", partial(carry_out, each, each.transaction)) for each in prepared))
         await try_once("hanging transactions", self._end_hanging)
         for entry in self._entries.values():
             self._deadlines.watch(entry)
@@ -270,13 +270,14 @@ class TransactionCoordinator:
     async def _end(self, transactional_id: str, producer_id: int, epoch: int, commit: bool, bump: bool) -> Identity:
         if not transactional_id:
             return Identity(ErrorCode.invalid_request)
+        if bump:
+            await self._producer_ids.ensure()
         entry = self._entries.get(transactional_id)
         if entry is None:
             return Identity(ErrorCode.invalid_producer_id_mapping)
         now_ms = self._host.clock.now_ms()
         try:
             if bump:
-                await self._producer_ids.ensure()
                 decision = transactions.end_v2(
                     entry.transaction, producer_id, epoch, commit, now_ms, self._producer_ids.allocate
                 )
@@ -308,16 +309,15 @@ class TransactionCoordinator:
     async def _make(self, entry: TransactionEntry, decision: Decision, store: Store | None = None) -> Transaction:
         """Make a step durable; if it is a decision, carry it out. Continues if the caller is cancelled.
 
-        Raises NoSpace, the step not made.
+        `decision` must be of the state that holds now: nothing may be awaited between the two. Raises NoSpace, the step
+        not made; IllegalTransactionStep if another one is being written.
         """
         if not isinstance(decision, transactions.Step):
             return entry.transaction
         made = decision.next
         record = _record(made)  # what can't be written changes nothing
+        entry.begin(made)
         self._entries[made.transactional_id] = entry
-        entry.pending = made
-        entry.count()
-        entry.settled.clear()
         storing = partial(self._or_roll_back, entry, partial(store or self._store, entry, made, record))
         await self._background.finish(f"transaction {made.transactional_id}", storing)
         return made
@@ -326,9 +326,7 @@ class TransactionCoordinator:
         try:
             await store()
         except NoSpace:
-            entry.pending = None
-            entry.count()
-            entry.notify_if_settled()
+            entry.rolled_back()
             if entry.transaction.epoch == NO_EPOCH:
                 del self._entries[entry.transaction.transactional_id]
                 entry.forgotten()
@@ -341,7 +339,7 @@ class TransactionCoordinator:
         entry.stored(made)
         self._deadlines.watch(entry)
         if made.state in transactions.PREPARED:
-            self._background.retry_until_done(f"markers {made.transactional_id}", partial(self._carry_out, entry))
+            self._background.retry_until_done(f"markers {made.transactional_id}", partial(self._carry_out, entry, made))
 
     async def _commit_single_partition(
         self, entry: TransactionEntry, prepared: Transaction, record: tuple[bytes, bytes]
@@ -362,9 +360,8 @@ class TransactionCoordinator:
         log.append(encode([record], self._host.clock.now_ms()))
         return log
 
-    async def _carry_out(self, entry: TransactionEntry) -> None:
+    async def _carry_out(self, entry: TransactionEntry, prepared: Transaction) -> None:
         """Write the markers of a prepared transaction, then its completed record; also after a restart."""
-        prepared = entry.transaction
         await self.markers.write(prepared)
         completed = transactions.complete(prepared, self._host.clock.now_ms())
         self._append(_record(completed))

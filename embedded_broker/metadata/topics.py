@@ -293,6 +293,8 @@ class Topics:
         self._partitions -= len(topic.partitions)
         del self._by_id[topic.topic_id]
         self.version += 1
+        for partition in topic.partitions:
+            await partition.cleaning.abort()
         async with self._flush_scheduler.exclusive():
             for partition in topic.partitions:
                 partition.destroy()

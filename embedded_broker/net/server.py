@@ -286,7 +286,7 @@ class Server:
             return await api.handle(self.broker, connection, request, version)
         from embedded_broker.security.enforcing import ClientRights, NoRule, Unanswerable, enforce
 
-        rights = ClientRights(authorizer, connection.session, self.broker.topics)
+        rights = ClientRights(authorizer, connection.session, self.broker.topics, self.broker.config.auto_create_topics)
         try:
             return await enforce(
                 rights, api.name, request, lambda cut: api.handle(self.broker, connection, cut, version)

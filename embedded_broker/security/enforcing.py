@@ -39,6 +39,8 @@ class ClientRights:
     authorizer: Authorizer
     session: ClientSession
     topics: Topics
+    creates_topics: bool
+    """Whether Metadata creates topics (`auto.create.topics.enable`)."""
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         """See `rules.Rights`."""
@@ -56,6 +58,10 @@ class ClientRights:
             return None if topic is None else topic.name
         name = getattr(item, "name", getattr(item, "topic", None))
         return None if name is None else str(name)
+
+    def creates_topic(self, name: str) -> bool:
+        """See `rules.Rights`."""
+        return self.creates_topics and self.topics.get(name) is None
 
 
 async def enforce(rights: Rights, name: str, request: Any, handle: Callable[[Any], Awaitable[Answer]]) -> Answer:

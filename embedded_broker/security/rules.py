@@ -37,6 +37,9 @@ class Rights(Protocol):
         """Return the name of the topic that an item of a request names, if there is one: by `topic_id` if it has one,
         as the handlers look it up, else by `name` or `topic`."""
 
+    def creates_topic(self, name: str) -> bool:
+        """Return whether there is no topic of that name, and Metadata would create one."""
+
 
 class Denied(Exception):
     """The whole request is refused, with this answer."""

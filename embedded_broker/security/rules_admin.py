@@ -43,47 +43,27 @@ def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
         ]}  # fmt: skip
     if type(request).__version__ < METADATA_BY_ID_SINCE and any(is_by_id(item) for item in request.topics):
         return request, None  # the handler refuses all of it
+    creates = getattr(request, "allow_auto_topic_creation", True)  # before version 4 there is no way not to
+    may_create_all = creates and rights.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
     allowed, refused = [], []
     for item in request.topics:
         name = rights.topic_name(item)
-        if name is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        is_shown = name is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, name)
+        if is_shown and (not creates or may_create_all or name is None or _may_create_if_missing(rights, name)):
             allowed.append(item)
         else:
             refused.append(_not_shown(item))
-    creates = getattr(request, "allow_auto_topic_creation", True) and not _may_create_all(rights, allowed)
-    cut = dataclasses.replace(request, topics=tuple(allowed))
-    if creates and hasattr(request, "allow_auto_topic_creation"):
-        cut = dataclasses.replace(cut, allow_auto_topic_creation=False)
-    if not refused and cut == request:
+    if not refused:
         return request, None
+    cut = dataclasses.replace(request, topics=tuple(allowed))
     if not allowed and type(request).__version__ == 0:
         return cut, lambda answer: {**answer, "topics": refused}
-    return cut, lambda answer: {**answer, "topics": [*map(_hide_missing(rights, creates), answer["topics"]), *refused]}
+    return cut, lambda answer: {**answer, "topics": [*answer["topics"], *refused]}
 
 
-def _may_create_all(rights: Rights, items: list[Any]) -> bool:
-    """Return whether the client may create every topic of a request."""
-    if rights.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
-        return True
-    names = [item.name for item in items if item.name is not None]
-    return all(rights.may(Operation.CREATE, Resource.TOPIC, name) for name in names)
-
-
-def _hide_missing(rights: Rights, creates: bool) -> Callable[[Fields], Fields]:
-    """Return a function that hides the lack of a topic that would have been created, had its reader the right to."""
-
-    def hide(topic: Fields) -> Fields:
-        missing = topic.get("error_code") is ErrorCode.unknown_topic_or_partition
-        if creates and missing and not _may_create_all(rights, [_Name(topic["name"])]):
-            return {**topic, "error_code": REFUSAL[Resource.TOPIC]}
-        return topic
-
-    return hide
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Name:
-    name: str
+def _may_create_if_missing(rights: Rights, name: str) -> bool:
+    """Return whether there is nothing to create, or the client has the right to."""
+    return not rights.creates_topic(name) or rights.may(Operation.CREATE, Resource.TOPIC, name)
 
 
 def _not_shown(item: Any) -> Fields:

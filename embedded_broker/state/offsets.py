@@ -141,9 +141,11 @@ class Offsets:
             if each is not None:
                 add_in(self._bytes, group_id, each.owner, times * each.size_bytes)
 
-    def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
-        """Return whether some open transaction will change the partition's offset if it commits."""
-        return any(partition in groups.get(group_id, {}) for groups in self._pending.values())
+    def unstable(self, group_id: str) -> set[TopicPartition]:
+        """Return the partitions whose offset some open transaction will change if it commits. It looks at all of them:
+        ask once for a group.
+        """
+        return set().union(*(groups.get(group_id, ()) for groups in self._pending.values()))
 
     def first_pending(self) -> int | None:
         """Return where the first record stands that waits for the marker of its transaction."""
@@ -155,10 +157,7 @@ class Offsets:
 
     def known(self, group_id: str) -> set[TopicPartition]:
         """Return the partitions with a committed or a pending offset: what deleting the group must delete."""
-        partitions = set(self.committed(group_id))
-        for groups in self._pending.values():
-            partitions |= set(groups.get(group_id, {}))
-        return partitions
+        return self.unstable(group_id).union(self.committed(group_id))
 
     def group_ids(self) -> set[str]:
         """Return the groups with a committed or a pending offset."""

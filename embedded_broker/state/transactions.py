@@ -58,7 +58,7 @@ IDLE = COMPLETED | {TxnState.EMPTY}
 
 
 class IllegalTransactionStep(Exception):
-    """A step that the table doesn't have: a bug of the broker, never a client's fault."""
+    """A step that the table doesn't have, or a second one at a time: a bug of the broker, never a client's fault."""
 
 
 @dataclass(frozen=True, slots=True)

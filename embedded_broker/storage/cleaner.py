@@ -2,18 +2,19 @@
 
 Run by `retention.Retention`. Source: Kafka `LogCleaner`, `LogCleanerManager`. Only whole segments are cleaned, never
 the active one, and nothing at or above the last stable offset. New segments are written in a thread; only their
-exchange with the old ones happens on the event loop.
+exchange with the old ones happens on the event loop. Whoever deletes a partition ends its pass first (`CleaningState`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.runtime.clock import Clock
+from embedded_broker.storage.cleaning_state import CleaningAborted
 from embedded_broker.storage.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.cleaning import Aborted, CleanedTransactions, Cleaner, Last, latest_offsets
@@ -66,7 +67,6 @@ class Compaction:
     ) -> None:
         self._keys_max = thresholds.cleaner_keys_max
         self._fs, self._flush_scheduler, self._disk_space, self._clock = fs, flush_scheduler, disk_space, clock
-        self._uncleanable: set[Partition] = set()
 
     async def run_once(self, partitions: Iterable[Partition]) -> None:
         """Clean those that are to be compacted and dirty enough. Raises OSError."""
@@ -75,8 +75,7 @@ class Compaction:
 
     async def run_for(self, partition: Partition) -> None:
         """Clean a partition if it is to be compacted and dirty enough. Raises OSError."""
-        is_cleanable = partition.config.compacts and not partition.internal and partition not in self._uncleanable
-        if is_cleanable and not self._disk_space.full:
+        if partition.config.compacts and not partition.internal and not self._disk_space.full:
             await self.clean(partition)
 
     async def clean(self, partition: Partition) -> None:
@@ -91,19 +90,51 @@ class Compaction:
         segments = job.clean + job.dirty
         for segment in segments:
             segment.hold()
+        partition.cleaning.begin()
         try:
             with suppress_disk_full():
-                result = await asyncio.to_thread(write_clean, self._fs, partition.log, job, self._keys_max)
-                async with self._flush_scheduler.exclusive():
-                    partition.exchange(result.groups, result.clean_end, result.markers_gone)
+                await self._exchange(partition, await self._written(partition, job))
+        except CleaningAborted:
+            log.info("partition %s-%d is not compacted: it is being deleted", partition.topic, partition.index)
         except CorruptBatch as error:
-            self._uncleanable.add(partition)
+            partition.cleaning.is_allowed = False
             log.error("partition %s-%d can't be compacted: %s", partition.topic, partition.index, error)
         except CorruptLog as error:
             partition.stop(error)
         finally:
             for segment in segments:
                 segment.release()
+            partition.cleaning.end()
+
+    async def _written(self, partition: Partition, job: Job) -> CleaningResult:
+        """Write the new segments in a thread. Cancelled, as when the broker stops, it waits for the thread, too: the
+        files that this reads are closed then. Raises what `write_clean` does.
+        """
+        check = partition.cleaning.check
+        written = asyncio.get_running_loop().run_in_executor(
+            None, write_clean, self._fs, partition.log, job, self._keys_max, check
+        )
+        try:
+            return await asyncio.shield(written)
+        except asyncio.CancelledError:
+            partition.cleaning.is_allowed = False
+            await asyncio.wait([written])
+            if not written.cancelled() and written.exception() is None:
+                _discard_left_over(partition.log, written.result())
+            raise
+
+    async def _exchange(self, partition: Partition, result: CleaningResult) -> None:
+        """Put what was written in the place of the old segments. Raises OSError."""
+        try:
+            async with self._flush_scheduler.exclusive():
+                partition.exchange(result.groups, result.clean_end, result.markers_gone)
+        finally:
+            _discard_left_over(partition.log, result)
+
+
+def _discard_left_over(partition_log: PartitionLog, result: CleaningResult) -> None:
+    """Remove the new segments that were not put in the place of others: the disk is full, or some of those are gone."""
+    partition_log.discard([new for _, new in result.groups if new.path.name.endswith(CLEANED_SUFFIX)])
 
 
 def find_job(partition: Partition, now_ms: int) -> Job | None:
@@ -111,7 +142,7 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
 
     Source: `LogToClean`, `LogCleanerManager`.
     """
-    if partition.closed or partition.stopped is not None:
+    if partition.closed or partition.stopped is not None or not partition.cleaning.is_allowed:
         return None
     config, segments = partition.config, partition.log.segments[:-1]
     clean = [segment for segment in segments if segment.end_offset <= partition.log.clean_end]
@@ -143,24 +174,27 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
     )
 
 
-def write_clean(fs: FileSystem, partition_log: PartitionLog, job: Job, keys_max: int) -> CleaningResult:
+def write_clean(
+    fs: FileSystem, partition_log: PartitionLog, job: Job, keys_max: int, check: Callable[[], None]
+) -> CleaningResult:
     """Write new segments beside the old ones. Called in a thread.
 
-    Raises CorruptBatch when records can't be read though the CRC is right; CorruptLog; OSError.
+    Raises CorruptBatch when records can't be read though the CRC is right; CorruptLog; OSError; and, with nothing left
+    behind, what `check` does, which is called often.
     """
     partition_log.flush()  # what is replaced must not be younger than what replaces it
-    latest, count = latest_offsets(job.dirty, job.aborted, keys_max)
+    latest, count = latest_offsets(job.dirty, job.aborted, keys_max, check)
     rest = job.dirty[count:]
     clean_end = rest[0].base_offset if rest else job.end_offset
     transactions = CleanedTransactions(job.aborted)
-    cleaner = Cleaner(latest, transactions, job.producers, job.now_ms, job.delete_retention_ms)
+    cleaner = Cleaner(latest, transactions, job.producers, job.now_ms, job.delete_retention_ms, check)
     writer = _Writer(fs, partition_log, clean_end, job.segment_bytes)
     try:
         for segment in job.clean + job.dirty[:count]:
             writer.begin(segment)
             for batch in cleaner.kept(segment):
                 writer.add(batch)
-        return CleaningResult(writer.finish(), clean_end, cleaner.markers_gone)
+        return CleaningResult(writer.finish(check), clean_end, cleaner.markers_gone)
     except BaseException:
         partition_log.discard([new for _, new in writer.groups])
         raise
@@ -192,9 +226,10 @@ class _Writer:
         self._changed[-1] |= isinstance(batch, bytes)
         self.groups[-1][1].append(read_header(batch), bytes(batch))
 
-    def finish(self) -> list[Group]:
-        """Make them durable; those that are as they were are left out. Raises OSError."""
+    def finish(self, check: Callable[[], None]) -> list[Group]:
+        """Make them durable; those that are as they were are left out. Raises OSError, and what `check` does."""
         for old, new in self.groups:
+            check()
             new.set_modified_ms(old[-1].modified_ms())  # records without timestamps must not become younger
             new.sync()
         as_before = [

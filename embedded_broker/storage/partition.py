@@ -21,6 +21,7 @@ from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.state.owners import SOMEBODY, Owner
 from embedded_broker.state.producer_quota import ProducerQuota
 from embedded_broker.state.producers import PartitionProducers
+from embedded_broker.storage.cleaning_state import CleaningState
 from embedded_broker.storage.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.storage.log.backlog import Backlog
 from embedded_broker.storage.log.checkpoint import State
@@ -68,6 +69,7 @@ class Partition:
         self.config = LogConfig()
         """See `configure`."""
         self.producers = PartitionProducers(quota)
+        self.cleaning = CleaningState()
         self.high_watermark = 0
         self.closed = False
         self.stopped: str | None = None
@@ -293,7 +295,6 @@ class Partition:
         """
         replaced = {segment for old, _ in groups for segment in old}
         if self.closed or self.stopped is not None or not replaced <= set(self.log.segments):
-            self.log.discard([new for _, new in groups])
             return
         self.producers.forget_aborted(markers_gone)  # fetches must not list these, now or after a restart
         if markers_gone or self.producers.has_window_in(self.log.checkpoint_end, clean_end):
@@ -378,7 +379,9 @@ class Partition:
         self._wake()
 
     def destroy(self) -> None:
-        """Remove the files; readers find the partition gone. Hold `FlushScheduler.exclusive`."""
+        """Remove the files; readers find the partition gone. End its compaction first (`cleaning`), then hold
+        `FlushScheduler.exclusive`.
+        """
         self.closed = True
         self.log.destroy()
         self.producers.release()

@@ -110,15 +110,19 @@ def keep_from(partition: Partition, now_ms: int) -> int:
     """Return the first offset that retention keeps; never above the last stable offset, so no open transaction is
     deleted.
 
-    A segment whose records have no timestamps (-1) is as old as its file. Raises CorruptLog.
+    A segment whose records have no timestamps (-1) is as old as its file. Source: UnifiedLog.deletableSegments. Raises
+    CorruptLog.
     """
     retention_ms, retention_bytes = partition.config.retention_ms, partition.config.retention_bytes
     keep = partition.log_start
     excess_bytes = partition.log.size_bytes - retention_bytes if retention_bytes >= 0 else 0
-    for segment in partition.log.segments:
+    segments = partition.log.segments
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
         expired = 0 <= retention_ms < now_ms - segment.largest_timestamp()
         excess_bytes -= segment.size_bytes
-        if not segment.size_bytes or (not expired and (retention_bytes < 0 or excess_bytes < 0)):
+        is_over = expired or (retention_bytes >= 0 and excess_bytes >= 0)
+        if not is_over or (following is None and not segment.size_bytes):
             break
-        keep = segment.end_offset
+        # Compaction may have left a gap between the two, or nothing at all of the first.
+        keep = segment.end_offset if following is None else following.base_offset
     return min(keep, partition.last_stable)

@@ -7,7 +7,7 @@ KIP-534.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -82,13 +82,17 @@ def digest(key: bytes) -> bytes:
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
+def _go_on() -> None:
+    pass
+
+
 def latest_offsets(
-    segments: Iterable[Segment], aborted: Iterable[Aborted], keys_max: int
+    segments: Iterable[Segment], aborted: Iterable[Aborted], keys_max: int, check: Callable[[], None] = _go_on
 ) -> tuple[dict[bytes, int], int]:
     """Return (digest of each key → offset of its last committed record, how many segments were read).
 
-    Stops before the segment that comes when there are `keys_max` keys; reads one at least. Raises CorruptLog,
-    CorruptBatch, OSError.
+    Stops before the segment that comes when there are `keys_max` keys; reads one at least. `check` is called before
+    each batch. Raises CorruptLog, CorruptBatch, OSError, and what `check` does.
     """
     latest: dict[bytes, int] = {}
     transactions, count = CleanedTransactions(aborted), 0
@@ -97,6 +101,7 @@ def latest_offsets(
             break
         count += 1
         for header, view in segment.batches():
+            check()
             if header.is_control:
                 transactions.is_empty(header, marker_commits(view))
             elif not transactions.is_aborted(header):
@@ -126,12 +131,17 @@ class Cleaner:
     producers: Mapping[int, Last]
     now_ms: int
     delete_retention_ms: int
+    check: Callable[[], None] = _go_on
+    """Called before each batch."""
     markers_gone: set[int] = field(default_factory=set)
     """Offsets of the abort markers that were left out."""
 
     def kept(self, segment: Segment) -> Iterator[bytes | memoryview]:
-        """Yield what stays of a segment, batch by batch. Raises CorruptLog, CorruptBatch, OSError."""
+        """Yield what stays of a segment, batch by batch. Raises CorruptLog, CorruptBatch, OSError, and what `check`
+        does.
+        """
         for header, view in segment.batches():
+            self.check()
             batch = self._marker(header, view) if header.is_control else self._data(segment, header, view)
             if batch is not None:
                 yield batch

@@ -273,7 +273,9 @@ class PartitionLog:
     def delete_before(self, offset: int) -> None:
         """Raise the log start, durably, then drop segments that are wholly before it. Raises OSError.
 
-        ValueError when the offset is above the end. A lower offset than the log start changes nothing.
+        The first one that stays begins at the log start or before it, though compaction may have left a gap behind the
+        end of the one before: otherwise it would look as if a segment were lost. ValueError when the offset is above
+        the end. A lower offset than the log start changes nothing.
         """
         if offset > self.log_end:
             raise ValueError(f"{self.directory}: {offset} is above the end, {self.log_end}")
@@ -287,7 +289,7 @@ class PartitionLog:
         self._fs.write_atomically(self.directory / LOG_START, encode_offset(offset))
         self.log_start = offset
         with self._flushing:
-            while len(self.segments) > 1 and self.segments[0].end_offset <= offset:
+            while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
                 remove_segment(self._fs, self.directory, self.segments[0].base_offset)
                 self._drop_first()
 

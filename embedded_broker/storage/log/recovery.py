@@ -82,7 +82,7 @@ def recover(
     bases = [base for base in map(base_offset_of, names) if base is not None]
     while len(bases) > 1 and bases[1] <= log_start:
         remove_segment(fs, directory, bases.pop(0))
-    if not bases or bases[0] > log_start:
+    if not bases or (bases[0] > log_start and not _is_gap(known, bases[0])):
         _refuse_below(
             durable_end, log_start, directory, 0, f"no segment begins at or before {log_start}, the log start"
         )
@@ -102,6 +102,15 @@ def recover(
     return Recovered(
         segments, log_start, durable_end, known.compacted_end, known.clean_end, checkpoint_end, scanned_bytes
     )
+
+
+def _is_gap(known: _Known, first_base: int) -> bool:
+    """Return whether compaction may have removed all that was between the log start and the first segment.
+
+    Versions before removed a segment as soon as the log start was at its end. Where nothing was deleted, the first
+    segment begins at 0: compaction keeps where it begins.
+    """
+    return 0 < known.log_start < first_base <= known.compacted_end
 
 
 def read_log_start(fs: FileSystem, directory: Path) -> int:

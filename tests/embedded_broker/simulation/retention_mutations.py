@@ -25,15 +25,15 @@ mutation = MUTATIONS.add
 @mutation(ViolationKind.LOST_WRITE)
 def let_aborted_records_stand_for_their_keys(patch: Patch) -> None:
     latest = cleaning.latest_offsets
-    patch.setattr(cleaner, "latest_offsets", lambda segments, aborted, keys_max: latest(segments, [], keys_max))
+    patch.setattr(cleaner, "latest_offsets", lambda segments, aborted, *rest: latest(segments, [], *rest))
 
 
 @mutation(ViolationKind.LOST_WRITE)
 def keep_the_first_record_of_each_key(patch: Patch) -> None:
     latest = cleaning.latest_offsets
 
-    def first(segments: Any, aborted: Any, keys_max: int) -> Any:
-        found, count = latest(segments, aborted, keys_max)
+    def first(*args: Any) -> Any:
+        found, count = latest(*args)
         return {key: offset + 1 for key, offset in found.items()}, count
 
     patch.setattr(cleaner, "latest_offsets", first)

@@ -27,9 +27,8 @@ def test_a_pending_offset_is_invisible_and_makes_its_partition_unstable() -> Non
     state.apply(record(5, 0))
     state.apply(record(6, 1), PID)
     assert offset_of(state) == 5
-    assert state.is_unstable("g", P0)
-    assert not state.is_unstable("g", P1)
-    assert not state.is_unstable("h", P0)
+    assert state.unstable("g") == {P0}
+    assert state.unstable("h") == set()
 
 
 def test_a_commit_marker_makes_it_visible_and_an_abort_drops_it() -> None:
@@ -39,14 +38,14 @@ def test_a_commit_marker_makes_it_visible_and_an_abort_drops_it() -> None:
         state.apply(record(6, 1), PID)
         state.end_transaction(PID, commit)
         assert offset_of(state) == expected
-        assert not state.is_unstable("g", P0)
+        assert state.unstable("g") == set()
 
 
 def test_transactions_of_other_producers_stay_pending() -> None:
     state = Offsets()
     state.apply(record(6, 1), PID)
     state.end_transaction(PID + 1, True)
-    assert state.is_unstable("g", P0)
+    assert state.unstable("g") == {P0}
     assert state.first_pending() == 1
     state.end_transaction(PID, True)
     assert state.first_pending() is None
