@@ -136,7 +136,7 @@ class GroupWorker:
             self._observer.stages({}, assigned=False)
             self._ended.set()
             self.close()
-        if (error := graver(self._error, self.code) or (None if self.code else self._left_open)) is not None:
+        if (error := graver(self._error, self.code, self._log) or (None if self.code else self._left_open)) is not None:
             raise error
         return self._over and self._error is None
 

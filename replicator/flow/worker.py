@@ -132,7 +132,7 @@ class FlowWorker:
         finally:
             self._ended.set()
         self.stopped_early, code = not self._counts.complete, self._code()
-        if (error := graver(self._error, code)) is not None:
+        if (error := graver(self._error, code, self._log)) is not None:
             raise error
         return code
 
@@ -331,9 +331,12 @@ def worse(before: BaseException | None, error: BaseException) -> BaseException:
     return before
 
 
-def graver(error: BaseException | None, code: int) -> BaseException | None:
-    """Return the error that has ended a flow, unless the operator must see `code` first."""
-    return error if error is not None and worst((code_of(error), code)) == code_of(error) else None
+def graver(error: BaseException | None, code: int, log: structlog.stdlib.BoundLogger) -> BaseException | None:
+    """Return the error that has ended a flow, unless the operator must see `code` first: then it is in the log."""
+    if error is None or worst((code_of(error), code)) == code_of(error):
+        return error
+    log.error("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=code_of(error))
+    return None
 
 
 def code_of(error: BaseException) -> int:

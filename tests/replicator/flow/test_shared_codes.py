@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from replicator.flow.group_worker import GroupWorker
 from replicator.model.errors import (
@@ -128,12 +129,14 @@ def test_a_lane_that_nobody_has_taken_leaves_its_incidents_to_the_code() -> None
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_an_incident_counts_where_another_error_ends_the_flow(lanes: int, error: ReplicatorError) -> None:
     """Of the lane that ends, or of another one."""
-    with running(settings=f"lanes: {lanes}", members=list, stopped=1) as (run, group):
+    with capture_logs() as logs, running(settings=f"lanes: {lanes}", members=list, stopped=1) as (run, group):
         group.assign(*range(lanes))
         made = [run.lane() for _ in range(lanes)]
         assert all(lane.told.wait(WAIT_S) for lane in made)
         made[-1].end(error)
         assert run.end() == Incident.exit_code
+    told = [(it["detail"], it["exit_code"]) for it in logs if it["event"] == "flow_ended"]
+    assert told == [(str(error), error.exit_code)]
 
 
 @pytest.mark.tier("default")
