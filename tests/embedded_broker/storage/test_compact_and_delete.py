@@ -16,6 +16,8 @@ from embedded_broker.storage.retention import keep_from
 from tests.budget import budget
 from tests.embedded_broker.storage.test_compacting import Host, P, committed, end, fill, flushed, opened, put, work
 
+pytestmark = pytest.mark.tier("default")
+
 BODY = b"x" * 60
 ALWAYS = {"min.cleanable.dirty.ratio": "0"}
 

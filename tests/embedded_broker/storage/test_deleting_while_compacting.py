@@ -22,6 +22,8 @@ from kafka_records.batch import CorruptBatch
 from tests.embedded_broker.served import Served, batch, change, serving
 from tests.embedded_broker.storage.test_compacting import Host, P, fill, opened
 
+pytestmark = pytest.mark.tier("default")
+
 LARGE = b"x" * 700_000
 CONFIGS = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0", "segment_bytes": str(1 << 20)}
 PATIENCE_S = 30.0
