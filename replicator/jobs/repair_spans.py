@@ -97,6 +97,23 @@ def left(missing: Sequence[Missing], done: Iterable[Repair]) -> list[Missing]:
     return found
 
 
+def outside(missing: Iterable[Missing], left_out: Iterable[Span]) -> list[Missing]:
+    """Return what of missing spans lies outside others, of whose records none is counted as missing. Of a span that is
+    parted the last part says how many records all of them have, as by `left`."""
+    runs, found, number = merged(left_out), list[Missing](), 0
+    for span in missing:
+        while number < len(runs) and runs[number][1] <= span.first:
+            number += 1
+        at, first, parts = number, span.first, list[Missing]()
+        while at < len(runs) and runs[at][0] < span.end:
+            low, high = runs[at]
+            parts += [span._replace(first=first, end=low, records=0)] if first < low else []
+            first, at = max(first, high), at + 1
+        parts += [span._replace(first=first, records=0)] if first < span.end else []
+        found += [*parts[:-1], *(part._replace(records=span.records) for part in parts[-1:])]
+    return found
+
+
 def batches(
     missing: Sequence[Missing], offsets_max: int = BATCH_OFFSETS_MAX, *, record_bytes: int = 0
 ) -> list[list[Span]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replicator.jobs.repair import RepairSummary
 from replicator.jobs.repair_plan import PlannedPartition
-from replicator.jobs.repair_spans import Damage, Missing
+from replicator.jobs.repair_spans import Damage, Missing, outside
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.proof import verdicts
@@ -25,9 +25,9 @@ SPANS_MAX = 100_000
 REFUSED = "which records are missing was partly guessed here (see the notes): copying them could double some"
 
 
-def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
+def spans(findings: DataFrame, pairs: Iterable[Pair] = ()) -> dict[Partition, tuple[Missing, ...]]:
     """Return missing records by source partition, of those that were compared by content. Those that follow one another
-    on the source are one span.
+    on the source are one span, without what operators have decided to leave out between them, as `pairs` say.
 
     Raises Incident when there are too many spans for one repair.
     """
@@ -52,7 +52,8 @@ def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
     for row in rows:
         at = Partition(row["topic"], row["partition"])
         found.setdefault(at, []).append(Missing(row["first"], row["last"] + 1, row[FINDING.records], row["after"]))
-    return {at: tuple(items) for at, items in found.items()}
+    gaps = {pair.source: [(gap.first, gap.end) for gap in pair.signed_gaps] for pair in pairs}
+    return {at: tuple(outside(items, gaps.get(at, ()))) for at, items in found.items()}
 
 
 def damage(

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from replicator.jobs.repair_spans import Missing, Tally, batches, left, runs_of, windows
-from replicator.model.partition import Partition
+from replicator.jobs.repair_spans import Missing, Tally, batches, left, outside, runs_of, windows
+from replicator.model.partition import Partition, Span
 from replicator.model.reading_over import BYTES_MAX, OFFSETS_MAX
 from replicator.state.claims import Repair
 
@@ -35,6 +35,20 @@ def repair(*runs: tuple[int, int]) -> Repair:
 )
 def test_records_of_other_repairs_are_left_out(done: tuple[Repair, ...], expected: list[Missing]) -> None:
     assert left([Missing(10, 20, 8), Missing(30, 31, 1)], done) == expected
+
+
+@pytest.mark.parametrize(
+    ("left_out", "expected"),
+    [
+        ([], [Missing(10, 20, 8, 5), Missing(30, 31, 1)]),
+        ([(12, 14)], [Missing(10, 12, 0, 5), Missing(14, 20, 8, 5), Missing(30, 31, 1)]),
+        ([(12, 14), (13, 16), (18, 20)], [Missing(10, 12, 0, 5), Missing(16, 18, 8, 5), Missing(30, 31, 1)]),
+        ([(0, 12), (19, 30)], [Missing(12, 19, 8, 5), Missing(30, 31, 1)]),
+        ([(0, 100)], []),
+    ],
+)
+def test_what_is_left_out_on_purpose_is_in_no_span(left_out: list[Span], expected: list[Missing]) -> None:
+    assert outside([Missing(10, 20, 8, 5), Missing(30, 31, 1)], left_out) == expected
 
 
 @pytest.mark.parametrize("seed", range(200))

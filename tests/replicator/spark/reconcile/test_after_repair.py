@@ -4,17 +4,22 @@ however far it stands from its place, and nothing else is taken for it. Entries 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
+from replicator.jobs.repair_spans import Missing
+from replicator.model.partition import Partition
 from replicator.proof import verdicts as v
 from replicator.proof.by_content import alignment
+from replicator.proof.by_content.record_verdicts import FINDING
 from replicator.proof.copied_again import CopiedRun
 from replicator.spark.reconcile import missing, reconcile
 from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content, Drawn, Entry, of_cut_logs
 from tests.replicator.spark.reconcile.read_lists import found
+from tests.replicator.spark.reconcile.sample_outcomes import SIGNED
 
 RECORDS = 1_200
 PREFIX_RECORDS = 40
@@ -105,7 +110,9 @@ CASES = {
 def test_what_was_copied_again_is_found_wherever_it_stood(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile, "PREFIX_RECORDS", PREFIX_RECORDS)
     monkeypatch.setattr(alignment, "MEAN_MIN", 32)
-    outcome, findings = found(spark, monkeypatch, [drawn(number, case) for number, case in enumerate(CASES.values())])
+    histories = [drawn(number, case) for number, case in enumerate(CASES.values())]
+    pairs = [history.pair for history in histories]
+    outcome, findings = found(spark, monkeypatch, histories)
     got = {name: dict(outcome.partitions[number].verdicts) for number, name in enumerate(CASES)}
     for name, case in CASES.items():
         common = len({*case.source} & {*case.target}) - case.expected.get(v.REORDERED, 0)
@@ -120,6 +127,19 @@ def test_what_was_copied_again_is_found_wherever_it_stood(spark: SparkSession, m
     assert [(one.source_offsets, one.timestamps_ms) for one in empty.ranges] == [
         ((0, RECORDS - 1), (EPOCH_MS, EPOCH_MS + RECORDS - 1))
     ]
-    planned = {at.partition: spans for at, spans in missing.spans(findings).items()}
+    planned = {at.partition: spans for at, spans in missing.spans(findings, pairs).items()}
     assert planned.keys() == {2}, "nothing else is copied once more"
     assert [(span.first, span.end) for span in planned[2]] == [(1_150, 1_153)]
+
+
+def test_what_an_operator_has_left_out_is_not_copied_with_its_neighbours(spark: SparkSession) -> None:
+    """It isn't compared, so what stands before and behind it follows one another."""
+    at = Partition("t", 0)
+    pair = replace(drawn(0, next(iter(CASES.values()))).pair, source=at, signed_gaps=(SIGNED,))
+    offsets = [*range(5, SIGNED.first), *range(SIGNED.end, SIGNED.end + 4)]
+    rows = [("t", 0, v.MISSING, rank, offset, -1) for rank, offset in enumerate(offsets, 7)]
+    names = (FINDING.verdict, FINDING.source_rank, FINDING.source_offset, FINDING.other_after)
+    findings = spark.createDataFrame(rows, ["topic", "partition", *names])
+    assert missing.spans(findings, [pair]) == {
+        at: (Missing(5, SIGNED.first, 0), Missing(SIGNED.end, SIGNED.end + 4, len(offsets)))
+    }
