@@ -103,7 +103,7 @@ def reconcile(
         window=(snapshot.window.from_ms, snapshot.window.to_ms),
         spark_version=spark.version,
         values=values,
-        notes=tuple(mapped.notes),
+        notes=(*mapped.notes, *snapshot.notes),
     )
     kept = [frame.drop(*ONLY_ALTERATIONS) for frame in frames] or [arrow.frame(spark, (), FOUND)]
     both = kafka.union(kept)
