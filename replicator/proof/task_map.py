@@ -77,9 +77,14 @@ def map_of(facts: MapFacts, source: Partition) -> PairMap:
     """
     global _kept
     if _kept[0] != facts.name or source not in _kept[1]:
-        blocks = sum(end - first for first, end in facts.place.bounds.values())
-        _kept = facts.name, _read(facts, list(facts.pairs) if blocks <= KEPT_BLOCKS_MAX else [source])
+        _kept = facts.name, _read(facts, list(facts.pairs) if _is_small(facts.place) else [source])
     return _kept[1][source]
+
+
+def _is_small(place: MapPlace) -> bool:
+    """Tell whether the map of all partitions fits into a worker. A page of a consolidated map has any number of
+    blocks."""
+    return place.index is None and sum(end - first for first, end in place.bounds.values()) <= KEPT_BLOCKS_MAX
 
 
 def _read(facts: MapFacts, sources: Collection[Partition]) -> dict[Partition, PairMap]:
