@@ -116,6 +116,7 @@ class Backfill:
         self._asked = threading.Event()
         self._bounds: dict[Partition, tuple[int, int]] = {}
         self._found: Mapping[Partition, PartitionOffsets] = {}  # by the check
+        self._lost: Mapping[Partition, Incident] = {}  # by the check, where there is nothing else to do
         self._left_open = False  # a job that died has the flow
 
     def stop(self) -> None:
@@ -147,7 +148,9 @@ class Backfill:
         given = self._request.first.timestamp_ms is not None or bool(self._request.first.offsets)
         if all(cut.empty for cut in plan.ranges) and not (given and plan.ranges):
             for lost in plan.lost.values():
-                raise lost
+                if not self._left_open:
+                    raise lost
+            self._lost = plan.lost
             return []
         return plan.ranges
 
@@ -162,7 +165,9 @@ class Backfill:
                 job.hand_over()
                 number = job.generation.number
         outcomes = {
-            at: BackfilledPartition(start, end, max(start, found.position or 0), 0, begun=found.position is not None)
+            at: BackfilledPartition(
+                start, end, max(start, found.position or 0), 0, self._lost.get(at), begun=found.position is not None
+            )
             for at, (start, end) in self._bounds.items()
             for found in [self._found[at]]
         }
@@ -178,7 +183,7 @@ class Backfill:
             job, listing = self._job(clients)
             try:
                 job.open(Kind.BACKFILL, listing, lambda found: self._may_replace_now(found, clients, listing))
-                before = self._asked_for(job)
+                before, recreated = self._asked_for(job)
                 plan = self._plan_again(before)
                 job.run(engine, plan, before, self._request.rate_max)
                 after = job.read_again(before, stable=True)
@@ -194,7 +199,9 @@ class Backfill:
             for at, found in before.items()
         }
         outcomes |= {
-            at: _not_begun(at, bounds, job.incidents.get(at)) for at, bounds in self._bounds.items() if at not in before
+            at: _not_begun(at, bounds, recreated.get(at) or job.incidents.get(at))
+            for at, bounds in self._bounds.items()
+            if at not in before
         }
         return BackfillSummary(job.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
 
@@ -223,16 +230,28 @@ class Backfill:
         targets = partition_state.existing_targets(self._flow, infos, clients.plane.list_target(infos))
         return partition_state.read_offsets(self._flow, clients.source, targets, stable=False).all()
 
-    def _asked_for(self, job: RangeJob) -> dict[Partition, PartitionOffsets]:
-        """Read what both clusters say, under the job's generation, of the partitions that are to be copied. Raises
-        NotAllowed, Unreachable, Retriable."""
+    def _asked_for(self, job: RangeJob) -> tuple[dict[Partition, PartitionOffsets], dict[Partition, Incident]]:
+        """Read what both clusters say, under the job's generation, of the partitions that are to be copied; those whose
+        topic was created again since the check are apart, with why. Raises NotAllowed, Unreachable, Retriable."""
         for at in job.waiting & self._bounds.keys():
             raise NotAllowed(f"{at} can't be copied: {job.routes[at].waiting}", [at])
         read = job.read_offsets(stable=True)
         for at, error in read.errors.items():
             if at in self._bounds and not isinstance(error, TopicMissing):
                 raise error
-        return {at: found for at, found in read.found.items() if at in self._bounds}
+        asked = {at: found for at, found in read.found.items() if at in self._bounds}
+        recreated = {at: found for at, it in asked.items() if (found := self._recreated(at, it)) is not None}
+        return {at: found for at, found in asked.items() if at not in recreated}, recreated
+
+    def _recreated(self, at: Partition, found: PartitionOffsets) -> Incident | None:
+        """Say that a topic was created again since the check, whose offsets are those of the former one. Where there is
+        a position, that names the topic that it was written for."""
+        checked = self._found[at].topic_id
+        if found.position is not None or checked == found.topic_id:
+            return None
+        ids = f"the source topic's id was {checked} when the backfill was checked, and is {found.topic_id} now"
+        why = f"{ids}: nothing of it is copied by this backfill"
+        return Incident("source_topic_recreated", why, topic=at.topic, partition=at.partition)
 
     def _may_replace_now(self, found: Generation, clients: JobClients, listing: Listing) -> None:
         check_topics(self._flow, found.failed_over, {at.topic for at in self._bounds})
