@@ -19,6 +19,7 @@ from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
+from replicator.state.occurrences import Occurrence
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.wire.group_questions import GroupQuestions
 from replicator.wire.offset_fetch_groups import GroupValues
@@ -36,20 +37,25 @@ def read_positions(flow: Flow, plane: ControlPlane) -> Mapping[Partition, Stored
 def failed_partitions(
     flow: Flow, claims: Claims, found: Mapping[Partition, Stored], ends: Mapping[Partition, int]
 ) -> list[FailedPartition]:
-    """Say of each partition that was ever claimed how far it is copied, and name those that never were. `ends`: by
-    target partition. Pure."""
-    rows = []
+    """Say of each partition that was ever claimed how far it is copied, and name those that never were, and the
+    incidents that lanes have written down of each. `ends`: by target partition. Pure."""
+    rows, stopped = [], claims.open_occurrences()
     for claim in claims.claims.values():
         it = found.get(claim.target)
         position, problem = (it.offset, "") if isinstance(it, Position) else (None, "it has no position any more")
         if it is not None and not isinstance(it, Position):
             problem = it.why
+        problem = _said(problem, stopped.get(claim.target, ()))
         rows.append(FailedPartition(claim.source, claim.target, position, ends.get(claim.target), problem))
     unclaimed = ends.keys() - {claim.target for claim in claims.claims.values()}
     for at in unclaimed:
         source = Partition(routing.source_topic(flow, at.topic) or at.topic, at.partition)
-        rows.append(FailedPartition(source, at, None, ends[at], NEVER_COPIED))
+        rows.append(FailedPartition(source, at, None, ends[at], _said(NEVER_COPIED, stopped.get(at, ()))))
     return sorted(rows)
+
+
+def _said(problem: str, incidents: Iterable[Occurrence]) -> str:
+    return "; ".join([*([problem] if problem else []), *(f"{it.name}: {it.incident.detail}" for it in incidents)])
 
 
 def still_selected(flow: Flow, rows: Iterable[FailedPartition], named: Collection[str] = ()) -> list[FailedPartition]:
@@ -114,7 +120,7 @@ def half_copied_transactions(
     """
     ids = notes.last.ids
     stands = {
-        row.source: 0 if row.problem == NEVER_COPIED else row.position
+        row.source: 0 if row.problem.startswith(NEVER_COPIED) else row.position
         for row in rows
         if not isinstance(it := found.get(row.target), Position)
         or it.evidence.source_topic_id == ids.get(row.source.topic, it.evidence.source_topic_id)

@@ -23,6 +23,7 @@ from functools import partial
 from replicator.config import Flow
 from replicator.config.failover_settings import HOOKS
 from replicator.config.routing import target_topic
+from replicator.failover.contradicted import compared
 from replicator.failover.cutovers import make_cutovers, note_in
 from replicator.failover.facts import (
     ends_seen,
@@ -363,6 +364,8 @@ class FailoverRun:
             partitions = failed_partitions(flow, claims, stored, ends)
             groups = failed_groups(flow, plane, questions, targets)
         noted = read_transaction_notes(flow, plane.target_reader)
+        logs = plane.target_logs.log_ends([it.target for it in partitions if it.position is not None])
+        partitions = compared(partitions, stored, noted.last.ids, logs)
         transactions, transactions_seen = half_copied_transactions(noted, partitions, stored, only)
         partitions = still_selected(flow, partitions, only)
         if only:

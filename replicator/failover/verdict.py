@@ -18,7 +18,8 @@ class FailedPartition(NamedTuple):
     Attributes:
         position: up to which source offset it is copied.
         end_seen: where the source ended when that was noted last; None: it never was.
-        problem: why the position can't be read, or is missing; empty where it is there.
+        problem: why the position can't be read, or is missing, or says too little: an incident stops the partition, or
+            its offsets are those of another topic, or the target has lost copies. Empty where it can be relied on.
     """
 
     source: Partition
@@ -29,10 +30,11 @@ class FailedPartition(NamedTuple):
 
     @property
     def not_copied(self) -> int | None:
-        """How many source offsets are not copied, at least; None where that isn't known."""
+        """How many source offsets are not copied, at least; None where that isn't known, nor whether there are any."""
         if self.position is None or self.end_seen is None:
             return None
-        return max(0, self.end_seen - self.position)
+        left = max(0, self.end_seen - self.position)
+        return None if self.problem and not left else left
 
     @property
     def complete(self) -> bool:

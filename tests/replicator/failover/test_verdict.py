@@ -10,11 +10,14 @@ import yaml
 
 from replicator.config import Flow, load_text
 from replicator.coupling.source_transactions import RecordRange, SourceTransaction
+from replicator.failover.contradicted import compared
 from replicator.failover.facts import failed_partitions, half_copied_transactions, still_selected
 from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
-from replicator.model.partition import Committed, Partition
+from replicator.model.errors import ReplicatorError, Retriable
+from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claim, Claims
+from replicator.state.occurrences import Closing, Ending, Occurrence
 from replicator.state.transaction_notes import TransactionNotes
 
 pytestmark = pytest.mark.tier("default")
@@ -32,6 +35,13 @@ def position(offset: int) -> Position:
         generation=1, owner="me", source_topic="a", source_cluster="c", source_topic_id="s", target_topic_id="t"
     )
     return Position(offset, evidence)
+
+
+def occurrence(at: Partition, name: str, offset: int) -> Occurrence:
+    return Occurrence(
+        id=f"{name}-{at}", target=COPIES[at], source=at, name=name, detail="what was seen", offset=offset, end=-1,
+        found_by="me", found_ms=1, generation=1, at_ms=1,
+    )  # fmt: skip
 
 
 def make_flow(**settings: Any) -> Flow:
@@ -82,6 +92,85 @@ def test_a_partition_that_was_never_copied_has_the_name_that_it_has_at_the_sourc
     at = Partition(target, 1)
     (row,) = failed_partitions(make_flow(rename=rename), Claims({}, ()), {}, {at: 4})
     assert (row.source, row.target) == (Partition(source, 1), at)
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "known"),
+    [
+        ("source_topic_recreated", 10, None),
+        ("source_truncated", 950, None),
+        ("target_lost_data", 1_000, None),
+        ("record_too_large", 1_003, 3),
+        ("source_topic_deleted", None, None),
+    ],
+)
+def test_a_partition_that_an_incident_stops_is_never_complete_and_says_why(
+    name: str, end: int | None, known: int | None
+) -> None:
+    """Offsets of another topic, or of a log that was cut, can't be compared with the position."""
+    claims = Claims({COPIES[FIRST]: claim(FIRST)}, (), (occurrence(FIRST, name, 1_000),))
+    ends = {} if end is None else {COPIES[FIRST]: end}
+    (row,) = failed_partitions(make_flow(), claims, {COPIES[FIRST]: position(1_000)}, ends)
+    assert (row.position, row.not_copied, row.complete) == (1_000, known, False)
+    assert row.problem.startswith(f"{name}: what was seen (found by me at ")
+    assert not verdict(row).complete
+    assert verdict(row).unknown == (known is None)
+    assert FailedPartition.of_json(row.as_json()) == row
+
+
+def test_each_incident_of_a_partition_is_named_also_where_it_has_no_position_or_was_never_copied() -> None:
+    open_ = occurrence(FIRST, "position_expired", -1), occurrence(FIRST, "target_lost_data", 7)
+    claims = Claims({COPIES[FIRST]: claim(FIRST)}, (), (*open_, occurrence(SECOND, "target_not_empty", 0)))
+    ends = {COPIES[FIRST]: 10, COPIES[SECOND]: 4}
+    first, second = failed_partitions(make_flow(), claims, {}, ends)
+    assert ("position_expired: " in first.problem, "target_lost_data: " in first.problem) == (True, True)
+    assert second.problem.startswith("it was never copied; target_not_empty: ")
+    notes = TransactionNotes()
+    parts = {FIRST: RecordRange(5, 9), second.source: RecordRange(None, 4)}
+    notes.ended[0] = SourceTransaction("id", 7, 1, 5, committed=True, parts=parts)
+    (found,), _ = half_copied_transactions(notes, [first._replace(position=9), second], {})
+    assert found.certain
+
+
+def test_an_incident_that_was_resolved_stops_nothing() -> None:
+    skipped = Closing(effect=Ending.SKIPPED, by="me", at_ms=2, moved=(999, 1_000))
+    closed = occurrence(FIRST, "record_too_large", 999).closed(skipped, 1)
+    claims = Claims({COPIES[FIRST]: claim(FIRST)}, (), (closed,))
+    (row,) = failed_partitions(make_flow(), claims, {COPIES[FIRST]: position(1_000)}, {COPIES[FIRST]: 1_000})
+    assert (row.problem, row.complete) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("source_id", "target_id", "target_end", "problem"),
+    [
+        ("s", "t", 900, "target_lost_data: "),
+        ("s", "other", 1_000, "target_topic_recreated: "),
+        ("other", "t", 1_000, "source_topic_recreated: "),
+        ("s", "t", 1_000, ""),
+        ("", "t", 1_000, ""),
+        (None, "t", 1_100, ""),
+    ],
+)
+def test_a_position_that_does_not_fit_is_found_also_where_no_lane_has_looked_since(
+    source_id: str | None, target_id: str, target_end: int, problem: str
+) -> None:
+    stands = position(1_000)
+    stands = replace(stands, evidence=replace(stands.evidence, next_target_offset=1_000))
+    row = FailedPartition(FIRST, COPIES[FIRST], 1_000, 1_000)
+    logs = {COPIES[FIRST]: LogEnds(target_id, 0, target_end, target_end)}
+    ids = {} if source_id is None else {"a": source_id}
+    (found,) = compared([row], {COPIES[FIRST]: stands}, ids, logs)
+    assert found.problem.startswith(problem)
+    assert found.complete == (not problem)
+
+
+def test_a_log_whose_end_is_not_told_is_not_known_and_what_is_known_already_is_kept() -> None:
+    untold: dict[Partition, LogEnds | ReplicatorError] = {COPIES[FIRST]: Retriable("nobody leads it")}
+    row, stands = FailedPartition(FIRST, COPIES[FIRST], 10, 10), {COPIES[FIRST]: position(10)}
+    (found,) = compared([row], stands, {}, untold)
+    assert (found.problem, found.not_copied) == ("the target doesn't say where its log ends: nobody leads it", None)
+    known = [row._replace(problem="why"), FailedPartition(SECOND, COPIES[SECOND], None, 4, "it was never copied")]
+    assert compared(known, stands, {}, untold) == known
 
 
 def test_of_a_transaction_nothing_is_copied_where_its_partition_never_was() -> None:
