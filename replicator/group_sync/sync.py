@@ -14,7 +14,6 @@ Invariants (design: each was shown to be needed by a model, see tests/model/grou
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -22,10 +21,10 @@ from replicator.config import Flow
 from replicator.group_sync.commits import ASK_S, CommitRound
 from replicator.group_sync.followed import FollowedGroups, Snapshot
 from replicator.group_sync.gone import GoneGroup, GoneGroups
+from replicator.group_sync.noted_ends import NotedEnds
 from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceGroups, TargetGroups
 from replicator.group_sync.standing import Standing
 from replicator.group_sync.transaction_looks import LOOK_S, TransactionLooks
-from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.hold import Hold
 from replicator.groups.shown_groups import GroupShown
 from replicator.lane.ports import Clock
@@ -81,7 +80,8 @@ class GroupSync:
         self._topics = frozenset[str]()  # that there were at the source
         self._hold = Hold[Snapshot]()
         self._held_s: float | None = None  # since when nothing was released
-        self._ends: dict[Partition, int] = {}  # as they were committed
+        self._ends = NotedEnds(flow, target, live_map)
+        self._at_source: Mapping[Partition, int] = {}  # where the partitions end, as that was asked last
         self._failed_over: Collection[str] = ()  # source topics
 
     def shown(self) -> list[GroupShown]:
@@ -110,7 +110,7 @@ class GroupSync:
         """
         if self._transactions is None or self._known is None:
             return LOOK_S
-        noted = self._transactions.look(self._ends)
+        noted = self._transactions.look(self._at_source)
         if noted:
             try:
                 self._notes.write(noted)
@@ -123,12 +123,14 @@ class GroupSync:
     def _round(self) -> RoundDone:
         if self._known is None:
             self._begin()
-            self._hold, self._held_s, self._ends = Hold(), None, {}
+            self._hold, self._held_s = Hold(), None
+            self._ends.forget()
             self._followed.anew()
         assert self._known is not None
         unanswered: list[ReplicatorError] = []
         self._read(unanswered)
-        ends = self._map.source_ends()
+        asked_ms = self._clock.now_ms()
+        ends = self._at_source = self._map.source_ends()
         self._followed.bound(ends)
         committed = 0
         topics = frozenset(at.topic for at in ends)
@@ -147,7 +149,7 @@ class GroupSync:
                 self._standing.translate(self._clock.now_s(), TRANSLATE_S)
         self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
         gone = self._gone.run(self._known, topics, unanswered)
-        self._commit_ends(ends)
+        self._ends.note(ends, asked_ms, unanswered)
         return RoundDone(len(self._followed), committed, tuple(unanswered), tuple(gone))
 
     def _begin(self) -> None:
@@ -211,18 +213,3 @@ class GroupSync:
         if now_s >= self._held_s + HELD_S:
             unanswered.append(Retriable(f"groups are held: {why}"))
         return {}
-
-    def _commit_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Note where the source's partitions end, for who must do without it one day: what isn't copied then is bounded
-        by that. Nobody owns these offsets but the flow; one partition is committed each time, to say when it was."""
-        if not ends:
-            return
-        changed = {at for at, end in ends.items() if self._ends.get(at) != end} | {min(ends)}
-        said = str(self._clock.now_ms())
-        offsets = defaultdict[str, dict[int, OffsetToCommit]](dict)
-        for at in changed:
-            offsets[self._map.target_topic(at.topic)][at.partition] = OffsetToCommit(ends[at], said)
-        answers = self._target.commit({names.ends_group(self._flow.name): offsets}, COMMIT_DEADLINE_MS / 1000)
-        for topics in answers.values():
-            if not isinstance(topics, ReplicatorError) and not any(any(codes.values()) for codes in topics.values()):
-                self._ends = dict(ends)
