@@ -2,7 +2,8 @@
 then is bounded by that. Nobody owns these offsets but the flow. Used by `sync`.
 
 The first of the partitions says when the ends were noted last. Whoever fails over takes that for the moment up to which
-all of them are known, so it goes on only once no partition has an end that is older.
+all of them are known, so it goes on only once no partition has an end that is older. All of it is committed again from
+time to time: the group has no members, so each offset expires by itself, so long after its own commit.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from replicator.group_sync.ports import LiveMap, TargetGroups
 from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.ownership import GroupOffset
 from replicator.kafka import failures
+from replicator.lane.ports import Clock
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, Retriable
 from replicator.model.partition import Partition
@@ -28,12 +30,13 @@ _MISSING = -1  # instead of an error code: the answer doesn't have the partition
 class NotedEnds:
     """Of one flow; it has one writer at a time. By source partition."""
 
-    def __init__(self, flow: Flow, target: TargetGroups, live_map: LiveMap) -> None:
+    def __init__(self, flow: Flow, target: TargetGroups, live_map: LiveMap, clock: Clock) -> None:
         self._group, self._cluster = names.ends_group(flow.name), flow.target.name
-        self._target, self._map = target, live_map
+        self._target, self._map, self._clock = target, live_map, clock
+        self._renew_s, self._renewed_s = flow.limits.recommit_interval_ms / 1000, 0.0
         self._begun = False
         self._noted: dict[Partition, int] = {}
-        self._again = set[Partition]()  # whose commit wasn't answered well
+        self._again = set[Partition]()  # to be committed whether or not their ends change
         self._said = ""  # when they were noted last, as it was committed; empty: never
 
     def forget(self) -> None:
@@ -46,17 +49,20 @@ class NotedEnds:
             return
         if not self._begun and not self._begin(ends, unanswered):
             return
+        if self._clock.now_s() >= self._renewed_s + self._renew_s:
+            self._renewed_s = self._clock.now_s()
+            self._again.update(ends)
         changed = {at for at, end in ends.items() if self._noted.get(at) != end or at in self._again}
         if changed - {min(ends)}:
             self._commit(changed, ends, self._said, unanswered)
-        if any(at in self._noted and self._noted[at] != ends.get(at) for at in self._again):
+        if any(at in self._again and self._noted.get(at, ends[at]) != ends[at] for at in changed):
             return
         first, said = min(ends.keys() - self._again, default=min(ends)), str(asked_ms)
         if self._commit({first}, ends, said, unanswered):
             self._said = said
 
     def _begin(self, ats: Collection[Partition], unanswered: list[ReplicatorError]) -> bool:
-        """Read what is noted; return whether that is known now. All of it is noted again, before it expires."""
+        """Read what is noted; return whether that is known now."""
         found = self._target.offsets({self._group: None}, ASK_S, stable=False)[self._group]
         if isinstance(found, ReplicatorError):
             unanswered.append(found)
@@ -66,7 +72,7 @@ class NotedEnds:
         self._said = str(max(said)) if said else ""
         noted = {at: stands.get(self._to(at)) for at in ats}
         self._noted = {at: it.offset for at, it in noted.items() if it is not None}
-        self._begun, self._again = True, set(ats)
+        self._begun, self._again, self._renewed_s = True, set(), float("-inf")
         return True
 
     def _commit(

@@ -146,3 +146,32 @@ def test_an_answer_that_is_lost_is_told_and_the_ends_are_noted_again() -> None:
     rig.there_groups.untold.clear()
     assert rig.unanswered() == []
     assert (rig.noted(B).offset, rig.noted(A).offset, rig.said_ms()) == (101, 100, rig.clock.now_ms() - 5000)
+
+
+def test_the_ends_of_partitions_without_new_records_do_not_expire() -> None:
+    """The ends' group has no members: each offset expires so long after its own commit."""
+    rig = NotingRig()
+    interval_s = rig.flow.limits.recommit_interval_ms / 1000
+    committed_s = dict[Partition, float]()
+    for _ in range(30):
+        began = len(rig.target.commits)
+        rig.map.ends[B] += 1
+        rig.rounds()
+        committed_s |= {at: rig.clock.s for group, at, _ in rig.target.commits[began:] if group == GROUP}
+        assert all(rig.clock.s - committed_s[copy_of(at)] <= interval_s for at in (A, B, OUT))
+        rig.clock.s += interval_s / 3
+    assert len(rig.target.commits) < 30 * 3
+
+
+def test_what_was_refused_when_all_ends_were_to_be_noted_again_is_noted_again() -> None:
+    rig = NotingRig()
+    rig.rounds()
+    rig.clock.s += rig.flow.limits.recommit_interval_ms / 1000
+    rig.there_groups.denied.add(copy_of(OUT).topic)
+    seen_ms = rig.said_ms()
+    assert len(rig.unanswered()) == 1
+    assert rig.said_ms() > seen_ms, "what is noted of it holds still"
+    rig.there_groups.denied.clear()
+    before = rig.target.commits.count((GROUP, copy_of(OUT), 100))
+    assert rig.unanswered() == []
+    assert rig.target.commits.count((GROUP, copy_of(OUT), 100)) == before + 1
