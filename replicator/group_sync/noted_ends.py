@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 
 from replicator.config import Flow
 from replicator.group_sync.commits import ASK_S
-from replicator.group_sync.ports import LiveMap, TargetGroups
+from replicator.group_sync.ports import LiveMap, SourceEnds, TargetGroups
 from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.ownership import GroupOffset
 from replicator.kafka import failures
@@ -43,19 +43,21 @@ class NotedEnds:
         """Begin anew: somebody else may have noted them since."""
         self._begun = False
 
-    def note(self, ends: Mapping[Partition, int], asked_ms: int, unanswered: list[ReplicatorError]) -> None:
+    def note(self, source: SourceEnds, asked_ms: int, unanswered: list[ReplicatorError]) -> None:
         """Note where the partitions ended at a moment. Adds to `unanswered` why some of that isn't noted."""
-        if not ends:
+        if not source.noted:
             return
-        if not self._begun and not self._begin(ends, unanswered):
+        if not self._begun and not self._begin([*source.noted, *source.unknown], unanswered):
             return
+        older = {at: self._noted[at] for at in source.unknown if at in self._noted}
+        ends = {**source.noted, **older}
         if self._clock.now_s() >= self._renewed_s + self._renew_s:
             self._renewed_s = self._clock.now_s()
             self._again.update(ends)
         changed = {at for at, end in ends.items() if self._noted.get(at) != end or at in self._again}
         if changed - {min(ends)}:
             self._commit(changed, ends, self._said, unanswered)
-        if any(at in self._again and self._noted.get(at, ends[at]) != ends[at] for at in changed):
+        if older or any(at in self._again and self._noted.get(at, ends[at]) != ends[at] for at in changed):
             return
         first, said = min(ends.keys() - self._again, default=min(ends)), str(asked_ms)
         if self._commit({first}, ends, said, unanswered):

@@ -22,7 +22,7 @@ from replicator.group_sync.commits import ASK_S, CommitRound
 from replicator.group_sync.followed import FollowedGroups, Snapshot
 from replicator.group_sync.gone import GoneGroup, GoneGroups
 from replicator.group_sync.noted_ends import NotedEnds
-from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceGroups, TargetGroups
+from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceEnds, SourceGroups, TargetGroups
 from replicator.group_sync.standing import Standing
 from replicator.group_sync.transaction_looks import LOOK_S, TransactionLooks
 from replicator.groups.hold import Hold
@@ -37,6 +37,8 @@ TRANSLATE_S = 60.0
 """Between two looks at whether the map still says of what is in sync what it said."""
 HELD_S = 15.0
 """After which it is told that groups are held: for less than that copying takes its time."""
+UNKNOWN_SAID = 3
+"""Partitions of which it is said why nothing is known."""
 GROUPS_AT_ONCE = 2_000
 """Of which the source is asked at once: as many answers are held besides what is kept of them."""
 
@@ -130,18 +132,20 @@ class GroupSync:
         unanswered: list[ReplicatorError] = []
         self._read(unanswered)
         asked_ms = self._clock.now_ms()
-        ends = self._at_source = self._map.source_ends()
-        self._followed.bound(ends)
+        source = self._map.source_ends()
+        self._at_source = source.noted
+        unanswered += _first(source.unknown)
+        self._followed.bound(source.ends)
         committed = 0
-        topics = frozenset(at.topic for at in ends)
+        topics = frozenset(at.topic for at in source.noted)
         if topics != self._topics:
             self._topics = topics
             self._followed.changed()
         translate = self._clock.now_s() >= self._translate_s
         if translate or not self._followed.idle(self._clock.now_s()):
             self._map.read()
-            self._hold_topics.look({at.topic for at in ends})
-            released = self._released(ends, unanswered)
+            self._hold_topics.look({at.topic for at in (*source.ends, *source.unknown)})
+            released = self._released(source, unanswered)
             due = self._followed.due(released, self._clock.now_s())
             committed = self._commits.run(due, self._known, unanswered)
             if translate:
@@ -149,7 +153,7 @@ class GroupSync:
                 self._standing.translate(self._clock.now_s(), TRANSLATE_S)
         self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
         gone = self._gone.run(self._known, topics, unanswered)
-        self._ends.note(ends, asked_ms, unanswered)
+        self._ends.note(source, asked_ms, unanswered)
         return RoundDone(len(self._followed), committed, tuple(unanswered), tuple(gone))
 
     def _begin(self) -> None:
@@ -193,12 +197,12 @@ class GroupSync:
         """Return the partitions that the flow copied at the last look at the map, by topic."""
         return {topic: range(len(of_topic)) for topic, of_topic in self._map.partitions().items()}
 
-    def _released(self, ends: Mapping[Partition, int], unanswered: list[ReplicatorError]) -> Snapshot:
+    def _released(self, source: SourceEnds, unanswered: list[ReplicatorError]) -> Snapshot:
         """Return what groups had committed when what they had written is copied; nothing while it isn't. Adds to
         `unanswered` why it still isn't after a while."""
         snapshot = self._followed.snapshot(self._map.partitions())
-        holds = {at: end for at, end in ends.items() if self._hold_topics.holds(at.topic)}
-        self._hold.take(snapshot, {at: end for at, end in holds.items() if at.topic not in self._failed_over})
+        holds = {at: end for at, end in source.ends.items() if self._holds(at.topic)}
+        self._hold.take(snapshot, holds, {at: str(why) for at, why in source.unknown.items() if self._holds(at.topic)})
         positions = self._map.positions()
         released = self._hold.released(positions)
         if released is not None:
@@ -206,10 +210,20 @@ class GroupSync:
             if released is not snapshot:
                 self._followed.changed()  # what was read since is looked at in the next round
             return released
-        why = self._hold.why(positions, lambda ats: self._map.stable_ends([at for at in ats if at in ends]))
+        why = self._hold.why(positions, lambda ats: self._map.stable_ends([at for at in ats if at in source.ends]))
         now_s = self._clock.now_s()
         self._followed.hold(snapshot, self._map.target_topic, why, now_s)
         self._held_s = now_s if self._held_s is None else self._held_s
         if now_s >= self._held_s + HELD_S:
             unanswered.append(Retriable(f"groups are held: {why}"))
         return {}
+
+    def _holds(self, topic: str) -> bool:
+        return topic not in self._failed_over and self._hold_topics.holds(topic)
+
+
+def _first(unknown: Mapping[Partition, ReplicatorError]) -> list[ReplicatorError]:
+    """Say why it isn't known where partitions of the source end: of the first ones, and how many others there are."""
+    found = [unknown[at] for at in sorted(unknown)[:UNKNOWN_SAID]]
+    more = len(unknown) - len(found)
+    return [*found, Retriable(f"nor is it known where {more} more partitions of the source end")] if more else found

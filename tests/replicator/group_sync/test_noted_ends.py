@@ -175,3 +175,32 @@ def test_what_was_refused_when_all_ends_were_to_be_noted_again_is_noted_again() 
     before = rig.target.commits.count((GROUP, copy_of(OUT), 100))
     assert rig.unanswered() == []
     assert rig.target.commits.count((GROUP, copy_of(OUT), 100)) == before + 1
+
+
+def test_when_it_was_noted_does_not_go_on_without_a_partition_of_which_nothing_is_known() -> None:
+    """What is known of it is kept until somebody may ask for it again, and while it is deleted no longer."""
+    rig = NotingRig()
+    rig.rounds()
+    seen_ms = rig.said_ms()
+    rig.map.unknown[OUT] = NotAllowed("no Describe on out")
+    for _ in range(2):
+        assert rig.unanswered() == ["no Describe on out"]
+        rig.clock.s += rig.flow.limits.recommit_interval_ms / 1000
+    assert rig.said_ms() == seen_ms
+    assert rig.target.commits.count((GROUP, copy_of(OUT), 100)) > 1, "it doesn't expire"
+    rig.sync = rig.worker()
+    rig.rounds()
+    assert rig.said_ms() == seen_ms
+    rig.map.unknown.clear()
+    del rig.map.ends[OUT], rig.map.copied[OUT]
+    noted_ms = rig.clock.now_ms()
+    assert rig.unanswered() == []
+    assert rig.said_ms() == noted_ms
+
+
+def test_a_partition_of_which_nothing_was_ever_noted_holds_up_no_time() -> None:
+    rig = NotingRig()
+    rig.map.unknown[OUT] = NotAllowed("no Describe on out")
+    noted_ms = rig.clock.now_ms()
+    assert rig.unanswered() == ["no Describe on out"]
+    assert rig.said_ms() == noted_ms
