@@ -13,10 +13,7 @@ from replicator.model.counting import counted
 def headline(verdict: FailoverVerdict) -> str:
     """Say first what is lacking, and what isn't known."""
     if not verdict.ends_seen_ms:
-        return (
-            "Where the source ended was never noted, because the flow has no groups.include: what is not copied isn't "
-            "known."
-        )
+        return "Where the source ended was never noted (groups.include has it noted): what is not copied isn't known."
     seen = _time(verdict.ends_seen_ms)
     later = f"What was written at the source after {seen} isn't known."
     if verdict.complete:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
 from replicator.config import Flow, routing
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
+from replicator.group_sync.ports import SourceEnds
+from replicator.kafka.offset_questions import STABLE
 from replicator.kafka.topic_questions import TopicInfo
+from replicator.model.errors import ReplicatorError
+from replicator.model.names import heartbeats_topic
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
@@ -27,6 +31,7 @@ class KafkaLiveMap:
         self._target_topics: dict[str, str] = {}
         self._control: Control | None = None
         self._failed_over = frozenset[str]()
+        self._seen: dict[str, int] = {}  # partitions of source topics that were seen or claimed: asked for by name
 
     def close(self) -> None:
         """Let go of both clusters."""
@@ -36,6 +41,10 @@ class KafkaLiveMap:
         """See `LiveMap`."""
         control = self._control = self._clusters.state.control_if_any()
         self._failed_over = frozenset(() if control is None else control.failed_over)
+        claims = self._clusters.state.claims_if_any()
+        for claim in claims.claims.values() if claims is not None else ():
+            topic, number = claim.source
+            self._seen[topic] = max(self._seen.get(topic, 0), number + 1)
         return self._failed_over
 
     def refuse_frozen(self) -> None:
@@ -72,23 +81,45 @@ class KafkaLiveMap:
         """See `LiveMap`."""
         return self._translator is not None and self._translator.nothing_between(at, first, end)
 
-    def source_ends(self) -> Mapping[Partition, int]:
-        """See `LiveMap`."""
+    def source_ends(self) -> SourceEnds:
+        """See `LiveMap`. Topics that were seen before are asked for by name: without the right to see them the source
+        leaves them out, as if they were deleted."""
         self._clusters.connect()
-        sources = self._clusters.list_source(configs=False)
-        targets = self._clusters.list_target(sources)
-        ats = [
-            Partition(name, number)
-            for name, info in sources.items()
-            if (to := targets.get(self.target_topic(name))) is not None
-            for number in range(min(info.partitions, to.partitions))
-        ]
-        return {Partition(*at): end for at, end in self._clusters.source.offsets(ats, end=True).items()}
+        described = self._clusters.source.describe(self._selected())
+        sources = {name: info.partitions for name, info in described.items() if isinstance(info, TopicInfo)}
+        self._seen |= sources
+        there = self._at_target(sources)
+        found = self._clusters.source.offset_answers([at for name, count in sources.items() for at in _of(name, count)])
+        ends = {at: it for at, it in found.items() if not isinstance(it, ReplicatorError)}
+        unknown = {at: it for at, it in found.items() if isinstance(it, ReplicatorError)}
+        for name, info in described.items():
+            if isinstance(info, ReplicatorError):
+                unknown |= dict.fromkeys(_of(name, self._seen.get(name, 1)), info)
+        if unknown and not ends:
+            raise unknown[min(unknown)]
+        return SourceEnds(ends, {at: it for at, it in ends.items() if at.partition < there.get(at.topic, 0)}, unknown)
+
+    def _selected(self) -> set[str]:
+        found = {it for it in self._clusters.selected().union(self._seen) if routing.selects(self._flow, it)}
+        if self._flow.new_topics == "ignore" and self._control is not None:
+            found &= self._control.first_listing().keys() | {heartbeats_topic(self._flow.name)}
+        return found
+
+    def _at_target(self, sources: Mapping[str, int]) -> dict[str, int]:
+        """Return how many partitions source topics have at the target; of one that may not be seen there as many as at
+        the source: whoever notes something of it hears which right is missing."""
+        to = {name: self.target_topic(name) for name in sources if not routing.name_fault(self._flow, name)}
+        found = self._clusters.target.describe(to.values())
+        return {
+            name: info.partitions if isinstance(info, TopicInfo) else sources[name]
+            for name, target in to.items()
+            if (info := found.get(target)) is not None
+        }
 
     def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """See `LiveMap`."""
-        found = self._clusters.source.offsets(list(ats), end=True, committed_only=True) if ats else {}
-        return {Partition(*at): end for at, end in found.items()}
+        found = self._clusters.source.offset_answers(ats, STABLE) if ats else {}
+        return {at: end for at, end in found.items() if not isinstance(end, ReplicatorError)}
 
     def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """See `LiveMap`."""
@@ -113,3 +144,7 @@ class KafkaLiveMap:
         if found is None:
             found = self._target_topics[topic] = routing.target_topic(self._flow, topic)
         return found
+
+
+def _of(topic: str, partitions: int) -> Iterator[Partition]:
+    return (Partition(topic, number) for number in range(partitions))

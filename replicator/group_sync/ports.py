@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
@@ -58,6 +58,21 @@ class TargetGroups(SourceGroups, Protocol):
         error, after which nothing is known of this group's."""
 
 
+class SourceEnds(NamedTuple):
+    """Where the partitions end that the flow selects at the source.
+
+    Attributes:
+        ends: their high watermarks, whether or not they are at the target.
+        noted: those of them that are noted for a failover: they have a partition at the target.
+        unknown: the other ones, and why that isn't known. Of a topic that may not be seen these are the partitions that
+            were seen before, at least one.
+    """
+
+    ends: Mapping[Partition, int]
+    noted: Mapping[Partition, int]
+    unknown: Mapping[Partition, ReplicatorError]
+
+
 class LiveMap(Protocol):
     """The flow's offset map and positions as they stood at the last `read`."""
 
@@ -85,11 +100,13 @@ class LiveMap(Protocol):
         """Tell whether no copy of a source partition's records stands at the target in [first, end); False where that
         isn't known."""
 
-    def source_ends(self) -> Mapping[Partition, int]:
-        """Ask for the high watermarks of all source partitions that the flow copies. Raises ReplicatorError."""
+    def source_ends(self) -> SourceEnds:
+        """Ask where the partitions end that the flow selects at the source. Raises ReplicatorError where nothing is
+        known of any."""
 
     def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
-        """Ask for the last stable offsets of source partitions. Raises ReplicatorError."""
+        """Ask for the last stable offsets of source partitions; those that aren't known are left out. Raises
+        ReplicatorError."""
 
     def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """Ask for the high watermarks of target partitions. Raises ReplicatorError."""

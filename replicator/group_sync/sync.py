@@ -14,7 +14,6 @@ Invariants (design: each was shown to be needed by a model, see tests/model/grou
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -22,10 +21,10 @@ from replicator.config import Flow
 from replicator.group_sync.commits import ASK_S, CommitRound
 from replicator.group_sync.followed import FollowedGroups, Snapshot
 from replicator.group_sync.gone import GoneGroup, GoneGroups
-from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceGroups, TargetGroups
+from replicator.group_sync.noted_ends import NotedEnds
+from replicator.group_sync.ports import HoldTopics, LiveMap, Notes, SourceEnds, SourceGroups, TargetGroups
 from replicator.group_sync.standing import Standing
 from replicator.group_sync.transaction_looks import LOOK_S, TransactionLooks
-from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.hold import Hold
 from replicator.groups.shown_groups import GroupShown
 from replicator.lane.ports import Clock
@@ -38,6 +37,8 @@ TRANSLATE_S = 60.0
 """Between two looks at whether the map still says of what is in sync what it said."""
 HELD_S = 15.0
 """After which it is told that groups are held: for less than that copying takes its time."""
+UNKNOWN_SAID = 3
+"""Partitions of which it is said why nothing is known."""
 GROUPS_AT_ONCE = 2_000
 """Of which the source is asked at once: as many answers are held besides what is kept of them."""
 
@@ -81,7 +82,8 @@ class GroupSync:
         self._topics = frozenset[str]()  # that there were at the source
         self._hold = Hold[Snapshot]()
         self._held_s: float | None = None  # since when nothing was released
-        self._ends: dict[Partition, int] = {}  # as they were committed
+        self._ends = NotedEnds(flow, target, live_map, clock)
+        self._at_source: Mapping[Partition, int] = {}  # where the partitions end, as that was asked last
         self._failed_over: Collection[str] = ()  # source topics
 
     def shown(self) -> list[GroupShown]:
@@ -110,7 +112,7 @@ class GroupSync:
         """
         if self._transactions is None or self._known is None:
             return LOOK_S
-        noted = self._transactions.look(self._ends)
+        noted = self._transactions.look(self._at_source)
         if noted:
             try:
                 self._notes.write(noted)
@@ -123,23 +125,27 @@ class GroupSync:
     def _round(self) -> RoundDone:
         if self._known is None:
             self._begin()
-            self._hold, self._held_s, self._ends = Hold(), None, {}
+            self._hold, self._held_s = Hold(), None
+            self._ends.forget()
             self._followed.anew()
         assert self._known is not None
         unanswered: list[ReplicatorError] = []
         self._read(unanswered)
-        ends = self._map.source_ends()
-        self._followed.bound(ends)
+        asked_ms = self._clock.now_ms()
+        source = self._map.source_ends()
+        self._at_source = source.noted
+        unanswered += _first(source.unknown)
+        self._followed.bound(source.ends)
         committed = 0
-        topics = frozenset(at.topic for at in ends)
+        topics = frozenset(at.topic for at in source.noted)
         if topics != self._topics:
             self._topics = topics
             self._followed.changed()
         translate = self._clock.now_s() >= self._translate_s
         if translate or not self._followed.idle(self._clock.now_s()):
             self._map.read()
-            self._hold_topics.look({at.topic for at in ends})
-            released = self._released(ends, unanswered)
+            self._hold_topics.look({at.topic for at in (*source.ends, *source.unknown)})
+            released = self._released(source, unanswered)
             due = self._followed.due(released, self._clock.now_s())
             committed = self._commits.run(due, self._known, unanswered)
             if translate:
@@ -147,7 +153,7 @@ class GroupSync:
                 self._standing.translate(self._clock.now_s(), TRANSLATE_S)
         self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
         gone = self._gone.run(self._known, topics, unanswered)
-        self._commit_ends(ends)
+        self._ends.note(source, asked_ms, unanswered)
         return RoundDone(len(self._followed), committed, tuple(unanswered), tuple(gone))
 
     def _begin(self) -> None:
@@ -191,12 +197,12 @@ class GroupSync:
         """Return the partitions that the flow copied at the last look at the map, by topic."""
         return {topic: range(len(of_topic)) for topic, of_topic in self._map.partitions().items()}
 
-    def _released(self, ends: Mapping[Partition, int], unanswered: list[ReplicatorError]) -> Snapshot:
+    def _released(self, source: SourceEnds, unanswered: list[ReplicatorError]) -> Snapshot:
         """Return what groups had committed when what they had written is copied; nothing while it isn't. Adds to
         `unanswered` why it still isn't after a while."""
         snapshot = self._followed.snapshot(self._map.partitions())
-        holds = {at: end for at, end in ends.items() if self._hold_topics.holds(at.topic)}
-        self._hold.take(snapshot, {at: end for at, end in holds.items() if at.topic not in self._failed_over})
+        holds = {at: end for at, end in source.ends.items() if self._holds(at.topic)}
+        self._hold.take(snapshot, holds, {at: str(why) for at, why in source.unknown.items() if self._holds(at.topic)})
         positions = self._map.positions()
         released = self._hold.released(positions)
         if released is not None:
@@ -204,7 +210,7 @@ class GroupSync:
             if released is not snapshot:
                 self._followed.changed()  # what was read since is looked at in the next round
             return released
-        why = self._hold.why(positions, lambda ats: self._map.stable_ends([at for at in ats if at in ends]))
+        why = self._hold.why(positions, lambda ats: self._map.stable_ends([at for at in ats if at in source.ends]))
         now_s = self._clock.now_s()
         self._followed.hold(snapshot, self._map.target_topic, why, now_s)
         self._held_s = now_s if self._held_s is None else self._held_s
@@ -212,17 +218,12 @@ class GroupSync:
             unanswered.append(Retriable(f"groups are held: {why}"))
         return {}
 
-    def _commit_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Note where the source's partitions end, for who must do without it one day: what isn't copied then is bounded
-        by that. Nobody owns these offsets but the flow; one partition is committed each time, to say when it was."""
-        if not ends:
-            return
-        changed = {at for at, end in ends.items() if self._ends.get(at) != end} | {min(ends)}
-        said = str(self._clock.now_ms())
-        offsets = defaultdict[str, dict[int, OffsetToCommit]](dict)
-        for at in changed:
-            offsets[self._map.target_topic(at.topic)][at.partition] = OffsetToCommit(ends[at], said)
-        answers = self._target.commit({names.ends_group(self._flow.name): offsets}, COMMIT_DEADLINE_MS / 1000)
-        for topics in answers.values():
-            if not isinstance(topics, ReplicatorError) and not any(any(codes.values()) for codes in topics.values()):
-                self._ends = dict(ends)
+    def _holds(self, topic: str) -> bool:
+        return topic not in self._failed_over and self._hold_topics.holds(topic)
+
+
+def _first(unknown: Mapping[Partition, ReplicatorError]) -> list[ReplicatorError]:
+    """Say why it isn't known where partitions of the source end: of the first ones, and how many others there are."""
+    found = [unknown[at] for at in sorted(unknown)[:UNKNOWN_SAID]]
+    more = len(unknown) - len(found)
+    return [*found, Retriable(f"nor is it known where {more} more partitions of the source end")] if more else found

@@ -16,7 +16,7 @@ from replicator.group_sync.followed import FollowedGroups
 from replicator.group_sync.hold_topics import hold_topics_of
 from replicator.group_sync.live_map import KafkaLiveMap
 from replicator.group_sync.note_topic import read_notes
-from replicator.groups.hold import waits_for
+from replicator.groups.hold import not_known, waits_for
 from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.proof.map_place import refuse_delivery
@@ -51,10 +51,13 @@ class GroupsSeen(NamedTuple):
 def _held(flow: Flow, live_map: KafkaLiveMap) -> str:
     """Say what `run` would wait for before it moves groups; empty where that is nothing, or isn't known."""
     left_out = live_map.read_failed_over()
-    ends = {at: end for at, end in live_map.source_ends().items() if at.topic not in left_out}
+    source = live_map.source_ends()
     with closing(hold_topics_of(flow, structlog.wrap_logger(None, processors=[_silent]))) as hold_topics:
-        hold_topics.look({at.topic for at in ends})
-        waited = {at: end for at, end in ends.items() if hold_topics.holds(at.topic)}
+        hold_topics.look({at.topic for at in (*source.ends, *source.unknown)} - set(left_out))
+        held = {at.topic for at in (*source.ends, *source.unknown) if hold_topics.holds(at.topic)} - set(left_out)
+    waited = {at: end for at, end in source.ends.items() if at.topic in held}
+    if unknown := {at: str(why) for at, why in source.unknown.items() if at.topic in held}:
+        return not_known(unknown)
     if not waited:
         return ""
     live_map.read()
@@ -102,7 +105,7 @@ def look(flow: Flow, only: Collection[str] = (), *, connect_timeout_ms: int | No
         unanswered += followed.take(found)
         target.share(followed.share_targets)
         if followed.share_targets:
-            followed.bound(live_map.source_ends())
+            followed.bound(live_map.source_ends().ends)
         live_map.read()
         known = read_notes(flow, reader)
         due = (one._replace(renew=False) for one in followed.due(followed.snapshot(live_map.partitions()), 0.0))

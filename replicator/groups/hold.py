@@ -26,17 +26,23 @@ class Hold(Generic[T]):
     def __init__(self) -> None:
         self._waiting: _Waiting[T] | None = None
         self._gone: frozenset[Partition] = frozenset()  # that are waited for, and weren't there at the last look
+        self._unknown: Mapping[Partition, str] = {}
 
-    def take(self, offsets: T, ends: Mapping[Partition, int]) -> None:
+    def take(self, offsets: T, ends: Mapping[Partition, int], unknown: Mapping[Partition, str] | None = None) -> None:
         """Take what was read now, unless something waits. Topics that were deleted are waited for no longer.
 
         Args:
             ends: high watermarks of all partitions that groups write to, by source partition, asked for after `offsets`
                 were read: what belongs to a transaction that is open counts, too.
+            unknown: partitions that groups write to of which that isn't known, and why: while there are some, nothing
+                is taken.
         """
+        self._unknown = unknown or {}
         if self._waiting is None:
+            if self._unknown:
+                return
             self._waiting = _Waiting(offsets, ends)
-        gone = self._waiting.ends.keys() - ends.keys()
+        gone = self._waiting.ends.keys() - ends.keys() - self._unknown.keys()
         if gone & self._gone:  # twice: a broker that has just started may not know of a topic yet
             left = {at: end for at, end in self._waiting.ends.items() if at not in gone & self._gone}
             self._waiting = self._waiting._replace(ends=left)
@@ -53,7 +59,8 @@ class Hold(Generic[T]):
         self, positions: Mapping[Partition, int], stable: Callable[[Collection[Partition]], Mapping[Partition, int]]
     ) -> str:
         """Say what is waited for, see `waits_for`."""
-        return waits_for(self._waiting.ends if self._waiting is not None else {}, positions, stable)
+        ends = self._waiting.ends if self._waiting is not None else {}
+        return waits_for(ends, positions, stable) or not_known(self._unknown)
 
     def behind(self, positions: Mapping[Partition, int]) -> list[Partition]:
         """Return the partitions that are waited for."""
@@ -63,6 +70,11 @@ class Hold(Generic[T]):
 def behind(ends: Mapping[Partition, int], positions: Mapping[Partition, int]) -> list[Partition]:
     """Return the partitions that aren't copied up to these ends."""
     return [at for at, end in ends.items() if end > positions.get(at, 0)]
+
+
+def not_known(unknown: Mapping[Partition, str]) -> str:
+    """Say of which partition it isn't known where it ends, and why; empty where there is none."""
+    return f"where {min(unknown)} ends at the source isn't known: {unknown[min(unknown)]}" if unknown else ""
 
 
 def waits_for(

@@ -308,6 +308,13 @@ class ClusterAdmin:
         wanted = (STABLE if committed_only else LATEST) if end else EARLIEST
         return {at: found.offset for at, found in self._listed(partitions, wanted).items()}
 
+    def offset_answers(
+        self, partitions: Collection[Partition], wanted: Wanted = LATEST
+    ) -> dict[Partition, int | ReplicatorError]:
+        """Return an offset of each log, or why it isn't known: who has no leader is waited for only for a moment."""
+        (found,) = within(self._topics.list_offsets(partitions, (wanted,)), self._request_s)
+        return {at: it if isinstance(it, ReplicatorError) else it.offset for at, it in found.items()}
+
     def latest_records(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, tuple[int, int]]:
         """Return offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it
         has no records (KIP-734), or that record isn't replicated yet."""

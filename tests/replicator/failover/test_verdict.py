@@ -12,6 +12,7 @@ from replicator.config import Flow, load_text
 from replicator.coupling.source_transactions import RecordRange, SourceTransaction
 from replicator.failover.contradicted import compared
 from replicator.failover.facts import failed_partitions, half_copied_transactions, still_selected
+from replicator.failover.said import headline
 from replicator.failover.verdict import FailedGroup, FailedPartition, FailoverVerdict
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
 from replicator.model.errors import ReplicatorError, Retriable
@@ -196,6 +197,13 @@ def test_it_is_complete_only_where_each_end_is_known_and_reached() -> None:
     assert (verdict(behind, unknown).not_copied, verdict(behind, unknown).unknown) == (1, 1)
     assert not verdict(reached, unknown).complete
     assert not verdict().complete
+
+
+def test_why_ends_were_never_noted_is_not_guessed() -> None:
+    """The flow may sync groups, and lack a right for noting them."""
+    unknown = FailedPartition(FIRST, COPIES[FIRST], 10, None)
+    said = headline(replace(verdict(unknown), ends_seen_ms=0))
+    assert (said.startswith("Where the source ended was never noted"), "because" in said) == (True, False)
 
 
 def test_its_digest_is_of_the_rows_alone() -> None:

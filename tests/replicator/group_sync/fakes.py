@@ -10,6 +10,7 @@ from random import Random
 
 from kio.schema.errors import ErrorCode as E
 
+from replicator.group_sync.ports import SourceEnds
 from replicator.groups.decision import COMMIT_DEADLINE_MS, OffsetToCommit
 from replicator.groups.ownership import LATE_MS, GroupOffset
 from replicator.model.errors import Fenced, FlowFrozen, ReplicatorError, Unreachable
@@ -228,6 +229,8 @@ class FakeMap:
     stable: dict[Partition, int] = field(default_factory=dict)
     failed_over: set[str] = field(default_factory=set)
     frozen: bool = False
+    not_there: set[Partition] = field(default_factory=set)  # that the target doesn't have
+    unknown: dict[Partition, ReplicatorError] = field(default_factory=dict)  # why nothing is known of where they end
     _left_out: frozenset[str] = frozenset()
     target_end: int = 1_000
     growth: int = 0  # with each question for it
@@ -281,9 +284,10 @@ class FakeMap:
         )
         return OffsetAnswer(one, copy_of(one.at), found)
 
-    def source_ends(self) -> Mapping[Partition, int]:
+    def source_ends(self) -> SourceEnds:
         """See `LiveMap`."""
-        return dict(self.ends)
+        ends = {at: end for at, end in self.ends.items() if at not in self.unknown}
+        return SourceEnds(ends, {at: end for at, end in ends.items() if at not in self.not_there}, dict(self.unknown))
 
     def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """See `LiveMap`: a transaction is open where `stable` says so."""

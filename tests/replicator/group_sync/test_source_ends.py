@@ -1,0 +1,162 @@
+"""Where the source's partitions end, as one who syncs groups asks: of which that is known, and of which it isn't."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import pytest
+import yaml
+
+from replicator.config import Flow, load_text
+from replicator.group_sync.live_map import KafkaLiveMap
+from replicator.kafka.admin import ClusterAdmin
+from replicator.kafka.offset_questions import LATEST, ListedOffset, ListedOffsets, Wanted
+from replicator.kafka.topic_questions import TopicInfo
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TopicMissing
+from replicator.model.partition import Partition
+from replicator.state.claims import Claim, Claims
+
+pytestmark = pytest.mark.tier("default")
+
+ORDERS, INVOICES, MORE = Partition("orders", 0), Partition("invoices", 0), Partition("invoices", 1)
+T = TypeVar("T")
+
+
+class Told(Generic[T]):
+    """An answer that is there."""
+
+    def __init__(self, found: T) -> None:
+        self._found = found
+
+    def poll(self, timeout_s: float) -> bool:
+        """See `Answers`."""
+        return True
+
+    def values(self) -> T:
+        """See `Answers`."""
+        return self._found
+
+
+class FakeTopics:
+    """Implements what is asked of `TopicQuestions`: `counts` of partitions, by topic; `denied` topics may not be
+    seen, and aren't listed."""
+
+    def __init__(self, **counts: int) -> None:
+        self.counts, self.denied, self.leaderless = counts, set[str](), set[Partition]()
+        self.asked = list[Partition]()
+
+    def names(self) -> Told[frozenset[str]]:
+        """See `TopicQuestions`."""
+        return Told(frozenset(self.counts.keys() - self.denied))
+
+    def describe(
+        self, topics: Collection[str], *, rights: bool = False
+    ) -> Told[Mapping[str, TopicInfo | ReplicatorError]]:
+        """See `TopicQuestions`."""
+        return Told({name: self._described(name) for name in topics})
+
+    def _described(self, name: str) -> TopicInfo | ReplicatorError:
+        if name in self.denied:
+            return NotAllowed(f"no Describe on {name}")
+        return TopicInfo(name, f"id of {name}", self.counts[name]) if name in self.counts else TopicMissing(name)
+
+    def list_offsets(
+        self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
+    ) -> Told[Sequence[ListedOffsets]]:
+        """See `TopicQuestions`: each log ends at 10."""
+        assert tuple(wanted) == (LATEST,)
+        self.asked = list(partitions)
+        return Told([{at: self._end(at) for at in partitions}])
+
+    def _end(self, at: Partition) -> ListedOffset | ReplicatorError:
+        return Retriable(f"{at} has no leader") if at in self.leaderless else ListedOffset(10, -1)
+
+    def close(self) -> None:
+        """See `TopicQuestions`."""
+
+
+class FakeState:
+    """The flow's own topics: it has copied `orders` and `invoices`."""
+
+    def control_if_any(self) -> None:
+        """See `FlowState`."""
+
+    def claims_if_any(self) -> Claims:
+        """See `FlowState`."""
+        ats = (ORDERS, INVOICES)
+        return Claims({at: Claim(at, at, "s", "t", 0, 0, 1, "me", 1) for at in ats}, ())
+
+
+def make_flow(**settings: Any) -> Flow:
+    file = {"clusters": {n: {"properties": {"bootstrap.servers": f"{n}:1"}} for n in ("x", "y")}}
+    flow = {"source": "x", "target": "y", "topics": ["^.*"], "groups": {"include": ["^.*"]}, **settings}
+    return load_text(yaml.safe_dump({**file, "flows": {"f": flow}}), env={}).flows["f"]
+
+
+class Asked:
+    """A live map between two clusters."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.flow = make_flow(rename="{topic}", **settings)
+        self.source, self.target = FakeTopics(orders=1, invoices=2), FakeTopics(orders=1, invoices=2)
+        self.map = KafkaLiveMap(self.flow)
+        plane: Any = self.map._clusters
+        plane.connect, plane.state = lambda: None, FakeState()
+        for side in ("source", "target"):
+            cluster, topics = getattr(self.flow, side), getattr(self, side)
+            admin = ClusterAdmin(cluster, topics, request_timeout_ms=1000, connect_timeout_ms=1000)
+            setattr(plane, side, admin)
+        self.map.read_failed_over()
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    it = Asked()
+    yield it
+    it.map.close()
+
+
+def test_partitions_that_are_not_at_the_target_have_ends_but_are_not_noted(asked: Asked) -> None:
+    """An application may have written there what a group has read for."""
+    del asked.target.counts["orders"]
+    asked.target.counts["invoices"] = 1
+    found = asked.map.source_ends()
+    assert found.ends == {ORDERS: 10, INVOICES: 10, MORE: 10}
+    assert found.noted == {INVOICES: 10}
+
+
+def test_a_topic_that_may_not_be_seen_any_more_is_not_taken_for_deleted(asked: Asked) -> None:
+    asked.map.source_ends()
+    asked.source.denied.add("invoices")
+    found = asked.map.source_ends()
+    assert (found.ends, set(found.unknown)) == ({ORDERS: 10}, {INVOICES, MORE})
+    assert str(found.unknown[MORE]) == "no Describe on invoices"
+    asked.source.denied.clear()
+    del asked.source.counts["invoices"]
+    found = asked.map.source_ends()
+    assert (found.ends, found.unknown) == ({ORDERS: 10}, {})
+
+
+def test_a_topic_that_was_copied_and_may_not_be_seen_at_the_start_is_not_known(asked: Asked) -> None:
+    asked.source.denied.add("invoices")
+    assert set(asked.map.source_ends().unknown) == {INVOICES}
+
+
+def test_a_partition_without_a_leader_keeps_no_other_from_being_known(asked: Asked) -> None:
+    asked.source.leaderless.add(MORE)
+    found = asked.map.source_ends()
+    assert (found.ends, set(found.unknown)) == ({ORDERS: 10, INVOICES: 10}, {MORE})
+
+
+def test_where_no_partition_has_an_answer_nothing_is_known(asked: Asked) -> None:
+    asked.source.leaderless |= {ORDERS, INVOICES, MORE}
+    with pytest.raises(Retriable, match="no leader"):
+        asked.map.source_ends()
+
+
+def test_a_target_topic_that_may_not_be_seen_is_tried(asked: Asked) -> None:
+    """Noting fails then, and says which right is missing."""
+    asked.target.denied.add("invoices")
+    found = asked.map.source_ends()
+    assert (found.noted, found.unknown) == ({ORDERS: 10, INVOICES: 10, MORE: 10}, {})
