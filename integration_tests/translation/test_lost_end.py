@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import replicator
 from integration_tests.conftest import MakeCopying
+from integration_tests.groups.test_group_sync import EVERY, commit_at_source, wait_offsets
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle, wait_leaders
 from integration_tests.harness.two_topics import numbered
+from replicator.groups.decision import OffsetToCommit
 
 FIRST, MORE = 5, 3
 
@@ -41,3 +45,35 @@ def test_an_offset_behind_a_lost_end_keeps_no_other_from_its_translation(
     assert found[3].exact
     if reverse:
         assert found[0].offset == FIRST
+
+
+@pytest.mark.tier("full", kafka="long")
+def test_a_group_behind_the_end_that_the_target_has_lost_goes_on_at_its_end(
+    make_copying: MakeCopying, target: BrokerHandle, unique: Callable[[str], str]
+) -> None:
+    """Also one that was synced before: at what stands there from then on are records of others."""
+    copying, group = make_copying(partitions=2, groups=EVERY), unique("behind")
+    worker = copying.running()
+    for values in (numbered("first", FIRST), numbered("more", MORE)):
+        for number in range(2):
+            clients.put(clients.producer(copying.source), copying.topic, *values, partition=number)
+        for number in range(2):
+            clients.wait_value(copying.target, copying.copy, number, values[-1])
+    commit_at_source(copying, group, OffsetToCommit(FIRST + 1, ""))
+    (lost,) = [it.offset() or 0 for it in clients.read(copying.target, copying.copy) if it.value() == b"more 0"]
+    wait_offsets(copying, group, lambda found: found[0] > lost)
+    assert worker.stop() == 0, worker.tail()
+    topic_id = clients.topic_id(target.bootstrap, copying.copy)
+    target.kill()
+    target.cut_log(copying.copy, topic_id, 0, lost)
+    target.restart()
+    wait_leaders(target.bootstrap)
+    asked_for = [(copying.topic, 0, FIRST - 1), (copying.topic, 0, FIRST + 1), (copying.topic, 1, FIRST + 1)]
+    found = replicator.translate(copying.file.path, copying.file.flow, asked_for)
+    assert [it.translated.notes for it in found] == [(), ("lost",), ()]
+    assert found[1].offset == clients.stable_end(target.bootstrap, copying.copy)
+    worker = copying.running()
+    worker.wait_event("incident", name="target_lost_data")
+    stands = wait_offsets(copying, group, lambda offsets: offsets[0] == found[1].offset)
+    assert stands[1] == found[2].offset
+    assert worker.stop() == 4, worker.tail()

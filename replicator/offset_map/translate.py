@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from replicator.offset_map.mapped import ExpiredRange, PartitionMap
+from replicator.offset_map.varints import OFFSET_MAX
 
-TranslationNote = Literal["ahead", "another_topic", "before_map", "before_start", "expired", "unmapped"]
+TranslationNote = Literal["ahead", "another_topic", "before_map", "before_start", "expired", "lost", "unmapped"]
 
 
 class TranslatedOffset(NamedTuple):
@@ -21,9 +22,10 @@ class TranslatedOffset(NamedTuple):
         again: how many records it reads again; None: not known.
         notes: `ahead`: beyond what is copied, which is where it goes on, and reads again what it has read beyond.
             `before_start`: below where the flow began, which is where it goes on. `before_map`: what was copied there,
-            no map tells; see `bounds`. `expired`: below the log start, where it goes on. `unmapped`: the chain of the
-            map is broken there; nothing is skipped, but more may be read again. `another_topic`: the offset is of
-            another incarnation of the topic.
+            no map tells; see `bounds`. `expired`: below the log start, where it goes on. `lost`: the target has lost
+            its end, and with it what would be next; it goes on where the log ends now. `unmapped`: the chain of the map
+            is broken there; nothing is skipped, but more may be read again. `another_topic`: the offset is of another
+            incarnation of the topic.
         bounds: with `before_map`: between which offsets it lies.
     """
 
@@ -46,6 +48,7 @@ def to_target(
     *,
     topic_id: bytes | None = None,
     target_start: int = 0,
+    target_end: int = OFFSET_MAX,
     position: int | None = None,
     claim: ClaimedStart | None = None,
 ) -> TranslatedOffset:
@@ -54,9 +57,25 @@ def to_target(
     Args:
         topic_id: of the source topic that the offset belongs to; None: that of the map.
         target_start: the target's log start now.
+        target_end: where the target's log ends, asked for after the map was read. Where that is below the place, the
+            copies there are lost, and what others write there is not to be skipped.
         position: up to where the flow has copied; None: where the map ends. Beyond the map's end it says nothing.
         claim: None: the flow's claim is where the map begins.
     """
+    found = _place_at_target(mapped, offset, topic_id, target_start, position, claim)
+    if found.offset is None or found.offset <= target_end:
+        return found
+    return TranslatedOffset(target_end, None, (*found.notes, "lost"))
+
+
+def _place_at_target(
+    mapped: PartitionMap,
+    offset: int,
+    topic_id: bytes | None,
+    target_start: int,
+    position: int | None,
+    claim: ClaimedStart | None,
+) -> TranslatedOffset:
     if topic_id is not None and topic_id != mapped.source_topic_id:
         return TranslatedOffset(None, None, ("another_topic",))
     notes: list[TranslationNote] = []

@@ -112,11 +112,13 @@ def _index_of(clusters: ControlPlane) -> tuple[str, str] | None:
 def stable_offsets(flow: Flow, ats: Sequence[Partition]) -> dict[Partition, int]:
     """Ask up to where sections count, see `offset_map.fold.reached`."""
     with connected(flow, source=False) as clusters:
-        return stable_at(clusters, ats)
+        return stable_and_ends(clusters, ats)[0]
 
 
-def stable_at(clusters: ControlPlane, ats: Collection[Partition]) -> dict[Partition, int]:
-    """Ask as `stable_offsets` does, of clusters that are connected."""
+def stable_and_ends(
+    clusters: ControlPlane, ats: Collection[Partition]
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """Ask as `stable_offsets` does, of clusters that are connected, and return where the target's logs end, too."""
     stable = clusters.target.offsets(ats, end=True, committed_only=True)
     ends = clusters.target.offsets(ats, end=True)
-    return {at: reached(stable[at], ends[at]) for at in ats}
+    return {at: reached(stable[at], ends[at]) for at in ats}, {at: ends[at] for at in ats}

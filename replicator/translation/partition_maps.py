@@ -7,7 +7,8 @@ index, and of a partition in which something turns back (`offset_map.looked_up`)
 
 The order makes it safe beside a running flow. First the positions, then the map up to them: whatever one lane had
 committed by then is in it, though the map's partitions are asked for their ends one after the other. Then the target's
-stable offsets, below which copies are visible. At last log starts: what expired meanwhile is named.
+stable offsets, below which copies are visible, and its ends, above which copies are lost. At last log starts: what
+expired meanwhile is named.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from replicator.offset_map.translate import ClaimedStart
 from replicator.offset_map.varints import OFFSET_MAX
 from replicator.proof.former_targets import Generations, OwnSections, former_targets
 from replicator.proof.map_cut import MapUpTo
-from replicator.proof.map_place import MapPlace, connected, place_of_map, refuse_delivery, stable_at
+from replicator.proof.map_place import MapPlace, connected, place_of_map, refuse_delivery, stable_and_ends
 from replicator.proof.map_reader import TRIES_MAX, BlocksGone, MapRead, covered_of, raw_sections, read_sections
 from replicator.state.claims import Claim
 from replicator.state.signed_gaps import Adoption, adoptions
@@ -55,7 +56,7 @@ class MappedPartition:
     Attributes:
         pages: those of the index of which `mapped` has the first copy only.
         position, next_target: up to where the flow has copied, on both sides; `start`: where it began.
-        source_start, target_start: where the logs begin.
+        source_start, target_start: where the logs begin; `target_end`: where the target's ends.
     """
 
     source: Partition
@@ -68,6 +69,7 @@ class MappedPartition:
     start: ClaimedStart
     source_start: int
     target_start: int
+    target_end: int
 
     def start_of(self, side: Side) -> int:
         """Say where the log begins on a side."""
@@ -126,7 +128,7 @@ def read_partitions(
     maps = _looked_up(flow, place, known)
     routes = {at: _route(flow, at) for at in known}
     with connected(flow, connect_timeout_ms, clusters) as asked:
-        stable = stable_at(asked, routes.values())
+        stable, target_ends = stable_and_ends(asked, routes.values())
         source_starts = asked.source.offsets(known, end=False)
         target_starts = asked.target.offsets(routes.values(), end=False)
     mapped = {at: it.finished(stable[routes[at]]) for at, it in maps.items()}
@@ -150,6 +152,7 @@ def read_partitions(
             it.start,
             source_starts[at],
             target_starts[routes[at]],
+            target_ends[routes[at]],
         )
     return MappedFlow(found, place)
 

@@ -156,7 +156,14 @@ class Translator:
         if self._end(it) < offset <= self._empty_to.get(asked.at, 0):
             offset = self._end(it)
         if self._side == "source":
-            found = to_target(mapped, offset, target_start=it.target_start, position=it.position, claim=it.start)
+            found = to_target(
+                mapped,
+                offset,
+                target_start=it.target_start,
+                target_end=it.target_end,
+                position=it.position,
+                claim=it.start,
+            )
         else:
             found = to_source(
                 mapped,

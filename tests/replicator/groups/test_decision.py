@@ -86,7 +86,8 @@ def test_where_the_map_does_not_tell_nothing_is_committed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("again", "notes"), [(3, ()), (None, ("ahead",)), (0, ("before_start",)), (0, ("expired",)), (None, ("unmapped",))]
+    ("again", "notes"),
+    [(3, ()), (None, ("ahead",)), (0, ("before_start",)), (0, ("expired",)), (None, ("lost",)), (None, ("unmapped",))],
 )
 def test_what_skips_nothing_is_committed_and_what_is_read_again_is_said(
     again: int | None, notes: tuple[str, ...]

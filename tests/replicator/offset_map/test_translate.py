@@ -107,6 +107,33 @@ def test_where_the_chain_is_broken_nothing_is_skipped() -> None:
     assert to_source(found, 64) == TranslatedOffset(112, None, ("unmapped",))
 
 
+LOST = (
+    (850, TranslatedOffset(850, 0)),  # of what is left nothing is skipped
+    (899, TranslatedOffset(899, 0)),
+    (900, TranslatedOffset(900, 0)),
+    (950, TranslatedOffset(900, None, ("lost",))),
+    (1_000, TranslatedOffset(900, None, ("lost",))),
+    (1_200, TranslatedOffset(900, None, ("ahead", "lost"))),
+)
+
+
+@pytest.mark.parametrize("offset", range(len(LOST)))
+def test_behind_the_end_that_the_target_has_lost_it_goes_on_at_what_is_its_end_now(offset: int) -> None:
+    """Others write from there on: whoever began behind it would skip their records."""
+    folding = PartitionFold(SOURCE, TARGET)
+    for one in placed(section(0, 0, 0, base=True), section(0, 1_000, 0, (0, 1_000))):
+        folding.add(one)
+    found = folding.finished(reached(900, 900))
+    asked, expected = LOST[offset]
+    assert to_target(found, asked, target_end=900, position=1_000, claim=ClaimedStart(0, 0)) == expected
+
+
+def test_behind_a_lost_end_a_broken_chain_leads_nowhere_either() -> None:
+    again = section(115, 120, 70, (115, 120), base=True)
+    found = to_target(mapped(BEGUN, FIRST, again), 110, target_end=57)
+    assert found == TranslatedOffset(57, None, ("unmapped", "lost"))
+
+
 BACKWARDS = (
     (50, TranslatedOffset(100, 0)),
     (55, TranslatedOffset(105, 0)),
