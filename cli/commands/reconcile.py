@@ -249,7 +249,7 @@ def _run(
                 found = compare(spark, flow, taken, mode, status.update, values=values, for_repair=bool(repairing))
                 outcome = replace(found.outcome, tool_version=__version__)
                 if repairing is not None:
-                    repairing.find(found, taken)
+                    repairing.find(found)
             if repairing is not None:
                 outcome = repairing.finish(outcome, taken, stopping, status.update)
             if out is not None:

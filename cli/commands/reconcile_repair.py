@@ -47,14 +47,13 @@ class Repairing:
         if self._wanted == "apply":
             self._before = reconcile_map_repair.RepairsBefore.read(self._flow, take_over=self._take_over)
 
-    def find(self, found: Reconciled, taken: Snapshot) -> None:
-        """Find with Spark what is missing of the partitions in `taken`. Raises Incident when there are too many spans
-        of it."""
+    def find(self, found: Reconciled) -> None:
+        """Find with Spark what is missing. Raises Incident when there are too many spans of it."""
         from replicator.spark.reconcile import missing
 
         self._compared = found.by_map.compared
         if found.by_map.by_content:
-            self._found = missing.spans(found.findings, taken.pairs)
+            self._found = missing.spans(found.findings, found.pairs)
 
     def finish(self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
         """Add after the comparison, with `plan`, what would be copied, with `apply` the repair; `code` is as of

@@ -193,7 +193,7 @@ class ControlPlane:
 
     def list_target(self, sources: Collection[str], *, configs: bool = False) -> dict[str, TopicInfo]:
         """List existing target topics of these source topics, by target name."""
-        return self.target.topics(self._possible_targets(sources), configs=configs)
+        return self.target.topics(self.possible_targets(sources), configs=configs)
 
     def listed_source(self, known: Collection[str] = (), *, rights: bool = False) -> dict[str, ListedTopic]:
         """List selected source topics, and those of `known`, each with what may not be seen of it."""
@@ -207,12 +207,12 @@ class ControlPlane:
         """Return whether the flow has a position in any existing target topic of these source topics, as far as it may
         see.
         """
-        targets = self.listed_target(self._possible_targets(sources))
+        targets = self.listed_target(self.possible_targets(sources))
         seen = {name: it.info for name, it in targets.items() if it.info is not None}
         asked = [Partition(name, number) for name, info in seen.items() for number in range(info.partitions)]
         return any(found is not None for found in offset_reader.positions(self.flow, asked).values())
 
-    def _possible_targets(self, sources: Collection[str]) -> set[str]:
+    def possible_targets(self, sources: Collection[str]) -> set[str]:
         """Return the names of target topics, without those that no topic can have: a cluster that is asked for one
         refuses the question.
         """

@@ -12,12 +12,12 @@ from replicator.flow.topics import ControlPlane
 from replicator.group_sync.ports import SourceEnds
 from replicator.kafka.offset_questions import STABLE
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.model.errors import ReplicatorError
+from replicator.model.errors import ReplicatorError, Retriable
 from replicator.model.names import heartbeats_topic
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
-from replicator.translation.partition_maps import MappedPartition, read_partitions
+from replicator.translation.partition_maps import UNANSWERED, MappedPartition, Untold, read_partitions
 from replicator.translation.translate import Translator
 
 
@@ -54,7 +54,7 @@ class KafkaLiveMap:
     def read(self) -> None:
         """See `LiveMap`."""
         self._translator = Translator(
-            self._flow, partial(read_partitions, self._flow, clusters=self._clusters), "source"
+            self._flow, partial(read_partitions, self._flow, clusters=self._clusters, each=True), "source"
         )
         ats = [at for at in self._translator.partitions() if at.topic not in self._failed_over]
         partitions = {topic: list(of_topic) for topic, of_topic in groupby(ats, key=lambda at: at.topic)}
@@ -121,9 +121,18 @@ class KafkaLiveMap:
         found = self._clusters.source.offset_answers(ats, STABLE) if ats else {}
         return {at: end for at, end in found.items() if not isinstance(end, ReplicatorError)}
 
+    def unread(self) -> Mapping[Partition, ReplicatorError]:
+        """See `LiveMap`."""
+        return {it.source: Retriable(it.said) for it in self._unread()}
+
+    def _unread(self) -> Iterable[Untold]:
+        found = () if self._translator is None else self._translator.untold_partitions()
+        return (it for it in found if it.problem == UNANSWERED)
+
     def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """See `LiveMap`."""
-        found = self._clusters.target.offsets(list(ats), end=True) if ats else {}
+        asked = set(ats) - {it.target for it in self._unread()}
+        found = self._clusters.target.offsets(asked, end=True) if asked else {}
         return {Partition(*at): end for at, end in found.items()}
 
     def ends_of(self, ats: Collection[Partition]) -> Mapping[Partition, int]:

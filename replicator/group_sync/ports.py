@@ -108,8 +108,13 @@ class LiveMap(Protocol):
         """Ask for the last stable offsets of source partitions; those that aren't known are left out. Raises
         ReplicatorError."""
 
+    def unread(self) -> Mapping[Partition, ReplicatorError]:
+        """Return the source partitions about which a cluster didn't answer, so that nothing is translated there, and
+        why."""
+
     def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
-        """Ask for the high watermarks of target partitions. Raises ReplicatorError."""
+        """Ask for the high watermarks of target partitions; those of `unread` ones are left out. Raises
+        ReplicatorError."""
 
     def ends_of(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """Ask for the high watermarks of source partitions. Raises ReplicatorError."""

@@ -151,6 +151,7 @@ class GroupSync:
             if translate:
                 self._translate_s = self._clock.now_s() + TRANSLATE_S
                 self._standing.translate(self._clock.now_s(), TRANSLATE_S)
+        unanswered += _first(self._map.unread())
         self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
         gone = self._gone.run(self._known, topics, unanswered)
         self._ends.note(source, asked_ms, unanswered)
@@ -223,7 +224,7 @@ class GroupSync:
 
 
 def _first(unknown: Mapping[Partition, ReplicatorError]) -> list[ReplicatorError]:
-    """Say why it isn't known where partitions of the source end: of the first ones, and how many others there are."""
+    """Say why nothing is known of partitions: of the first ones, and how many others there are."""
     found = [unknown[at] for at in sorted(unknown)[:UNKNOWN_SAID]]
     more = len(unknown) - len(found)
-    return [*found, Retriable(f"nor is it known where {more} more partitions of the source end")] if more else found
+    return [*found, Retriable(f"nor is anything known of {more} more partitions")] if more else found

@@ -21,9 +21,11 @@ from typing import Literal
 from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
+from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.contradictions import compare
+from replicator.model.errors import ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.offset_map.directory import IndexRoot, PageRef
 from replicator.offset_map.fold import PlacedSection
@@ -45,6 +47,8 @@ from replicator.wire.map_index import IndexMoved, MapIndexLog
 Side = Literal["source", "target"]
 NOT_COPIED = "not_copied"
 """The problem of a partition that the flow has not begun to copy."""
+UNANSWERED = "unanswered"
+"""The problem of a partition about which a cluster doesn't answer."""
 NOT_KNOWN = ClaimedStart(0, 0)
 """Where nothing says where the flow began: perhaps before its map."""
 
@@ -78,7 +82,8 @@ class MappedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """A partition of which nothing can be said: the name of an incident or `not_copied`, and a sentence."""
+    """A partition of which nothing can be said: the name of an incident, `not_copied` or `unanswered`; and a
+    sentence."""
 
     source: Partition
     target: Partition
@@ -110,9 +115,12 @@ class MappedFlow:
 
 
 def read_partitions(
-    flow: Flow, *, connect_timeout_ms: int | None = None, clusters: ControlPlane | None = None
+    flow: Flow, *, connect_timeout_ms: int | None = None, clusters: ControlPlane | None = None, each: bool = False
 ) -> MappedFlow:
     """Read the maps of the flow's partitions, by source partition. Arguments as of `map_place.connected`.
+
+    Args:
+        each: whether a partition that has no leader, or may not be seen, keeps none of the others from being read.
 
     Raises:
         ConfigError: the flow's delivery has no map.
@@ -121,13 +129,18 @@ def read_partitions(
         Unreachable, NotAllowed, Retriable: as for other clients.
     """
     refuse_delivery(flow)
-    known, found = _known(flow, connect_timeout_ms, clusters)
+    known, found = _known(flow, connect_timeout_ms, clusters, each=each)
     if not known:
         return MappedFlow(found)
     place = place_of_map(flow, connect_timeout_ms=connect_timeout_ms, clusters=clusters)
     maps = _looked_up(flow, place, known)
     routes = {at: _route(flow, at) for at in known}
     with connected(flow, connect_timeout_ms, clusters) as asked:
+        silent = _silent(asked, routes) if each else {}
+        for at, why in silent.items():
+            found[at] = Untold(at, routes.pop(at), UNANSWERED, str(why))
+            del known[at]
+            maps.pop(at, None)
         stable, target_ends = stable_and_ends(asked, routes.values())
         source_starts = asked.source.offsets(known, end=False)
         target_starts = asked.target.offsets(routes.values(), end=False)
@@ -195,13 +208,13 @@ def _directories(index: MapIndexLog, root: IndexRoot, by_key: Mapping[SectionKey
 
 
 def _known(
-    flow: Flow, connect_timeout_ms: int | None, clusters: ControlPlane | None
+    flow: Flow, connect_timeout_ms: int | None, clusters: ControlPlane | None, *, each: bool
 ) -> tuple[dict[Partition, _Known], dict[Partition, MappedPartition | Untold]]:
     """Return partitions that have a position, and those of which nothing can be said."""
     with connected(flow, connect_timeout_ms, clusters) as asked:
         here, _ = asked.connect()
-        sources = asked.list_source(configs=False)
-        targets = asked.list_target(sources)
+        sources, hidden = _seen(asked.source, asked.selected(), each=each)
+        targets, hidden_there = _seen(asked.target, asked.possible_targets(sources), each=each)
         routes = {
             at: to
             for name, info in sources.items()
@@ -217,6 +230,9 @@ def _known(
     for name, info in sources.items():
         for at in (Partition(name, number) for number in range(info.partitions)):
             to = _route(flow, at)
+            if to.topic in hidden_there:
+                untold[at] = Untold(at, to, UNANSWERED, str(hidden_there[to.topic]))
+                continue
             claim = claims.get(to)
             told = _told(at, to, positions.get(to), claim, here.cluster_id, info, targets.get(to.topic))
             if isinstance(told, Untold):
@@ -224,7 +240,31 @@ def _known(
             else:
                 generations = told.generations._replace(former=former.get(at, ()))
                 known[at] = replace(told, generations=generations, start=_start(claim, adopted))
+    for claim in claims.values():
+        if claim.source.topic in hidden:
+            said = str(hidden[claim.source.topic])
+            untold[claim.source] = Untold(claim.source, claim.target, UNANSWERED, said)
     return known, untold
+
+
+def _seen(
+    cluster: ClusterAdmin, topics: Iterable[str], *, each: bool
+) -> tuple[dict[str, TopicInfo], dict[str, ReplicatorError]]:
+    """Describe topics; of `each` that may not be seen return why, else raise that of the first."""
+    described = cluster.describe(topics)
+    hidden = {name: it for name, it in described.items() if isinstance(it, ReplicatorError)}
+    if hidden and not each:
+        raise hidden[min(hidden)]
+    return {name: it for name, it in described.items() if isinstance(it, TopicInfo)}, hidden
+
+
+def _silent(clusters: ControlPlane, routes: Mapping[Partition, Partition]) -> dict[Partition, ReplicatorError]:
+    """Return the source partitions whose leaders don't answer on one of the sides, and why: whoever asks them for
+    something else would wait for them."""
+    here = clusters.source.offset_answers(routes)
+    there = clusters.target.offset_answers(routes.values())
+    answers = {at: (here[at], there[to]) for at, to in routes.items()}
+    return {at: it for at, both in answers.items() for it in both if isinstance(it, ReplicatorError)}
 
 
 def _told(

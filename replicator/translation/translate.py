@@ -82,6 +82,10 @@ class Translator:
         """Return the partitions of which the map tells."""
         return [it for it in self._found.values() if isinstance(it, MappedPartition)]
 
+    def untold_partitions(self) -> list[Untold]:
+        """Return the others, of which it doesn't."""
+        return [it for it in self._found.values() if isinstance(it, Untold)]
+
     def nothing_between(self, at: Partition, first: int, end: int) -> bool:
         """Tell whether no record of a partition, of the side that is asked about, stands on the other one in
         [first, end): whoever goes on at either of these reads the same. False where what was read of the map doesn't

@@ -50,12 +50,13 @@ class Say(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """The outcome; all findings besides the records that are the same, persisted until Spark stops; and what was found
-    by the offset map."""
+    """The outcome; all findings besides the records that are the same, persisted until Spark stops; what was found by
+    the offset map; and the `pairs` that were compared."""
 
     outcome: Outcome
     findings: DataFrame
     by_map: ByMap
+    pairs: Sequence[Pair] = ()
 
 
 def reconcile(
@@ -108,7 +109,7 @@ def reconcile(
     kept = [frame.drop(*ONLY_ALTERATIONS) for frame in frames] or [arrow.frame(spark, (), FOUND)]
     both = kafka.union(kept)
     assert both is not None, "there is a frame"
-    return Reconciled(outcome, both, mapped)
+    return Reconciled(outcome, both, mapped, snapshot.pairs)
 
 
 def _by_content(

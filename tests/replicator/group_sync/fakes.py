@@ -231,6 +231,7 @@ class FakeMap:
     frozen: bool = False
     not_there: set[Partition] = field(default_factory=set)  # that the target doesn't have
     unknown: dict[Partition, ReplicatorError] = field(default_factory=dict)  # why nothing is known of where they end
+    silent: dict[Partition, ReplicatorError] = field(default_factory=dict)  # why it isn't translated there
     _left_out: frozenset[str] = frozenset()
     target_end: int = 1_000
     growth: int = 0  # with each question for it
@@ -270,6 +271,10 @@ class FakeMap:
     def answers(self, asked: Collection[OffsetToTranslate]) -> Sequence[OffsetAnswer]:
         """See `LiveMap`."""
         return [self._answer(one) for one in asked]
+
+    def unread(self) -> Mapping[Partition, ReplicatorError]:
+        """See `LiveMap`."""
+        return self.silent
 
     def nothing_between(self, at: Partition, first: int, end: int) -> bool:
         """See `LiveMap`."""

@@ -7,6 +7,7 @@ import pytest
 from replicator.groups.decision import GroupVerdict
 from replicator.model.errors import NotAllowed
 from replicator.model.names import ends_group
+from replicator.model.partition import Partition
 from tests.replicator.group_sync.fakes import copy_of, place
 from tests.replicator.group_sync.test_sync import OUT, Rig
 
@@ -58,3 +59,12 @@ def test_a_group_is_held_while_it_is_not_known_where_what_it_had_written_ends() 
     rig.map.unknown.clear()
     rig.rounds(2)
     assert rig.there() == place(20)
+
+
+def test_why_nothing_is_translated_in_some_partitions_is_told_of_the_first_ones() -> None:
+    rig = Rig()
+    rig.map.silent = {Partition("silent", number): NotAllowed(f"{number} has no leader") for number in range(5)}
+    rig.at_source(10)
+    said = [str(it) for it in rig.sync.round().unanswered]
+    assert said == [*(f"{number} has no leader" for number in range(3)), "nor is anything known of 2 more partitions"]
+    assert rig.there() == place(10)
