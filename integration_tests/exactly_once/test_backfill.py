@@ -271,50 +271,6 @@ def test_a_topic_that_is_made_anew_between_ranges_is_found_at_once(copying: Copy
     assert names == {"source_topic_recreated"}
 
 
-@pytest.mark.tier("full")
-def test_a_topic_that_is_made_anew_behind_the_check_is_not_begun_in_the_middle(
-    copying: Copying, engine: Threads
-) -> None:
-    """It has more records than the former one had lost to retention."""
-    copying.load.plain(600)
-    for partition in range(copying.partitions):
-        clients.delete_records(copying.source, copying.topic, partition, 100)
-    job, _ = backfill(copying, offsets_max=RANGE)
-    job.check()
-    clients.delete_topic(copying.source, copying.topic)
-    clients.create_topic(copying.source, copying.topic, copying.partitions)
-    copying.load.plain(2_500)
-    summary = job.run(engine)
-    named = {at: outcome.incident and outcome.incident.name for at, outcome in summary.partitions.items()}
-    assert named == {Partition(copying.topic, number): "source_topic_recreated" for number in range(copying.partitions)}
-    job, _ = backfill(copying, offsets_max=RANGE)
-    job.check()
-    assert all(outcome.done for outcome in job.run(engine).partitions.values())
-    assert all(verdict.exact for verdict in copying.compare_from([0] * copying.partitions).values())
-
-
-@pytest.mark.tier("full")
-def test_a_backfill_that_died_is_handed_over_though_the_rest_was_lost(copying: Copying, engine: Threads) -> None:
-    copying.load.plain(900)
-    job, _ = backfill(copying, offsets_max=RANGE)
-    job.check()
-    with pytest.MonkeyPatch.context() as dying:
-        dying.setattr(RangeJob, "hand_over", lambda job: None)  # as if the driver was killed
-        job.run(engine)
-    copying.load.plain(600)
-    for partition, end in enumerate(copying.wait_stable()):
-        clients.delete_records(copying.source, copying.topic, partition, end + 1)
-    again, _ = backfill(copying, offsets_max=RANGE)
-    assert again.check() == []
-    summary = again.finish()
-    names = {outcome.incident.name for outcome in summary.partitions.values() if outcome.incident is not None}
-    assert names == {"source_records_gone"}
-    worker = copying.running()
-    worker.wait_event("incident", name="source_records_gone")
-    with pytest.raises(Incident, match="source_records_gone"):
-        backfill(copying, offsets_max=RANGE, take_over=True)[0].check()
-
-
 @pytest.mark.tier(embedded="full")
 def test_a_topic_that_the_flow_ignores_is_left_alone(make_copying: MakeCopying) -> None:
     name = f"ignoring-{uuid.uuid4().hex[:8]}"
