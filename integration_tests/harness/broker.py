@@ -15,6 +15,8 @@ from typing import Literal, Protocol
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from integration_tests.harness import clients
+
 Kind = Literal["embedded", "kafka"]
 READY_S_MAX = 180.0  # on a busy machine; an answer ends the wait
 # Both brokers of a session are started with these: Kafka's own values would have tests wait for most of a minute.
@@ -99,6 +101,15 @@ def wait_ready(bootstrap: str, timeout_s: float = READY_S_MAX) -> str:
     )
     metadata = admin.list_topics(timeout=timeout_s)
     return str(metadata.cluster_id)
+
+
+def lose_end(broker: BrokerHandle, topic: str, offset: int) -> None:
+    """Kill a broker, and start it again without the records that the topic's first partition had from `offset` on."""
+    topic_id = clients.topic_id(broker.bootstrap, topic)
+    broker.kill()
+    broker.cut_log(topic, topic_id, 0, offset)
+    broker.restart()
+    wait_leaders(broker.bootstrap)
 
 
 def wait_leaders(bootstrap: str, timeout_s: float = READY_S_MAX) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
-from integration_tests.harness.broker import BrokerHandle, wait_leaders
+from integration_tests.harness.broker import BrokerHandle, lose_end
 from integration_tests.proof.test_beside_a_flow import asked
 
 DIFFERS, UNPROVEN, RECORDS = 1, 4, 20
@@ -26,12 +26,8 @@ def test_copies_behind_a_lost_marker_are_named_and_no_other_partition_waits(
         clients.wait_value(copying.target, copying.copy, number, values[-1])
     assert worker.stop() == 0, worker.tail()
     sound = dict.fromkeys(range(1, copying.partitions), RECORDS)
-    topic_id = clients.topic_id(copying.target, copying.copy)
     marker = clients.stable_end(copying.target, copying.copy) - 1
-    target.kill()
-    target.cut_log(copying.copy, topic_id, 0, marker)
-    target.restart()
-    wait_leaders(copying.target)
+    lose_end(target, copying.copy, marker)
     assert clients.stable_end(copying.target, copying.copy) < marker
     for command in (["reconcile", "--local"], ["verify"], ["verify", "--without-source"]):
         code, found, said = asked(copying, *command)
@@ -59,11 +55,7 @@ def test_a_marker_lost_at_the_source_keeps_no_other_partition_from_being_compare
     for number in range(2):
         clients.wait_value(copying.target, copying.copy, number, b"%d" % (RECORDS - 1))
     assert worker.stop() == 0, worker.tail()
-    topic_id = clients.topic_id(copying.source, copying.topic)
-    source.kill()
-    source.cut_log(copying.topic, topic_id, 0, RECORDS)
-    source.restart()
-    wait_leaders(copying.source)
+    lose_end(source, copying.topic, RECORDS)
     assert clients.stable_end(copying.source, copying.topic) == 0
     code, found, said = asked(copying, "reconcile", "--local")
     assert (code, found.get("verdict")) == (DIFFERS, "differs"), said

@@ -10,11 +10,21 @@ import replicator
 from integration_tests.conftest import MakeCopying
 from integration_tests.groups.test_group_sync import EVERY, commit_at_source, wait_offsets
 from integration_tests.harness import clients
-from integration_tests.harness.broker import BrokerHandle, wait_leaders
+from integration_tests.harness.broker import BrokerHandle, lose_end
+from integration_tests.harness.copying import Copying
 from integration_tests.harness.two_topics import numbered
 from replicator.groups.decision import OffsetToCommit
 
 FIRST, MORE = 5, 3
+
+
+def copied(copying: Copying) -> None:
+    """Write into both partitions twice, and wait for the copies."""
+    for values in (numbered("first", FIRST), numbered("more", MORE)):
+        for number in range(2):
+            clients.put(clients.producer(copying.source), copying.topic, *values, partition=number)
+        for number in range(2):
+            clients.wait_value(copying.target, copying.copy, number, values[-1])
 
 
 @pytest.mark.tier("long", kafka="long")
@@ -24,20 +34,12 @@ def test_an_offset_behind_a_lost_end_keeps_no_other_from_its_translation(
 ) -> None:
     copying = make_copying(partitions=2)
     worker = copying.running()
-    for values in (numbered("first", FIRST), numbered("more", MORE)):
-        for number in range(2):
-            clients.put(clients.producer(copying.source), copying.topic, *values, partition=number)
-        for number in range(2):
-            clients.wait_value(copying.target, copying.copy, number, values[-1])
+    copied(copying)
     assert worker.stop() == 0, worker.tail()
     side, topic = (target, copying.copy) if reverse else (source, copying.topic)
     (lost,) = [it.offset() or 0 for it in clients.read(side.bootstrap, topic) if it.value() == b"more 0"]
     end = clients.stable_end(side.bootstrap, topic)
-    topic_id = clients.topic_id(side.bootstrap, topic)
-    side.kill()
-    side.cut_log(topic, topic_id, 0, lost)
-    side.restart()
-    wait_leaders(side.bootstrap)
+    lose_end(side, topic, lost)
     asked_for = [(topic, 0, lost), (topic, 0, end + 1), (topic, 1, 0), (topic, 1, end)]
     found = replicator.translate(copying.file.path, copying.file.flow, asked_for, reverse=reverse)
     assert [it.translated.notes for it in found] == [(), ("ahead",), (), ()]
@@ -54,20 +56,12 @@ def test_a_group_behind_the_end_that_the_target_has_lost_goes_on_at_its_end(
     """Also one that was synced before: at what stands there from then on are records of others."""
     copying, group = make_copying(partitions=2, groups=EVERY), unique("behind")
     worker = copying.running()
-    for values in (numbered("first", FIRST), numbered("more", MORE)):
-        for number in range(2):
-            clients.put(clients.producer(copying.source), copying.topic, *values, partition=number)
-        for number in range(2):
-            clients.wait_value(copying.target, copying.copy, number, values[-1])
+    copied(copying)
     commit_at_source(copying, group, OffsetToCommit(FIRST + 1, ""))
     (lost,) = [it.offset() or 0 for it in clients.read(copying.target, copying.copy) if it.value() == b"more 0"]
     wait_offsets(copying, group, lambda found: found[0] > lost)
     assert worker.stop() == 0, worker.tail()
-    topic_id = clients.topic_id(target.bootstrap, copying.copy)
-    target.kill()
-    target.cut_log(copying.copy, topic_id, 0, lost)
-    target.restart()
-    wait_leaders(target.bootstrap)
+    lose_end(target, copying.copy, lost)
     asked_for = [(copying.topic, 0, FIRST - 1), (copying.topic, 0, FIRST + 1), (copying.topic, 1, FIRST + 1)]
     found = replicator.translate(copying.file.path, copying.file.flow, asked_for)
     assert [it.translated.notes for it in found] == [(), ("lost",), ()]
