@@ -31,6 +31,7 @@ from replicator.kafka.producer import TransactionalProducer
 from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.model import checkpoint, names
 from replicator.model.checkpoint import NOBODY, Position, Stored
+from replicator.model.counting import named
 from replicator.model.errors import (
     Abortable,
     Fenced,
@@ -49,7 +50,6 @@ from replicator.state.kept_positions import KeptPositions
 from replicator.workers.settings import FINISH_AFTER_S
 
 LOOK_S_MAX = 5.0
-NAMED_MAX = 3  # topics of which a line says why their positions aren't kept
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
 
 
@@ -153,9 +153,7 @@ class KeptNow:
     @property
     def denied_said(self) -> str:
         """For people: empty where there are none."""
-        said = [str(self.denied[topic]) for topic in sorted(self.denied)]
-        more = f"; and {len(said) - NAMED_MAX} more topics" if len(said) > NAMED_MAX else ""
-        return "; ".join(said[:NAMED_MAX]) + more
+        return named([self.denied[topic] for topic in sorted(self.denied)], "; ", noun="topic")
 
 
 def keep_positions(flow: Flow, plane: ControlPlane, frozen_: Generation) -> KeptNow:

@@ -162,8 +162,10 @@ class Intake:
 
     def _divides(self, first: SelectedBatch, whole_max: int) -> bool:
         """Tell whether no more of a batch than `whole_max` records are taken. One that can't be decoded is taken whole,
-        as it is passed on: better one large transaction than none."""
-        return _records(first) > whole_max and dividable(first, self._limits.decoded_bytes_max)
+        as it is passed on: better one large transaction than none. Of a part all must be decoded in any case."""
+        if _records(first) <= whole_max:
+            return False
+        return not first.whole or dividable(first, self._limits.decoded_bytes_max)
 
     @staticmethod
     def _as_many(part: _Part, first: Selected, records: int) -> Selected:
