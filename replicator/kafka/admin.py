@@ -8,7 +8,7 @@ librdkafka 2.16 while the group coordinator is still coming up (see `kafka.offse
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ from replicator.kafka import failures
 from replicator.kafka.acl_bindings import acl_of, binding_of
 from replicator.kafka.client_log import line_logger
 from replicator.kafka.cluster_info import ClusterInfo
-from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, ListedOffset, Wanted
+from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, ListedOffset, Wanted, of_each
 from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, operations, raised, within
 from replicator.model.acls import TopicAcl
@@ -124,8 +124,7 @@ class ClusterAdmin:
         return {name: _own(answer) for name, answer in answers.items() if not isinstance(answer, TopicMissing)}
 
     def topics(self, names: Iterable[str], *, configs: bool = False, rights: bool = False) -> dict[str, TopicInfo]:
-        """Describe topics as `describe` does, but raise the first error. `configs`: with effective configs (needs
-        DescribeConfigs)."""
+        """Describe topics as `describe` does, but raise the first error. `configs`: with them (DescribeConfigs)."""
         if not configs:
             return {name: raised(answer) for name, answer in self.describe(names, rights=rights).items()}
         described, values = self.describe_with_configs(names, rights=rights)
@@ -254,8 +253,7 @@ class ClusterAdmin:
         return answers
 
     def group_rights(self, group: str) -> frozenset[str] | None:
-        """Return the operations that the user may do on a group; None when the broker does not say. NotAllowed:
-        none."""
+        """Return which operations the user may do on a group; None where the broker doesn't say. NotAllowed: none."""
         future = self._client.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=self._request_s
         )[group]
@@ -309,11 +307,17 @@ class ClusterAdmin:
         return {at: found.offset for at, found in self._listed(partitions, wanted).items()}
 
     def offset_answers(
-        self, partitions: Collection[Partition], wanted: Wanted = LATEST
+        self, partitions: Collection[Partition], wanted: Wanted = LATEST, *, patient: bool = False
     ) -> dict[Partition, int | ReplicatorError]:
-        """Return an offset of each log, or why it isn't known: who has no leader is waited for only for a moment."""
-        (found,) = within(self._topics.list_offsets(partitions, (wanted,)), self._request_s)
-        return {at: it if isinstance(it, ReplicatorError) else it.offset for at, it in found.items()}
+        """Return an offset of each log, or why it isn't known. `patient`: as of `TopicQuestions.list_offsets`."""
+        found = self.several_offset_answers(partitions, (wanted,), patient=patient)
+        return {at: it if isinstance(it, ReplicatorError) else it[0] for at, it in found.items()}
+
+    def several_offset_answers(
+        self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
+    ) -> dict[Partition, tuple[int, ...] | ReplicatorError]:
+        """Return several offsets of each log, or why one isn't known. Arguments as of `TopicQuestions.list_offsets`."""
+        return of_each(within(self._topics.list_offsets(partitions, wanted, patient=patient), self._request_s))
 
     def latest_records(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, tuple[int, int]]:
         """Return offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it

@@ -48,9 +48,19 @@ class ListedOffset(NamedTuple):
 ListedOffsets = dict[Partition, ListedOffset | ReplicatorError]
 
 
+def of_each(listed: Sequence[ListedOffsets]) -> dict[Partition, tuple[int, ...] | ReplicatorError]:
+    """Return the offsets of each partition in the order in which they are wanted, or the first error among them."""
+    found: dict[Partition, tuple[int, ...] | ReplicatorError] = {}
+    for at in listed[0]:
+        answers = [each[at] for each in listed]
+        error = next((it for it in answers if isinstance(it, ReplicatorError)), None)
+        found[at] = error or tuple(it.offset for it in answers if isinstance(it, ListedOffset))
+    return found
+
+
 class OffsetAnswers(Protocol):
     """Answers that may still be under way. A partition's leader looks for its offsets in the order in which they are
-    wanted, at least for a last stable offset and what is wanted before it."""
+    wanted, at least for a last stable offset between what is wanted before it and behind it."""
 
     def poll(self, timeout_s: float) -> bool:
         """Wait so long at most; whether nothing more is to be waited for."""
@@ -110,11 +120,12 @@ class AdminOffsetAnswers:
             self._ask_next()
 
     def _ask_next(self) -> None:
-        """Ask for what comes next, up to a last stable offset: librdkafka sends its requests in any order."""
+        """Ask for a last stable offset, or what comes before the next one: librdkafka sends its requests in any
+        order."""
         for wanted in self._wanted[len(self._futures) :]:
             self._futures.append(self._ask(wanted))
             following = self._wanted[len(self._futures) :]
-            if following and following[0].stable:
+            if wanted.stable or (following and following[0].stable):
                 return
 
     def _ask(self, wanted: Wanted) -> dict[Partition, Future[Any]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from replicator.config import Delivery, Flow
 from replicator.flow.topics import ControlPlane
+from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE
+from replicator.kafka.topic_questions import raised
 from replicator.model import names
-from replicator.model.errors import ConfigError, Incident
+from replicator.model.errors import ConfigError, Incident, ReplicatorError
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.fold import reached
 from replicator.offset_map.topic import INDEX_PARTITIONS, MAP_PARTITIONS
@@ -109,16 +112,35 @@ def _index_of(clusters: ControlPlane) -> tuple[str, str] | None:
     return (name, info.topic_id) if info is not None else None
 
 
-def stable_offsets(flow: Flow, ats: Sequence[Partition]) -> dict[Partition, int]:
+def stable_offsets(flow: Flow, ats: Collection[Partition]) -> dict[Partition, int]:
     """Ask up to where sections count, see `offset_map.fold.reached`."""
     with connected(flow, source=False) as clusters:
-        return stable_and_ends(clusters, ats)[0]
+        return {at: raised(it).reached for at, it in target_logs(clusters, ats, patient=True).items()}
 
 
-def stable_and_ends(
-    clusters: ControlPlane, ats: Collection[Partition]
-) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Ask as `stable_offsets` does, of clusters that are connected, and return where the target's logs end, too."""
-    stable = clusters.target.offsets(ats, end=True, committed_only=True)
-    ends = clusters.target.offsets(ats, end=True)
-    return {at: reached(stable[at], ends[at]) for at in ats}, {at: ends[at] for at in ats}
+class TargetLog(NamedTuple):
+    """A partition of the target: up to where sections count, where its log ends, and where that begins."""
+
+    reached: int
+    end: int
+    start: int
+
+
+def target_logs(
+    clusters: ControlPlane, ats: Collection[Partition], *, patient: bool
+) -> dict[Partition, TargetLog | ReplicatorError]:
+    """Ask clusters that are connected for the logs of target partitions, all at once; why one isn't known is its value.
+    `patient`: as of `TopicQuestions.list_offsets`.
+
+    The end is looked for behind the last stable offset: what is appended in between leaves that below the end, as if a
+    transaction were open, and none that is open is overlooked.
+    """
+    answers = clusters.target.several_offset_answers(ats, (STABLE, LATEST, EARLIEST), patient=patient)
+    found: dict[Partition, TargetLog | ReplicatorError] = {}
+    for at, it in answers.items():
+        if isinstance(it, ReplicatorError):
+            found[at] = it
+        else:
+            stable, end, start = it
+            found[at] = TargetLog(reached(stable, end), end, start)
+    return found

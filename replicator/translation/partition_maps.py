@@ -16,13 +16,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterAdmin
-from replicator.kafka.topic_questions import TopicInfo
+from replicator.kafka.offset_questions import EARLIEST
+from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.contradictions import compare
 from replicator.model.errors import ReplicatorError
@@ -38,7 +39,7 @@ from replicator.offset_map.translate import ClaimedStart
 from replicator.offset_map.varints import OFFSET_MAX
 from replicator.proof.former_targets import Generations, OwnSections, former_targets
 from replicator.proof.map_cut import MapUpTo
-from replicator.proof.map_place import MapPlace, connected, place_of_map, refuse_delivery, stable_and_ends
+from replicator.proof.map_place import MapPlace, TargetLog, connected, place_of_map, refuse_delivery, target_logs
 from replicator.proof.map_reader import TRIES_MAX, BlocksGone, MapRead, covered_of, raw_sections, read_sections
 from replicator.state.claims import Claim
 from replicator.state.signed_gaps import Adoption, adoptions
@@ -100,6 +101,13 @@ class _Known:
     generations: Generations
 
 
+class _Logs(NamedTuple):
+    """Of a partition: its target's, and where its source's begins."""
+
+    target: TargetLog
+    source_start: int
+
+
 @dataclass(frozen=True, slots=True)
 class MappedFlow:
     """By source partition; and where the map stands."""
@@ -136,15 +144,12 @@ def read_partitions(
     maps = _looked_up(flow, place, known)
     routes = {at: _route(flow, at) for at in known}
     with connected(flow, connect_timeout_ms, clusters) as asked:
-        silent = _silent(asked, routes) if each else {}
-        for at, why in silent.items():
-            found[at] = Untold(at, routes.pop(at), UNANSWERED, str(why))
-            del known[at]
-            maps.pop(at, None)
-        stable, target_ends = stable_and_ends(asked, routes.values())
-        source_starts = asked.source.offsets(known, end=False)
-        target_starts = asked.target.offsets(routes.values(), end=False)
-    mapped = {at: it.finished(stable[routes[at]]) for at, it in maps.items()}
+        logs, silent = _logs(asked, routes, each=each)
+    for at, why in silent.items():
+        found[at] = Untold(at, routes[at], UNANSWERED, str(why))
+        del known[at]
+        maps.pop(at, None)
+    mapped = {at: it.finished(logs[at].target.reached) for at, it in maps.items()}
     whole = {
         at: MapUpTo(topic_id_bytes(it.source_id), topic_id_bytes(it.target_id), it.position.offset)
         for at, it in known.items()
@@ -157,15 +162,15 @@ def read_partitions(
         found[at] = MappedPartition(
             at,
             routes[at],
-            (whole[at].finished(stable[routes[at]]) if at in whole else mapped[at]) or _without_sections(it),
+            (whole[at].finished(logs[at].target.reached) if at in whole else mapped[at]) or _without_sections(it),
             (topic_id_bytes(it.source_id), at.partition),
             [] if at in whole else maps[at].pages,
             it.position.offset,
             max(it.position.evidence.next_target_offset, it.start.target_end),
             it.start,
-            source_starts[at],
-            target_starts[routes[at]],
-            target_ends[routes[at]],
+            logs[at].source_start,
+            logs[at].target.start,
+            logs[at].target.end,
         )
     return MappedFlow(found, place)
 
@@ -258,13 +263,17 @@ def _seen(
     return {name: it for name, it in described.items() if isinstance(it, TopicInfo)}, hidden
 
 
-def _silent(clusters: ControlPlane, routes: Mapping[Partition, Partition]) -> dict[Partition, ReplicatorError]:
-    """Return the source partitions whose leaders don't answer on one of the sides, and why: whoever asks them for
-    something else would wait for them."""
-    here = clusters.source.offset_answers(routes)
-    there = clusters.target.offset_answers(routes.values())
-    answers = {at: (here[at], there[to]) for at, to in routes.items()}
-    return {at: it for at, both in answers.items() for it in both if isinstance(it, ReplicatorError)}
+def _logs(
+    clusters: ControlPlane, routes: Mapping[Partition, Partition], *, each: bool
+) -> tuple[dict[Partition, _Logs], dict[Partition, ReplicatorError]]:
+    """Ask for the logs of these partitions, by source partition. Of `each` that a cluster doesn't tell of return why,
+    having waited only for a moment; else raise that of the first."""
+    there = target_logs(clusters, routes.values(), patient=not each)
+    silent = {at: it for at, to in routes.items() if isinstance(it := there[to], ReplicatorError)}
+    here = clusters.source.offset_answers([at for at in routes if at not in silent], EARLIEST, patient=not each)
+    silent |= {at: it for at, it in here.items() if isinstance(it, ReplicatorError)}
+    told = [at for at in routes if at not in silent or not each]
+    return {at: _Logs(raised(there[routes[at]]), raised(here[at])) for at in told}, silent
 
 
 def _told(

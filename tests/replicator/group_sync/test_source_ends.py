@@ -49,7 +49,7 @@ class FakeTopics:
 
     def __init__(self, **counts: int) -> None:
         self.counts, self.denied, self.leaderless = counts, set[str](), set[Partition]()
-        self.asked = list[Partition]()
+        self.asked = list[tuple[Wanted, frozenset[Partition]]]()  # a request to each leader
 
     def names(self) -> Told[frozenset[str]]:
         """See `TopicQuestions`."""
@@ -69,9 +69,9 @@ class FakeTopics:
     def list_offsets(
         self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
     ) -> Told[Sequence[ListedOffsets]]:
-        """See `TopicQuestions`: each log ends at 10."""
-        self.asked = list(partitions)
-        return Told([{at: self._end(at) for at in partitions}])
+        """See `TopicQuestions`: each log ends at 10, and begins there."""
+        self.asked += [(one, frozenset(partitions)) for one in wanted]
+        return Told([{at: self._end(at) for at in partitions} for _ in wanted])
 
     def _end(self, at: Partition) -> ListedOffset | ReplicatorError:
         return Retriable(f"{at} has no leader") if at in self.leaderless else ListedOffset(10, -1)

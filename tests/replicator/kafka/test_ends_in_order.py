@@ -107,6 +107,23 @@ def test_over_librdkafka_the_last_stable_offset_is_asked_for_behind_the_end(want
     assert offsets[-1] == max(offsets)
 
 
+def test_over_librdkafka_the_end_is_asked_for_behind_a_last_stable_offset_that_comes_first() -> None:
+    client: Any = AnyOrderClient()
+    asked = AdminOffsetAnswers(
+        "west",
+        ([AT], (STABLE, LATEST)),
+        (lambda _: True, lambda: ()),
+        lambda: (client, 1.0),
+        lambda: None,
+    )
+    while not asked.poll(0.0):
+        client.answer()
+    stable, end = (found[AT] for found in asked.values())
+    assert isinstance(stable, ListedOffset)
+    assert isinstance(end, ListedOffset)
+    assert stable.offset < end.offset
+
+
 def test_over_librdkafka_what_was_not_answered_in_time_is_told_of_all_that_was_wanted() -> None:
     unanswered: list[bool] = []
     client: Any = AnyOrderClient()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from replicator.kafka.admin import ClusterAdmin
+from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE
 from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import NotAllowed, Retriable
 from replicator.model.partition import Partition
@@ -98,3 +99,21 @@ def test_a_topic_that_may_not_be_seen_keeps_no_other_from_being_read(
     assert clusters.read(each=True) == ({ORDERS}, {INVOICES: why, MORE: why})
     with pytest.raises(NotAllowed):
         clusters.read(each=False)
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_each_offset_is_asked_for_once(each: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this order: the log's end behind the offset below which copies are visible, and log starts at last."""
+    clusters, every = Clusters(monkeypatch), frozenset({ORDERS, INVOICES, MORE})
+    clusters.read(each=each)
+    assert clusters.there.asked == [(STABLE, every), (LATEST, every), (EARLIEST, every)]
+    assert clusters.here.asked == [(EARLIEST, every)]
+
+
+def test_a_partition_of_which_the_target_tells_nothing_is_not_asked_for_at_the_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clusters = Clusters(monkeypatch)
+    clusters.there.leaderless.add(MORE)
+    clusters.read(each=True)
+    assert clusters.here.asked == [(EARLIEST, frozenset({ORDERS, INVOICES}))]
