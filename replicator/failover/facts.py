@@ -16,7 +16,7 @@ from replicator.groups.ownership import GroupOffset, OwnershipNote
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.model import names
 from replicator.model.checkpoint import Position, Stored
-from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claims
 from replicator.state.occurrences import Occurrence
@@ -29,9 +29,13 @@ NEVER_COPIED = "it was never copied"
 
 
 def read_positions(flow: Flow, plane: ControlPlane) -> Mapping[Partition, Stored]:
-    """Read the positions as they are now, by target partition; an open transaction over them is waited for."""
+    """Read the positions as they are now, by target partition; an open transaction over them is waited for. Raises
+    ReplicatorError: NotAllowed where some may not be seen."""
     with closing(OffsetReader(flow)) as reader:
-        return positions(plane, reader)
+        there = positions(flow, plane, reader)
+    if there.denied:
+        raise NotAllowed(there.denied_said)
+    return there.found
 
 
 def failed_partitions(

@@ -111,7 +111,7 @@ def _kept_while_frozen(
                 due = time.monotonic() >= kept_s + flow.limits.recommit_interval_ms / 1000
                 if due and found is not None and plane.state.control().open == found:
                     done = keep_positions(flow, plane, found)
-                    partitions = len(done.kept)
+                    partitions = len(done.found)
                     kept_s, backoff = time.monotonic(), Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
                     log.info("positions_kept", partitions=partitions)
                     if done.denied:
@@ -143,11 +143,11 @@ def _being_undone(control: Control | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptNow:
-    """The positions that were committed again, by target partition; and the target topics whose positions the target
-    doesn't take or show for want of a right."""
+class PositionsThere:
+    """The positions of a flow, by target partition; and the target topics whose positions the target doesn't show, or
+    take, for want of a right."""
 
-    kept: Mapping[Partition, Stored]
+    found: Mapping[Partition, Stored]
     denied: Mapping[str, NotAllowed]
 
     @property
@@ -156,9 +156,9 @@ class KeptNow:
         return named([self.denied[topic] for topic in sorted(self.denied)], "; ", noun="topic")
 
 
-def keep_positions(flow: Flow, plane: ControlPlane, frozen_: Generation) -> KeptNow:
+def keep_positions(flow: Flow, plane: ControlPlane, frozen_: Generation) -> PositionsThere:
     """Commit all positions of the flow again, without an owner, but for those that a right on their topic is missing
-    for: one of them would have the target refuse all.
+    for: one of them would have the target refuse all. Return which these are.
 
     Raises Fenced, TakenOver (another generation is open), UnknownOutcome, Abortable, Retriable, Unreachable,
     NotAllowed (of the flow as a whole), Incident of the flow's own topics.
@@ -168,45 +168,39 @@ def keep_positions(flow: Flow, plane: ControlPlane, frozen_: Generation) -> Kept
     with closing(producer), closing(OffsetReader(flow)) as reader:
         producer.fence()
         check_generation(plane.state.control(), frozen_.number, frozen_.assignment)
-        found = committable(flow, plane, reader)
+        there = positions(flow, plane, reader, to_commit=True)
         now_ms = time.time_ns() // 1_000_000
-        renewed = {at: checkpoint.written(_released(it, now_ms)) for at, it in found.kept.items()}
+        renewed = {at: checkpoint.written(_released(it, now_ms)) for at, it in there.found.items()}
         if renewed:
             producer.begin()
             producer.send_positions(names.position_group(flow.name), renewed, reader.group_metadata)
             producer.end()
-    return found
+    return there
 
 
-def committable(flow: Flow, plane: ControlPlane, reader: OffsetReader) -> KeptNow:
-    """Read what `positions` does of those topics of which the user may commit and read them, and say which others there
-    are."""
+def positions(flow: Flow, plane: ControlPlane, reader: OffsetReader, *, to_commit: bool = False) -> PositionsThere:
+    """Read the position of each partition that the flow has ever claimed, where its target topic is there, and it has
+    one. The source isn't asked. `to_commit`: where the user may commit positions, too.
+
+    Raises ReplicatorError: what isn't the right on a topic.
+    """
     claimed = [it.target for it in plane.state.claims().claims.values()]
-    there: dict[str, TopicInfo] = {}
+    topics: dict[str, TopicInfo] = {}
     denied: dict[str, NotAllowed] = {}
-    for name, answer in plane.target.describe({at.topic for at in claimed}, rights=True).items():
+    for name, answer in plane.target.describe({at.topic for at in claimed}, rights=to_commit).items():
         if isinstance(answer, NotAllowed):
             denied[name] = answer
-        elif (info := raised(answer)).rights is not None and "Read" not in info.rights:
+        elif to_commit and (rights := raised(answer).rights) is not None and "Read" not in rights:
             denied[name] = NotAllowed(f"cluster {flow.target.name!r}: the user needs Read on topic {name!r}")
         else:
-            there[name] = info
+            topics[name] = raised(answer)
     found: dict[Partition, Stored] = {}
-    for at, it in reader.positions(_existing(claimed, there)).items():
+    for at, it in reader.positions(_existing(claimed, topics)).items():
         if isinstance(it, NotAllowed):
             denied[at.topic] = it
         elif (stored := raised(it)) is not None:
             found[at] = stored
-    return KeptNow(found, denied)
-
-
-def positions(plane: ControlPlane, reader: OffsetReader) -> dict[Partition, Stored]:
-    """Read the position of each partition that the flow has ever claimed, where its target topic is there, and it has
-    one. The source isn't asked. Raises what the target says instead."""
-    claimed = [it.target for it in plane.state.claims().claims.values()]
-    there = plane.target.topics({at.topic for at in claimed})
-    found = {at: raised(it) for at, it in reader.positions(_existing(claimed, there)).items()}
-    return {at: it for at, it in found.items() if it is not None}
+    return PositionsThere(found, denied)
 
 
 def _existing(claimed: Iterable[Partition], topics: Mapping[str, TopicInfo]) -> list[Partition]:

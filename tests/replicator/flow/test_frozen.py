@@ -12,6 +12,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from replicator.config import Flow
+from replicator.failover import facts
 from replicator.flow import frozen
 from replicator.flow.frozen import keep_positions, while_frozen
 from replicator.flow.parts import NoConditions
@@ -44,14 +45,13 @@ class Target:
     undone: bool = False
 
     def describe(self, topics: Iterable[str], *, rights: bool = False) -> dict[str, TopicInfo | ReplicatorError]:
-        assert rights
-        return {name: self._described(name) for name in topics}
+        return {name: self._described(name, rights=rights) for name in topics}
 
-    def _described(self, name: str) -> TopicInfo | ReplicatorError:
+    def _described(self, name: str, *, rights: bool) -> TopicInfo | ReplicatorError:
         found = self.rights[name]
         if found is not None and "Describe" not in found:
             return NotAllowed(f"cluster 'b': the user needs Describe on topic {name!r}")
-        return TopicInfo(name, f"id-{name}", 1, rights=found)
+        return TopicInfo(name, f"id-{name}", 1, rights=found if rights else None)
 
     def connect(self, *_: object) -> None:
         pass
@@ -107,6 +107,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Target:
     made = Target()
     monkeypatch.setattr(frozen, "TransactionalProducer", lambda *_: made)
     monkeypatch.setattr(frozen, "OffsetReader", lambda flow: made)
+    monkeypatch.setattr(facts, "OffsetReader", lambda flow: made)
     monkeypatch.setattr(frozen, "ControlPlane", lambda flow: made)
     return made
 
@@ -140,6 +141,22 @@ def test_any_other_error_of_a_partition_keeps_none(target: Target) -> None:
     with pytest.raises(Retriable):
         kept(target)
     assert target.committed == []
+
+
+def read(target: Target) -> Mapping[Partition, Stored]:
+    return facts.read_positions(flow(), cast(ControlPlane, target))
+
+
+def test_positions_are_read_without_the_right_to_commit_them(target: Target) -> None:
+    target.rights = {"a.t1": ALL - {"Read"}, "a.t2": None}
+    assert set(read(target)) == {MINE, THEIRS}
+
+
+def test_who_reads_them_is_told_of_every_topic_that_may_not_be_seen(target: Target) -> None:
+    target.rights["a.t1"] = frozenset()
+    target.unread[THEIRS] = NotAllowed("cluster 'b': the user needs Describe on topic 'a.t2'")
+    with pytest.raises(NotAllowed, match=r"Describe on topic 'a\.t1'; .*Describe on topic 'a\.t2'"):
+        read(target)
 
 
 class Asked(threading.Event):
