@@ -18,6 +18,7 @@ from replicator.flow.topic_rules import (
 )
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed
+from replicator.model.names import heartbeats_topic
 from replicator.model.origins import Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -26,6 +27,13 @@ from replicator.state.generation import failed_over_said
 from replicator.state.origins import FoundOrigins
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+def wanted_topics(flow: Flow, selected: Iterable[str], first: Collection[str]) -> set[str]:
+    """Return all selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
+    if flow.new_topics == "copy":
+        return set(selected)
+    return {*first, heartbeats_topic(flow.name)}.intersection(selected)
 
 
 @dataclass(frozen=True, slots=True)

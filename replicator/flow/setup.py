@@ -28,6 +28,7 @@ from replicator.flow.listing import (
     decide_topics,
     message_bytes,
     unknown_source_topic,
+    wanted_topics,
 )
 from replicator.flow.offsets_topic import MapTopic, map_topic_of
 from replicator.flow.retrying import Retrying
@@ -307,12 +308,8 @@ class Setup:
         return starts.encode(found, self._control_bytes_max)
 
     def wanted(self, listing: Listing, first: Collection[str]) -> Listing:
-        """Return all selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
-        return (
-            listing
-            if self._flow.new_topics == "copy"
-            else listing.only({*first, names.heartbeats_topic(self._flow.name)})
-        )
+        """Return the same listing with `wanted_topics` alone."""
+        return listing.only(wanted_topics(self._flow, listing.topics.keys() | listing.denied.keys(), first))
 
     def first_routes(self, listing: Listing) -> Routing:
         """Make routes as `routes` does, for a process that has nothing to go on with if they can't be made now."""

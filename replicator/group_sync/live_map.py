@@ -7,13 +7,13 @@ from functools import partial
 from itertools import groupby
 
 from replicator.config import Flow, routing
+from replicator.flow.listing import wanted_topics
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
 from replicator.group_sync.ports import SourceEnds
 from replicator.kafka.offset_questions import STABLE
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import ReplicatorError, Retriable
-from replicator.model.names import heartbeats_topic
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
@@ -101,19 +101,17 @@ class KafkaLiveMap:
 
     def _selected(self) -> set[str]:
         found = {it for it in self._clusters.selected().union(self._seen) if routing.selects(self._flow, it)}
-        if self._flow.new_topics == "ignore" and self._control is not None:
-            found &= self._control.first_listing().keys() | {heartbeats_topic(self._flow.name)}
-        return found
+        return found if self._control is None else wanted_topics(self._flow, found, self._control.first_listing())
 
     def _at_target(self, sources: Mapping[str, int]) -> dict[str, int]:
         """Return how many partitions source topics have at the target; of one that may not be seen there as many as at
         the source: whoever notes something of it hears which right is missing."""
-        to = {name: self.target_topic(name) for name in sources if not routing.name_fault(self._flow, name)}
-        found = self._clusters.target.describe(to.values())
+        described = self._clusters.target.describe(self._clusters.possible_targets(sources))
+        there = {name: described.get(self.target_topic(name)) for name in sources}
         return {
             name: info.partitions if isinstance(info, TopicInfo) else sources[name]
-            for name, target in to.items()
-            if (info := found.get(target)) is not None
+            for name, info in there.items()
+            if info is not None
         }
 
     def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:

@@ -17,6 +17,8 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TopicMissing
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, Phase
 
 pytestmark = pytest.mark.tier("default")
 
@@ -50,6 +52,7 @@ class FakeTopics:
     def __init__(self, **counts: int) -> None:
         self.counts, self.denied, self.leaderless = counts, set[str](), set[Partition]()
         self.asked = list[tuple[Wanted, frozenset[Partition]]]()  # a request to each leader
+        self.described = set[str]()
 
     def names(self) -> Told[frozenset[str]]:
         """See `TopicQuestions`."""
@@ -59,6 +62,7 @@ class FakeTopics:
         self, topics: Collection[str], *, rights: bool = False
     ) -> Told[Mapping[str, TopicInfo | ReplicatorError]]:
         """See `TopicQuestions`."""
+        self.described.update(topics)
         return Told({name: self._described(name) for name in topics})
 
     def _described(self, name: str) -> TopicInfo | ReplicatorError:
@@ -83,8 +87,11 @@ class FakeTopics:
 class FakeState:
     """The flow's own topics: it has copied `orders` and `invoices`."""
 
-    def control_if_any(self) -> None:
+    control: Control | None = None
+
+    def control_if_any(self) -> Control | None:
         """See `FlowState`."""
+        return self.control
 
     def claims_if_any(self) -> Claims:
         """See `FlowState`."""
@@ -102,11 +109,11 @@ class Asked:
     """A live map between two clusters."""
 
     def __init__(self, **settings: Any) -> None:
-        self.flow = make_flow(rename="{topic}", **settings)
+        self.flow, self.state = make_flow(**{"rename": "{topic}", **settings}), FakeState()
         self.source, self.target = FakeTopics(orders=1, invoices=2), FakeTopics(orders=1, invoices=2)
         self.map = KafkaLiveMap(self.flow)
         plane: Any = self.map._clusters
-        plane.connect, plane.state = lambda: None, FakeState()
+        plane.connect, plane.state = lambda: None, self.state
         for side in ("source", "target"):
             cluster, topics = getattr(self.flow, side), getattr(self, side)
             admin = ClusterAdmin(cluster, topics, request_timeout_ms=1000, connect_timeout_ms=1000)
@@ -164,3 +171,31 @@ def test_a_target_topic_that_may_not_be_seen_is_tried(asked: Asked) -> None:
     asked.target.denied.add("invoices")
     found = asked.map.source_ends()
     assert (found.noted, found.unknown) == ({ORDERS: 10, INVOICES: 10, MORE: 10}, {})
+
+
+def test_a_topic_whose_copy_would_have_an_impossible_name_has_an_end_but_is_not_noted() -> None:
+    """The target isn't asked for it: it would refuse the question."""
+    asked, long = Asked(rename="{topic}.copy"), "o" * 249
+    asked.source.counts = {"orders": 1, long: 1}
+    asked.target.counts = {"orders.copy": 1}
+    found = asked.map.source_ends()
+    asked.map.close()
+    assert (set(found.ends), set(found.noted)) == (
+        {
+            ORDERS,
+            Partition(long, 0),
+        },
+        {ORDERS},
+    )
+    assert "orders.copy" in asked.target.described
+    assert f"{long}.copy" not in asked.target.described
+
+
+def test_of_new_topics_that_are_ignored_no_end_is_asked_for() -> None:
+    asked = Asked(new_topics="ignore")
+    assert set(asked.map.source_ends().ends) == {ORDERS, INVOICES, MORE}  # nothing was listed first yet
+    asked.state.control = Control({1: Generation(1, Phase.OPEN, 1, partitions={"orders": 1, "deleted": 1})})
+    asked.map.read_failed_over()
+    found = asked.map.source_ends()
+    asked.map.close()
+    assert (set(found.ends), found.unknown) == ({ORDERS}, {})
