@@ -8,6 +8,7 @@ from contextlib import closing
 
 from replicator.config import Flow, routing
 from replicator.coupling.source_transactions import HalfCopied, half_copied
+from replicator.failover.contradicted import copies_doubted
 from replicator.failover.verdict import FailedGroup, FailedPartition, TransactionsSeen
 from replicator.flow.frozen import positions
 from replicator.flow.topics import ControlPlane
@@ -108,7 +109,7 @@ def half_copied_transactions(
 ) -> tuple[tuple[HalfCopied, ...], TransactionsSeen]:
     """Say which of the source's transactions that were noted are half copied, or may be, the certain ones first; and
     how they were looked at. A position in another topic of the same name than the one that was looked at says
-    nothing.
+    nothing, and one where copies may be gone says only what isn't copied.
 
     Pure.
 
@@ -118,7 +119,8 @@ def half_copied_transactions(
         found: the positions, by target partition.
         topics: only those that have written there; empty: all.
     """
-    ids = notes.last.ids
+    ids, rows = notes.last.ids, list(rows)
+    doubted = {row.source for row in rows if copies_doubted(row)}
     stands = {
         row.source: 0 if row.problem.startswith(NEVER_COPIED) else row.position
         for row in rows
@@ -131,7 +133,7 @@ def half_copied_transactions(
         for one in (*notes.ended.values(), *notes.last.still_open)
         if not topics or any(at.topic in topics for at in one.parts)
     ]
-    torn = [it for it in (half_copied(one, positions) for one in noted) if it is not None]
+    torn = [it for it in (half_copied(one, positions, doubted) for one in noted) if it is not None]
     last = notes.last
     seen = TransactionsSeen(last.looked_ms, last.since_ms, last.left_out, last.problem)
     return tuple(sorted(torn, key=lambda it: not it.certain)), seen
