@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
+from types import MappingProxyType
 
 from replicator.config import Flow, routing
 from replicator.coupling.source_transactions import HalfCopied, half_copied
@@ -36,22 +37,34 @@ def read_positions(flow: Flow, plane: ControlPlane) -> Mapping[Partition, Stored
 
 
 def failed_partitions(
-    flow: Flow, claims: Claims, found: Mapping[Partition, Stored], ends: Mapping[Partition, int]
+    flow: Flow,
+    claims: Claims,
+    found: Mapping[Partition, Stored],
+    ends: Mapping[Partition, int],
+    others: Mapping[Partition, int | None] = MappingProxyType({}),
 ) -> list[FailedPartition]:
     """Say of each partition that was ever claimed how far it is copied, and name those that never were, and the
-    incidents that lanes have written down of each. `ends`: by target partition. Pure."""
+    incidents that lanes have written down of each. Pure.
+
+    Args:
+        ends: by target partition.
+        others: of partitions that the target doesn't have, or refuses an offset for, by source partition; None: not
+            known.
+    """
     rows, stopped = [], claims.open_occurrences()
+    others_at = {Partition(routing.target_topic(flow, at.topic), at.partition): at for at in others}
+    known = {**{to: others[at] for to, at in others_at.items()}, **ends}
     for claim in claims.claims.values():
         it = found.get(claim.target)
         position, problem = (it.offset, "") if isinstance(it, Position) else (None, "it has no position any more")
         if it is not None and not isinstance(it, Position):
             problem = it.why
         problem = _said(problem, stopped.get(claim.target, ()))
-        rows.append(FailedPartition(claim.source, claim.target, position, ends.get(claim.target), problem))
-    unclaimed = ends.keys() - {claim.target for claim in claims.claims.values()}
+        rows.append(FailedPartition(claim.source, claim.target, position, known.get(claim.target), problem))
+    unclaimed = known.keys() - {claim.target for claim in claims.claims.values()}
     for at in unclaimed:
-        source = Partition(routing.source_topic(flow, at.topic) or at.topic, at.partition)
-        rows.append(FailedPartition(source, at, None, ends[at], _said(NEVER_COPIED, stopped.get(at, ()))))
+        source = others_at.get(at) or Partition(routing.source_topic(flow, at.topic) or at.topic, at.partition)
+        rows.append(FailedPartition(source, at, None, known[at], _said(NEVER_COPIED, stopped.get(at, ()))))
     return sorted(rows)
 
 
