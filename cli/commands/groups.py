@@ -99,7 +99,7 @@ def show(console: Console, flow: str, found: Sequence[GroupShown], *, rows: bool
         table.add_column(heading, justify="right")
     table.add_column("what else", overflow="fold")
     for it in found[:GROUPS_SHOWN]:
-        numbers = f"{it.partitions:,}", f"{it.in_sync:,}", f"{it.again:,}"
+        numbers = f"{it.partitions:,}", f"{it.in_sync:,}", it.again_said
         table.add_row(escape(it.group), escape(it.target_group), *numbers, escape(it.said))
     console.print(table)
     if len(found) > GROUPS_SHOWN:

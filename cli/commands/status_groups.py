@@ -33,6 +33,7 @@ class FlowGroups:
                     "partitions": it.partitions,
                     "in_sync": it.in_sync,
                     "again": it.again,
+                    "again_unknown": it.again_unknown,
                     "detail": it.said,
                     "looked_ms": it.looked_ms,
                     "unknown": it.unknown,

@@ -74,3 +74,25 @@ def test_a_copy_that_has_lost_its_end_after_the_last_worker_has_stopped(
     (row,) = found["partitions"]
     assert (code, row["not_copied_at_least"]) == (1, None), found
     assert row["problem"].startswith("target_lost_data: ")
+
+
+@pytest.mark.tier("full")
+def test_a_partition_that_was_added_and_that_the_target_does_not_have_yet(make_copying: MakeCopying) -> None:
+    copying = make_copying(groups=EVERY, partitions=1, limits={"discovery_interval_ms": 600_000})
+    clients.put(clients.producer(copying.source), copying.topic, *numbered("old", OLD))
+    worker = copying.running()
+    copying.wait_offsets([OLD], clients.TIMEOUT_S)
+    wait_ends_noted(copying, [OLD])
+    assert failover(copying, "--rehearse")[0] == 0
+    clients.grow_topic(copying.source, copying.topic, 2)
+    clients.put(clients.producer(copying.source), copying.topic, *numbered("new", NEW), partition=1)
+
+    def ends() -> dict[int, int]:
+        return {row["partition"]: row["source_end_seen"] for row in failover(copying, "--rehearse")[1]["partitions"]}
+
+    wait_until(lambda: ends() == {0: OLD, 1: NEW}, "the end of the new one is noted", worker.tail)
+    code, found = failover(copying)
+    (row,) = [it for it in found["partitions"] if it["partition"] == 1]
+    assert (code, found["complete"], found["partitions_unknown"]) == (1, False, 1), found
+    assert (row["position"], row["problem"]) == (None, "it was never copied")
+    assert clients.topics(copying.target)[copying.copy] == 1

@@ -16,7 +16,7 @@ where between these bounds the records stand, and all that was logged after the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -145,17 +145,21 @@ class HalfCopied(NamedTuple):
         return self.committed and True in copied and False in copied
 
 
-def half_copied(it: SourceTransaction, positions: Mapping[Partition, int]) -> HalfCopied | None:
+def half_copied(
+    it: SourceTransaction, positions: Mapping[Partition, int], doubted: Collection[Partition] = ()
+) -> HalfCopied | None:
     """Say what is copied of a transaction, where partitions are copied up to `positions`; None: it is whole or not
-    there at all, for certain."""
-    parts = tuple(
-        PartCopied(at, bounds, positions.get(at), is_copied(bounds, positions.get(at)))
-        for at, bounds in sorted(it.parts.items())
-    )
+    there at all, for certain. `doubted`: where copies below the position may be gone."""
+    parts = tuple(_part(at, bounds, positions.get(at), at in doubted) for at, bounds in sorted(it.parts.items()))
     copied = {part.copied for part in parts}
     if len(parts) < 2 or copied in ({True}, {False}):
         return None
     return HalfCopied(it.transactional_id, it.producer_id, it.epoch, it.start_ms, it.committed, parts)
+
+
+def _part(at: Partition, bounds: RecordRange, position: int | None, doubted: bool) -> PartCopied:
+    copied = is_copied(bounds, position)
+    return PartCopied(at, bounds, position, None if copied and doubted else copied)
 
 
 class SourceLook(NamedTuple):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
+from types import MappingProxyType
 
 from replicator.config import Flow, routing
 from replicator.coupling.source_transactions import HalfCopied, half_copied
+from replicator.failover.contradicted import copies_doubted
 from replicator.failover.verdict import FailedGroup, FailedPartition, TransactionsSeen
 from replicator.flow.frozen import positions
 from replicator.flow.topics import ControlPlane
@@ -39,22 +41,34 @@ def read_positions(flow: Flow, plane: ControlPlane) -> Mapping[Partition, Stored
 
 
 def failed_partitions(
-    flow: Flow, claims: Claims, found: Mapping[Partition, Stored], ends: Mapping[Partition, int]
+    flow: Flow,
+    claims: Claims,
+    found: Mapping[Partition, Stored],
+    ends: Mapping[Partition, int],
+    others: Mapping[Partition, int | None] = MappingProxyType({}),
 ) -> list[FailedPartition]:
     """Say of each partition that was ever claimed how far it is copied, and name those that never were, and the
-    incidents that lanes have written down of each. `ends`: by target partition. Pure."""
+    incidents that lanes have written down of each. Pure.
+
+    Args:
+        ends: by target partition.
+        others: of partitions that the target doesn't have, or refuses an offset for, by source partition; None: not
+            known.
+    """
     rows, stopped = [], claims.open_occurrences()
+    others_at = {Partition(routing.target_topic(flow, at.topic), at.partition): at for at in others}
+    known = {**{to: others[at] for to, at in others_at.items()}, **ends}
     for claim in claims.claims.values():
         it = found.get(claim.target)
         position, problem = (it.offset, "") if isinstance(it, Position) else (None, "it has no position any more")
         if it is not None and not isinstance(it, Position):
             problem = it.why
         problem = _said(problem, stopped.get(claim.target, ()))
-        rows.append(FailedPartition(claim.source, claim.target, position, ends.get(claim.target), problem))
-    unclaimed = ends.keys() - {claim.target for claim in claims.claims.values()}
+        rows.append(FailedPartition(claim.source, claim.target, position, known.get(claim.target), problem))
+    unclaimed = known.keys() - {claim.target for claim in claims.claims.values()}
     for at in unclaimed:
-        source = Partition(routing.source_topic(flow, at.topic) or at.topic, at.partition)
-        rows.append(FailedPartition(source, at, None, ends[at], _said(NEVER_COPIED, stopped.get(at, ()))))
+        source = others_at.get(at) or Partition(routing.source_topic(flow, at.topic) or at.topic, at.partition)
+        rows.append(FailedPartition(source, at, None, known[at], _said(NEVER_COPIED, stopped.get(at, ()))))
     return sorted(rows)
 
 
@@ -112,7 +126,7 @@ def half_copied_transactions(
 ) -> tuple[tuple[HalfCopied, ...], TransactionsSeen]:
     """Say which of the source's transactions that were noted are half copied, or may be, the certain ones first; and
     how they were looked at. A position in another topic of the same name than the one that was looked at says
-    nothing.
+    nothing, and one where copies may be gone says only what isn't copied.
 
     Pure.
 
@@ -122,7 +136,8 @@ def half_copied_transactions(
         found: the positions, by target partition.
         topics: only those that have written there; empty: all.
     """
-    ids = notes.last.ids
+    ids, rows = notes.last.ids, list(rows)
+    doubted = {row.source for row in rows if copies_doubted(row)}
     stands = {
         row.source: 0 if row.problem.startswith(NEVER_COPIED) else row.position
         for row in rows
@@ -135,7 +150,7 @@ def half_copied_transactions(
         for one in (*notes.ended.values(), *notes.last.still_open)
         if not topics or any(at.topic in topics for at in one.parts)
     ]
-    torn = [it for it in (half_copied(one, positions) for one in noted) if it is not None]
+    torn = [it for it in (half_copied(one, positions, doubted) for one in noted) if it is not None]
     last = notes.last
     seen = TransactionsSeen(last.looked_ms, last.since_ms, last.left_out, last.problem)
     return tuple(sorted(torn, key=lambda it: not it.certain)), seen

@@ -42,7 +42,7 @@ from replicator.flow.deciding import changed, written
 from replicator.flow.frozen import keep_positions
 from replicator.flow.never_run import check_new
 from replicator.flow.topics import ControlPlane
-from replicator.group_sync.note_topic import NoteTopic, read_transaction_notes
+from replicator.group_sync.note_topic import NoteTopic, read_source_notes
 from replicator.model import names
 from replicator.model.errors import (
     ChangeRefused,
@@ -356,14 +356,14 @@ class FailoverRun:
     def _seen(self, generation: int | None) -> FailoverVerdict:
         flow, plane = self._flow, self._plane
         now_ms = time.time_ns() // 1_000_000
+        noted, others = read_source_notes(flow, plane.target_reader)  # before the ends: those of others become ends
         with closing(GroupQuestions(flow.target, f"eos-replicate.{flow.name}.failover")) as questions:
             ends, seen_ms = ends_seen(flow, questions)
             claims, only = plane.state.claims(), self._scope.topics
             targets = {target_topic(flow, name) for name in only}
             stored = read_positions(flow, plane)
-            partitions = failed_partitions(flow, claims, stored, ends)
+            partitions = failed_partitions(flow, claims, stored, ends, others.ends())
             groups = failed_groups(flow, plane, questions, targets)
-        noted = read_transaction_notes(flow, plane.target_reader)
         logs = plane.target_logs.log_ends([it.target for it in partitions if it.position is not None])
         partitions = compared(partitions, stored, noted.last.ids, logs)
         transactions, transactions_seen = half_copied_transactions(noted, partitions, stored, only)

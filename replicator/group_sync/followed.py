@@ -46,14 +46,14 @@ SeenRows = Mapping[str, Mapping[int, PartitionSeen]]
 
 class DueGroup(NamedTuple):
     """The partitions of a group that are looked at now, by source topic. `renew`: what they have at the target is
-    committed again. `delivered`: of a share group, how many records behind each offset it has acknowledged at most;
-    None: it isn't one."""
+    committed again. `delivered`: of a share group, how many records behind each offset it has acknowledged at most,
+    None where that isn't known; None: it isn't one."""
 
     group: str
     target_group: str
     reads: Mapping[str, Mapping[int, SourceRead]]
     renew: bool
-    delivered: Mapping[str, Mapping[int, int]] | None = None
+    delivered: Mapping[str, Mapping[int, int | None]] | None = None
 
     @property
     def partitions(self) -> int:
@@ -125,13 +125,13 @@ class FollowedGroups:
                 it.values, self._changed = found, True
 
     def bound(self, ends: Mapping[Partition, int]) -> None:
-        """Take where the source's partitions ended after groups were read: it bounds what share groups have
-        acknowledged there."""
+        """Take where the source's partitions ended after groups were read, as far as that is known: it bounds what
+        share groups have acknowledged there."""
         for it in self._groups.values():
-            if not isinstance(it.values, ShareValues) or it.values.delivered is not None:
+            if not isinstance(it.values, ShareValues) or it.values.bounded:
                 continue
-            it.values.bound(ends)
             before = it.looked.delivered if isinstance(it.looked, ShareValues) else None
+            it.values.bound(ends)
             it.whole = it.whole or it.values.delivered != before
 
     def snapshot(self, partitions: Mapping[str, Sequence[Partition]]) -> Snapshot:
@@ -266,9 +266,9 @@ class FollowedGroups:
         for at in partitions:
             it.later_s.setdefault(topic, {})[at] = it.next_s = now_s
 
-    def delivered(self, group: str, topic: str, at: int) -> int:
-        """Return how many records a share group has acknowledged at most behind its offset, which it would get
-        again.
+    def delivered(self, group: str, topic: str, at: int) -> int | None:
+        """Return how many records a share group has acknowledged at most behind its offset, which it would get again;
+        None: that isn't known.
         """
         return (delivered_of(self._groups[group].looked) or {}).get(topic, {}).get(at, 0)
 
@@ -350,7 +350,7 @@ class FollowedGroups:
         return len(self._groups)
 
 
-def delivered_of(values: GroupValues | None) -> Mapping[str, Mapping[int, int]] | None:
+def delivered_of(values: GroupValues | None) -> Mapping[str, Mapping[int, int | None]] | None:
     """See `DueGroup`."""
     return (values.delivered or {}) if isinstance(values, ShareValues) else None
 

@@ -19,6 +19,7 @@ from replicator.model.errors import Incident, ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.group_notes import GroupNotes
+from replicator.state.other_ends import OtherEnds
 from replicator.state.transaction_notes import TransactionNotes
 
 
@@ -30,9 +31,10 @@ def read_notes(flow: Flow, reader: TopicReader) -> GroupNotes:
     return _group_notes(flow, last_records(flow, reader))
 
 
-def read_transaction_notes(flow: Flow, reader: TopicReader) -> TransactionNotes:
-    """Read what is noted of the source's transactions. As `read_notes`."""
-    return _transaction_notes(flow, last_records(flow, reader))
+def read_source_notes(flow: Flow, reader: TopicReader) -> tuple[TransactionNotes, OtherEnds]:
+    """Read what is noted of the source's transactions, and of the ends that the ends' group doesn't have. As
+    `read_notes`."""
+    return _source_notes(flow, last_records(flow, reader))
 
 
 def last_records(flow: Flow, reader: TopicReader) -> dict[bytes | None, bytes | None]:
@@ -63,9 +65,9 @@ def _group_notes(flow: Flow, last: Mapping[bytes | None, bytes | None]) -> Group
     return found
 
 
-def _transaction_notes(flow: Flow, last: Mapping[bytes | None, bytes | None]) -> TransactionNotes:
+def _source_notes(flow: Flow, last: Mapping[bytes | None, bytes | None]) -> tuple[TransactionNotes, OtherEnds]:
     try:
-        return TransactionNotes.read(last)
+        return TransactionNotes.read(last), OtherEnds.read(last)
     except NewerFormat as error:
         raise _newer(flow, error) from error
 
@@ -81,7 +83,7 @@ class NoteTopic:
         self._flow, self._on_client_error = flow, on_client_error
         self._spec = notes_topic(flow)
         self._producer: TransactionalProducer | None = None
-        self._transactions = TransactionNotes()
+        self._transactions, self._other_ends = TransactionNotes(), OtherEnds()
 
     def begin(self) -> GroupNotes:
         """See `Notes`."""
@@ -93,12 +95,16 @@ class NoteTopic:
         self._producer.fence()
         with reading_topics(self._flow, self._flow.target) as reader:
             last = last_records(self._flow, reader)
-        self._transactions = _transaction_notes(self._flow, last)
+        self._transactions, self._other_ends = _source_notes(self._flow, last)
         return _group_notes(self._flow, last)
 
     def transaction_notes(self) -> TransactionNotes:
         """See `Notes`."""
         return self._transactions
+
+    def other_ends(self) -> OtherEnds:
+        """See `Notes`."""
+        return self._other_ends
 
     def _make_sure(self) -> None:
         flow, name = self._flow, self._spec.name

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.group_notes import GroupNotes
+from replicator.state.other_ends import OtherEnds
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.wire.group_coordinators import PartitionCodes
@@ -142,9 +143,12 @@ class Notes(Protocol):
     def transaction_notes(self) -> TransactionNotes:
         """Return what was noted of the source's transactions when it was begun."""
 
+    def other_ends(self) -> OtherEnds:
+        """Return what ends the ends' group didn't have when it was begun."""
+
     def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write records of `GroupNotes.take` or `TransactionNotes`; they are durable when it returns. Raises
-        ReplicatorError: Fenced where somebody else writes now."""
+        """Write records of `GroupNotes.take`, `TransactionNotes` or `OtherEnds`; they are durable when it returns.
+        Raises ReplicatorError: Fenced where somebody else writes now."""
 
     def forget(self) -> None:
         """Let go of the writer: `begin` comes next."""

@@ -82,7 +82,7 @@ class GroupSync:
         self._topics = frozenset[str]()  # that there were at the source
         self._hold = Hold[Snapshot]()
         self._held_s: float | None = None  # since when nothing was released
-        self._ends = NotedEnds(flow, target, live_map, clock)
+        self._ends = NotedEnds(flow, target, live_map, notes, clock)
         self._at_source: Mapping[Partition, int] = {}  # where the partitions end, as that was asked last
         self._failed_over: Collection[str] = ()  # source topics
 

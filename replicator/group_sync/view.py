@@ -21,6 +21,7 @@ from replicator.groups.shown_groups import GroupShown
 from replicator.model.errors import ReplicatorError
 from replicator.proof.map_place import refuse_delivery
 from replicator.state.group_notes import GroupNotes
+from replicator.state.other_ends import OtherEnds
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.wire.group_questions import GroupQuestions
 
@@ -33,6 +34,9 @@ class _NoNotes:
 
     def transaction_notes(self) -> TransactionNotes:
         raise AssertionError("nothing is looked at")
+
+    def other_ends(self) -> OtherEnds:
+        raise AssertionError("nothing is noted")
 
     def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         raise AssertionError("nothing is written")

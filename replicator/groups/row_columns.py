@@ -177,3 +177,8 @@ class RowColumns:
     def again(self) -> int:
         """How many records are read again of partitions that are in sync, as far as that is known."""
         return sum(again or 0 for at, (again, *_) in self._rest.items() if self._verdicts[at] == _IN_SYNC)
+
+    @property
+    def again_unknown(self) -> int:
+        """Of how many partitions that are in sync it isn't known how many records are read again."""
+        return sum(again is None for at, (again, *_) in self._rest.items() if self._verdicts[at] == _IN_SYNC)

@@ -75,6 +75,16 @@ class GroupShown(NamedTuple):
         return 0 if self.unknown else sum(topic.again for topic in self.topics)
 
     @property
+    def again_unknown(self) -> int:
+        """Of how many partitions that isn't known."""
+        return self.partitions if self.unknown else sum(topic.again_unknown for topic in self.topics)
+
+    @property
+    def again_said(self) -> str:
+        """How many records are read again, in words."""
+        return f"at least {self.again:,}" if self.again_unknown else f"{self.again:,}"
+
+    @property
     def said(self) -> str:
         """The group in a few words."""
         return f"share group: {self._said}" if self.kind == "share" else self._said

@@ -146,6 +146,7 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
                     "kind": it.kind or "consumer",
                     "partitions": {verdict.value: number for verdict, number in it.counts.items()},
                     "again": it.again,
+                    "again_unknown": it.again_unknown,
                     "detail": it.detail,
                     "looked_ms": it.looked_ms,
                     "unknown": it.unknown,

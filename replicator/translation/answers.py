@@ -57,14 +57,15 @@ class OffsetAnswer(NamedTuple):
         }
 
 
-def with_delivered(answer: OffsetAnswer, delivered: int) -> OffsetAnswer:
-    """Return the answer for a share group that has acknowledged so many records behind its offset: it gets them
-    again.
+def with_delivered(answer: OffsetAnswer, delivered: int | None) -> OffsetAnswer:
+    """Return the answer for a share group that has acknowledged so many records behind its offset, or nobody knows how
+    many: it gets them again.
     """
     found = answer.translated
-    if not delivered or found.again is None:
+    if delivered == 0 or found.again is None:
         return answer
-    return answer._replace(translated=found._replace(again=found.again + delivered))
+    again = None if delivered is None else found.again + delivered
+    return answer._replace(translated=found._replace(again=again))
 
 
 NOTES = {

@@ -50,7 +50,7 @@ class ShareValues(GroupValues):
     def __init__(self, values: dict[str, dict[int, PartitionValue]], lags: dict[str, dict[int, int | None]]) -> None:
         super().__init__(0, b"")
         self._values, self.lags = values, lags
-        self.delivered: dict[str, dict[int, int]] | None = None
+        self.delivered: dict[str, dict[int, int | None]] | None = None
 
     def topics(self) -> dict[str, dict[int, PartitionValue]]:
         """Return it as that of a consumer group. These offsets have no metadata."""
@@ -62,13 +62,25 @@ class ShareValues(GroupValues):
         value, left = self._values[topic][partition], self.lags[topic][partition]
         return max(0, end - value.offset - (left or 0)) if isinstance(value, GroupOffset) else 0
 
+    @property
+    def bounded(self) -> bool:
+        """Whether it is known of each partition how many records behind its start offset it has acknowledged at
+        most."""
+        found = self.delivered
+        return found is not None and not any(None in of_topic.values() for of_topic in found.values())
+
     def bound(self, ends: Mapping[Partition, int]) -> None:
-        """Take down how many records behind its start offset it has acknowledged at most. `ends`: where partitions
-        ended after it was asked where it stands."""
+        """Take down how many records behind its start offset it has acknowledged at most; None: that isn't known.
+        `ends`: where partitions ended after it was asked where it stands, of those of which that is known."""
         self.delivered = {
-            topic: {at: self.acknowledged(topic, at, ends.get(Partition(topic, at), 0)) for at in of_topic}
+            topic: {at: self._delivered(topic, at, ends.get(Partition(topic, at))) for at in of_topic}
             for topic, of_topic in self._values.items()
         }
+
+    def _delivered(self, topic: str, partition: int, end: int | None) -> int | None:
+        if end is None and isinstance(self._values[topic][partition], GroupOffset):
+            return None
+        return self.acknowledged(topic, partition, end or 0)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ShareValues):

@@ -23,7 +23,7 @@ def test_those_that_wait_are_named_with_the_reason() -> None:
     well, busy = FlowGroups(groups).as_json()["groups"]
     assert well == {
         "group": "well", "target_group": "well.copy", "kind": "consumer", "partitions": 1, "in_sync": 1, "again": 2,
-        "detail": "in sync", "looked_ms": 0, "unknown": "",
+        "again_unknown": 0, "detail": "in sync", "looked_ms": 0, "unknown": "",
     }  # fmt: skip
     assert (busy["in_sync"], busy["partitions"]) == (1, 2)
 

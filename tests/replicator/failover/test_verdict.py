@@ -120,11 +120,11 @@ def test_a_partition_that_an_incident_stops_is_never_complete_and_says_why(
 
 
 def test_each_incident_of_a_partition_is_named_also_where_it_has_no_position_or_was_never_copied() -> None:
-    open_ = occurrence(FIRST, "position_expired", -1), occurrence(FIRST, "target_lost_data", 7)
+    open_ = occurrence(FIRST, "position_expired", -1), occurrence(FIRST, "record_too_large", 7)
     claims = Claims({COPIES[FIRST]: claim(FIRST)}, (), (*open_, occurrence(SECOND, "target_not_empty", 0)))
     ends = {COPIES[FIRST]: 10, COPIES[SECOND]: 4}
     first, second = failed_partitions(make_flow(), claims, {}, ends)
-    assert ("position_expired: " in first.problem, "target_lost_data: " in first.problem) == (True, True)
+    assert ("position_expired: " in first.problem, "record_too_large: " in first.problem) == (True, True)
     assert second.problem.startswith("it was never copied; target_not_empty: ")
     notes = TransactionNotes()
     parts = {FIRST: RecordRange(5, 9), second.source: RecordRange(None, 4)}
@@ -171,7 +171,19 @@ def test_a_log_whose_end_is_not_told_is_not_known_and_what_is_known_already_is_k
     (found,) = compared([row], stands, {}, untold)
     assert (found.problem, found.not_copied) == ("the target doesn't say where its log ends: nobody leads it", None)
     known = [row._replace(problem="why"), FailedPartition(SECOND, COPIES[SECOND], None, 4, "it was never copied")]
-    assert compared(known, stands, {}, untold) == known
+    also = known[0]._replace(problem=f"why; {found.problem}")
+    assert compared(known, stands, {}, untold) == [also, known[1]]
+
+
+def test_that_copies_are_gone_is_found_also_where_another_incident_stops_the_partition() -> None:
+    stands = position(1_000)
+    stands = replace(stands, evidence=replace(stands.evidence, next_target_offset=1_000))
+    logs = {COPIES[FIRST]: LogEnds("t", 0, 900, 900)}
+    row = FailedPartition(FIRST, COPIES[FIRST], 1_000, 1_003, "record_too_large: what was seen")
+    (found,) = compared([row], {COPIES[FIRST]: stands}, {}, logs)
+    assert found.problem.startswith("record_too_large: what was seen; target_lost_data: ")
+    known = row._replace(problem="target_lost_data: what was seen")
+    assert compared([known], {COPIES[FIRST]: stands}, {}, logs) == [known]
 
 
 def test_of_a_transaction_nothing_is_copied_where_its_partition_never_was() -> None:
@@ -186,6 +198,54 @@ def test_of_a_transaction_nothing_is_copied_where_its_partition_never_was() -> N
     notes.last.ids["a"] = "another"
     (found,), _ = half_copied_transactions(notes, rows, {COPIES[FIRST]: position(9)})
     assert not found.certain, "it was copied up to there in the topic that was there before"
+
+
+@pytest.mark.parametrize(
+    ("problem", "copied"),
+    [
+        ("target_lost_data: its offsets 900 to 999 are gone", None),
+        ("record_too_large: what was seen; target_records_hidden: what was seen", None),
+        ("target_topic_recreated: what was seen", None),
+        ("target_topic_deleted: what was seen", None),
+        ("source_truncated: what was seen", None),
+        ("the target doesn't say where its log ends: nobody leads it", None),
+        ("record_too_large: what was seen", True),
+        ("", True),
+    ],
+)
+def test_of_a_partition_that_has_lost_copies_its_position_says_only_what_is_not_copied(
+    problem: str, copied: bool | None
+) -> None:
+    """A transaction isn't whole then, for all that is known, nor is it half copied for certain."""
+    rows = [
+        FailedPartition(FIRST, COPIES[FIRST], 1_000, 1_000, problem),
+        FailedPartition(SECOND, COPIES[SECOND], 1_000, 1_000),
+    ]
+    notes = TransactionNotes()
+    parts = {FIRST: RecordRange(900, 950), SECOND: RecordRange(900, 950)}
+    notes.ended[0] = SourceTransaction("whole", 7, 1, 5, committed=True, parts=parts)
+    parts = {FIRST: RecordRange(900, 950), SECOND: RecordRange(1_000, 1_050)}
+    notes.ended[1] = SourceTransaction("half", 7, 1, 6, committed=True, parts=parts)
+    parts = {FIRST: RecordRange(1_000, 1_050), SECOND: RecordRange(900, 950)}
+    notes.ended[2] = SourceTransaction("other half", 7, 1, 7, committed=True, parts=parts)
+    found, _ = half_copied_transactions(notes, rows, {})
+    seen = {it.transactional_id: (it.certain, it.parts[0].copied) for it in found}
+    half = {"half": (bool(copied), copied), "other half": (True, False)}
+    assert seen == (half if copied else {"whole": (False, None), **half})
+
+
+def test_a_transaction_is_not_whole_where_the_target_ends_below_what_was_copied_of_it() -> None:
+    """No lane has looked since."""
+    stands = {COPIES[at]: position(1_000) for at in (FIRST, SECOND)}
+    stands = {at: replace(it, evidence=replace(it.evidence, next_target_offset=1_000)) for at, it in stands.items()}
+    rows = [FailedPartition(at, COPIES[at], 1_000, 1_000) for at in (FIRST, SECOND)]
+    logs = {COPIES[FIRST]: LogEnds("t", 0, 900, 900), COPIES[SECOND]: LogEnds("t", 0, 1_000, 1_000)}
+    notes = TransactionNotes()
+    parts = {FIRST: RecordRange(900, 950), SECOND: RecordRange(900, 950)}
+    notes.ended[0] = SourceTransaction("id", 7, 1, 5, committed=True, parts=parts)
+    (found,), _ = half_copied_transactions(notes, compared(rows, stands, {}, logs), dict(stands))
+    assert [(part.position, part.copied) for part in found.parts] == [(1_000, None), (1_000, True)]
+    assert not verdict(*compared(rows, stands, {}, logs)).complete
 
 
 def test_it_is_complete_only_where_each_end_is_known_and_reached() -> None:

@@ -17,6 +17,7 @@ from replicator.model.errors import Fenced, FlowFrozen, ReplicatorError, Unreach
 from replicator.model.partition import Partition
 from replicator.offset_map.translate import TranslatedOffset
 from replicator.state.group_notes import GroupNotes
+from replicator.state.other_ends import OtherEnds
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.wire.group_coordinators import PartitionCodes
@@ -330,12 +331,16 @@ class FakeNotes:
         """See `Notes`."""
         self._topic.writer = self
         found = GroupNotes()
-        found.read(self._topic.records)
+        found.read(record for record in self._topic.records if record[1] is not None)
         return found
 
     def transaction_notes(self) -> TransactionNotes:
         """See `Notes`."""
         return TransactionNotes.read(dict(self._topic.records))
+
+    def other_ends(self) -> OtherEnds:
+        """See `Notes`."""
+        return OtherEnds.read(dict(self._topic.records))
 
     def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """See `Notes`."""

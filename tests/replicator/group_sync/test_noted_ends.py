@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode as E
 
+from replicator.config import Flow
+from replicator.failover.facts import failed_partitions
+from replicator.failover.verdict import FailedPartition
 from replicator.group_sync.hold_topics import NamedHoldTopics
 from replicator.group_sync.sync import GroupSync
 from replicator.group_sync.transaction_looks import Noted, TransactionLooks
 from replicator.groups.ownership import GroupOffset
-from replicator.model.errors import NotAllowed, ReplicatorError
+from replicator.model.checkpoint import Evidence, Position, Stored
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable
 from replicator.model.names import ends_group
 from replicator.model.partition import Partition
+from replicator.state.claims import Claim, Claims
+from replicator.state.other_ends import OtherEnds
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.wire.group_coordinators import PartitionCodes
 from replicator.wire.offset_fetch_groups import GroupValues, Wanted
 from replicator.wire.share_groups import OffsetsToCommit
 from tests.replicator.group_sync.fakes import FakeGroups, FakeNotes, copy_of, place
-from tests.replicator.group_sync.test_sync import OUT, A, B, Rig
+from tests.replicator.group_sync.test_sync import OUT, A, B, Rig, make_flow
 
 pytestmark = pytest.mark.tier("default")
 
@@ -56,6 +63,18 @@ class RefusingGroups(FakeGroups):
         return found | {name: error for name, error in self.untold.items() if name in groups}
 
 
+def position(offset: int) -> Position:
+    evidence = Evidence(
+        generation=1, owner="me", source_topic="a", source_cluster="c", source_topic_id="s", target_topic_id="t"
+    )
+    return Position(offset, evidence)
+
+
+def flow_of_copies() -> Flow:
+    flow = make_flow()
+    return flow.model_copy(update={"rename": "{topic}.copy"})
+
+
 class NotingRig(Rig):
     """One flow, whose ends are noted."""
 
@@ -67,6 +86,16 @@ class NotingRig(Rig):
 
     def noted(self, at: Partition) -> GroupOffset:
         return self.target.values[GROUP, copy_of(at)]
+
+    def others(self) -> dict[Partition, int | None]:
+        return OtherEnds.read(dict(self.topic.records)).ends()
+
+    def rows(self) -> list[FailedPartition]:
+        """What a failover would say, of what is noted and claimed at the target alone."""
+        claims = Claims({copy_of(at): Claim(copy_of(at), at, "s", "t", 0, 0, 1, "me", 1) for at in (A, B, OUT)}, ())
+        stored: dict[Partition, Stored] = {copy_of(at): position(offset) for at, offset in self.map.copied.items()}
+        ends = {at: it.offset for (group, at), it in self.target.values.items() if group == GROUP}
+        return failed_partitions(flow_of_copies(), claims, stored, ends, self.others())
 
     def said_ms(self) -> int:
         """When the source's ends were noted last, as a failover takes it."""
@@ -204,3 +233,78 @@ def test_a_partition_of_which_nothing_was_ever_noted_holds_up_no_time() -> None:
     noted_ms = rig.clock.now_ms()
     assert rig.unanswered() == ["no Describe on out"]
     assert rig.said_ms() == noted_ms
+
+
+def test_a_partition_that_the_target_does_not_have_has_a_row_and_keeps_the_verdict_from_complete() -> None:
+    """It was added at the source, and the flow hasn't added it, or may not: no offset can be committed for it."""
+    rig = NotingRig()
+    rig.rounds()
+    assert all(row.complete for row in rig.rows())
+    added = Partition("a", 2)
+    rig.map.ends[added] = 7
+    rig.map.not_there.add(added)
+    noted_ms = rig.clock.now_ms()
+    rig.rounds()
+    assert rig.said_ms() == noted_ms
+    (row,) = [row for row in rig.rows() if not row.complete]
+    assert row == FailedPartition(added, copy_of(added), None, 7, "it was never copied")
+    rig.map.ends[added] = 9
+    rig.sync = rig.worker()
+    rig.rounds()
+    assert rig.others() == {added: 9}
+    written = len(rig.topic.records)
+    rig.rounds(3)
+    assert len(rig.topic.records) == written, "nothing has changed"
+    rig.map.not_there.clear()
+    rig.rounds()
+    assert (rig.others(), rig.noted(added).offset) == ({}, 9)
+    assert [(row.source, row.end_seen) for row in rig.rows() if not row.complete] == [(added, 9)]
+
+
+def test_a_whole_topic_that_is_not_at_the_target_has_rows_until_it_is_gone() -> None:
+    rig = NotingRig()
+    first, second = Partition("new", 0), Partition("new", 1)
+    rig.map.ends |= {first: 3, second: 0}
+    rig.map.not_there |= {first, second}
+    rig.rounds()
+    assert [row.source for row in rig.rows() if not row.complete] == [first, second]
+    rig.map.unknown[second] = Retriable("nobody leads it")
+    rig.rounds()
+    assert rig.others() == {first: 3, second: None}
+    del rig.map.ends[first], rig.map.ends[second]
+    rig.map.unknown.clear()
+    rig.rounds()
+    assert (rig.others(), [row for row in rig.rows() if not row.complete]) == ({}, [])
+
+
+def test_what_is_noted_of_a_topic_goes_with_its_copy_and_is_noted_again() -> None:
+    """Kafka deletes the offsets of a topic that is deleted."""
+    rig = NotingRig()
+    rig.rounds()
+    rig.map.not_there.add(OUT)
+    del rig.target.values[GROUP, copy_of(OUT)]
+    rig.rounds()
+    assert rig.others() == {OUT: 100}
+    assert [(row.source, row.end_seen) for row in rig.rows()] == [(A, 100), (B, 100), (OUT, 100)]
+    rig.map.not_there.clear()
+    rig.rounds()
+    assert (rig.others(), rig.noted(OUT).offset) == ({}, 100)
+
+
+def test_what_was_noted_is_not_forgotten_where_the_notes_can_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = NotingRig()
+    rig.rounds()
+    added, seen_ms = Partition("a", 2), rig.said_ms()
+    rig.map.ends |= {added: 7, B: 130}
+    rig.map.not_there.add(added)
+
+    def refused(*_: Any) -> None:
+        raise Retriable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeNotes, "write", refused)
+        with pytest.raises(Retriable):
+            rig.sync.round()
+    assert rig.said_ms() == seen_ms, "not all ends are noted"
+    rig.rounds()
+    assert (rig.others(), rig.said_ms() > seen_ms) == ({added: 7}, True)

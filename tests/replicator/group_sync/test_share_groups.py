@@ -13,7 +13,7 @@ from replicator.group_sync.followed import SLOW_S, SOON_S
 from replicator.groups.decision import GroupVerdict
 from replicator.groups.ownership import GroupOffset
 from replicator.groups.share import CONSUMED, GROWS
-from replicator.model.errors import ReplicatorError, Unsupported
+from replicator.model.errors import ReplicatorError, Retriable, Unsupported
 from replicator.model.partition import Partition
 from replicator.wire.offset_fetch_groups import GroupValues
 from tests.budget import budget
@@ -69,6 +69,30 @@ def test_what_it_has_acknowledged_behind_its_offset_is_delivered_again() -> None
     rig.clock.s += 120
     rig.rounds(3)
     assert rig.commits() == 1
+
+
+def test_where_the_source_does_not_say_where_a_partition_ends_what_is_delivered_again_is_not_known() -> None:
+    """It has no leader for a while, and its share group stands where it stood."""
+    rig = share_rig()
+    rig.source.acknowledged["g", A] = 4
+    rig.source.acknowledged["g", B] = 3
+    stand(rig, 10, B)
+    rig.map.unknown[A] = Retriable("nobody leads it")
+    rig.rounds(3)
+    rows = {it.at: it for it in rig.sync.shown()[0].rows}
+    assert [(rows[at].again, rows[at].exact, rows[at].verdict) for at in (A, B)] == [
+        (None, False, GroupVerdict.IN_SYNC),
+        (3, False, GroupVerdict.IN_SYNC),
+    ]
+    (found,) = rig.sync.shown()
+    assert (found.again, found.again_unknown, found.again_said) == (3, 1, "at least 3")
+    rig.clock.s += 120
+    rig.rounds(3)
+    assert rig.commits() == 2
+    rig.map.unknown.clear()
+    rig.rounds(3)
+    (found,) = rig.sync.shown()
+    assert (found.again, found.again_unknown, found.again_said, rig.commits()) == (7, 0, "7", 2)
 
 
 def test_where_the_cluster_does_not_say_what_is_left_all_may_be_delivered_again(
