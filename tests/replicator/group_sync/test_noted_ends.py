@@ -11,7 +11,7 @@ from replicator.group_sync.hold_topics import NamedHoldTopics
 from replicator.group_sync.sync import GroupSync
 from replicator.group_sync.transaction_looks import Noted, TransactionLooks
 from replicator.groups.ownership import GroupOffset
-from replicator.model.errors import NotAllowed, ReplicatorError
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable
 from replicator.model.names import ends_group
 from replicator.model.partition import Partition
 from replicator.state.transaction_notes import TransactionNotes
@@ -204,3 +204,49 @@ def test_a_partition_of_which_nothing_was_ever_noted_holds_up_no_time() -> None:
     noted_ms = rig.clock.now_ms()
     assert rig.unanswered() == ["no Describe on out"]
     assert rig.said_ms() == noted_ms
+
+
+def test_the_only_partition_is_noted_on_by_whoever_begins_anew() -> None:
+    rig = NotingRig()
+    only(rig, OUT)
+    rig.rounds()
+    rig.map.ends[OUT] += 30
+    rig.sync = rig.worker()
+    for _ in range(3):
+        rig.map.ends[OUT] += 10
+        noted_ms = rig.clock.now_ms()
+        assert rig.unanswered() == []
+        assert (rig.noted(OUT).offset, rig.said_ms()) == (rig.map.ends[OUT], noted_ms)
+
+
+def test_the_only_partition_is_noted_on_after_all_ends_were_noted_again() -> None:
+    rig = NotingRig()
+    only(rig, OUT)
+    rig.rounds()
+    rig.clock.s += rig.flow.limits.recommit_interval_ms / 1000
+    for _ in range(3):
+        rig.map.ends[OUT] += 10
+        noted_ms = rig.clock.now_ms()
+        assert rig.unanswered() == []
+        assert (rig.noted(OUT).offset, rig.said_ms()) == (rig.map.ends[OUT], noted_ms)
+
+
+def test_where_the_commit_of_the_first_partition_fails_once_it_is_noted_on_in_the_next_round() -> None:
+    """None of the others changes."""
+    rig = NotingRig()
+    rig.rounds()
+    rig.map.ends[A] += 10
+    rig.there_groups.untold[GROUP] = Retriable("the coordinator moves")
+    assert rig.unanswered() == ["the coordinator moves"]
+    rig.there_groups.untold.clear()
+    for _ in range(2):
+        rig.map.ends[A] += 10
+        noted_ms = rig.clock.now_ms()
+        assert rig.unanswered() == []
+        assert (rig.noted(A).offset, rig.said_ms()) == (rig.map.ends[A], noted_ms)
+
+
+def only(rig: NotingRig, at: Partition) -> None:
+    """Leave the flow no other partition."""
+    for other in {A, B, OUT} - {at}:
+        del rig.map.ends[other], rig.map.copied[other]
