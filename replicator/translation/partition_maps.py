@@ -60,7 +60,7 @@ class MappedPartition:
     Attributes:
         pages: those of the index of which `mapped` has the first copy only.
         position, next_target: up to where the flow has copied, on both sides; `start`: where it began.
-        source_start, target_start: where the logs begin; `target_end`: where the target's ends.
+        source_start, target_start: where the logs begin; `source_end`, `target_end`: where they end.
     """
 
     source: Partition
@@ -72,6 +72,7 @@ class MappedPartition:
     next_target: int
     start: ClaimedStart
     source_start: int
+    source_end: int
     target_start: int
     target_end: int
 
@@ -142,7 +143,7 @@ def read_partitions(
             del known[at]
             maps.pop(at, None)
         stable, target_ends = stable_and_ends(asked, routes.values())
-        source_starts = asked.source.offsets(known, end=False)
+        source_starts, source_ends = (asked.source.offsets(known, end=end) for end in (False, True))
         target_starts = asked.target.offsets(routes.values(), end=False)
     mapped = {at: it.finished(stable[routes[at]]) for at, it in maps.items()}
     whole = {
@@ -164,6 +165,7 @@ def read_partitions(
             max(it.position.evidence.next_target_offset, it.start.target_end),
             it.start,
             source_starts[at],
+            source_ends[at],
             target_starts[routes[at]],
             target_ends[routes[at]],
         )
