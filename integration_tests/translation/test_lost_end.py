@@ -71,3 +71,21 @@ def test_a_group_behind_the_end_that_the_target_has_lost_goes_on_at_its_end(
     stands = wait_offsets(copying, group, lambda offsets: offsets[0] == found[1].offset)
     assert stands[1] == found[2].offset
     assert worker.stop() == 4, worker.tail()
+
+
+@pytest.mark.tier("full", kafka="long")
+def test_back_to_a_source_that_has_lost_its_end_a_consumer_goes_on_at_its_end(
+    make_copying: MakeCopying, source: BrokerHandle
+) -> None:
+    """What producers write there from then on isn't skipped."""
+    copying = make_copying(partitions=2)
+    worker = copying.running()
+    copied(copying)
+    assert worker.stop() == 0, worker.tail()
+    (lost,) = [it.offset() or 0 for it in clients.read(source.bootstrap, copying.topic) if it.value() == b"more 0"]
+    lose_end(source, copying.topic, lost)
+    copies = {it.value(): it.offset() or 0 for it in clients.read(copying.target, copying.copy)}
+    asked_for = [(copying.copy, 0, copies[it]) for it in (b"first 1", b"more 1")] + [(copying.copy, 1, 1)]
+    found = replicator.translate(copying.file.path, copying.file.flow, asked_for, reverse=True)
+    assert [it.translated.notes for it in found] == [(), ("lost",), ()]
+    assert [it.offset for it in found] == [1, clients.stable_end(source.bootstrap, copying.topic), 1]

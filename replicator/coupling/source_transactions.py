@@ -250,7 +250,7 @@ class SourceTransactions:
         """Take a look.
 
         Args:
-            ends: high watermarks, asked for before the log was read.
+            ends: high watermarks, asked for before the log was read, of the partitions that tell them.
             logged: what the log has since the last look, in the order of each id.
             ends_after: asks for them again; called where something is committed.
             ids: of topics, asked for before `ends`.
@@ -266,7 +266,9 @@ class SourceTransactions:
             if committed is not None and (committed.transactional_id, committed.start_ms) not in self._noted:
                 done.append(committed)
         if to_end:
-            self._last = self._last._replace(ends=ends, ids={**self._last.ids, **(ids or {})})
+            # One that wasn't asked, because it has no leader, hadn't ended before where it was seen to end.
+            ends, ids = {**self._last.ends, **ends}, {**self._last.ids, **(ids or {})}
+            self._last = self._last._replace(ends=ends, ids=ids)
         if not done:
             return numbers
         after = ends_after()

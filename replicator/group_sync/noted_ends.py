@@ -65,7 +65,8 @@ class NotedEnds:
             self._renewed_s = self._clock.now_s()
             self._again.update(ends)
         changed = {at for at, end in ends.items() if self._noted.get(at) != end or at in self._again}
-        if changed - {min(ends, default=None)}:
+        # the first one is committed by itself below, unless it is one that keeps the time from going on
+        if changed - {min(ends, default=None)} or changed & self._again:
             self._commit(changed, ends, self._said, unanswered)
         self._note_others(source)
         if older or any(at in self._again and self._noted.get(at, ends[at]) != ends[at] for at in changed):

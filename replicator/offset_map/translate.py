@@ -22,10 +22,10 @@ class TranslatedOffset(NamedTuple):
         again: how many records it reads again; None: not known.
         notes: `ahead`: beyond what is copied, which is where it goes on, and reads again what it has read beyond.
             `before_start`: below where the flow began, which is where it goes on. `before_map`: what was copied there,
-            no map tells; see `bounds`. `expired`: below the log start, where it goes on. `lost`: the target has lost
-            its end, and with it what would be next; it goes on where the log ends now. `unmapped`: the chain of the map
-            is broken there; nothing is skipped, but more may be read again. `another_topic`: the offset is of another
-            incarnation of the topic.
+            no map tells; see `bounds`. `expired`: below the log start, where it goes on. `lost`: the other log has
+            lost its end, and with it what would be next; it goes on where that log ends now. `unmapped`: the chain of
+            the map is broken there; nothing is skipped, but more may be read again. `another_topic`: the offset is of
+            another incarnation of the topic.
         bounds: with `before_map`: between which offsets it lies.
     """
 
@@ -63,9 +63,14 @@ def to_target(
         claim: None: the flow's claim is where the map begins.
     """
     found = _place_at_target(mapped, offset, topic_id, target_start, position, claim)
-    if found.offset is None or found.offset <= target_end:
+    return _within(target_end, found)
+
+
+def _within(end: int, found: TranslatedOffset) -> TranslatedOffset:
+    """Go on no further than where the log ends."""
+    if found.offset is None or found.offset <= end:
         return found
-    return TranslatedOffset(target_end, None, (*found.notes, "lost"))
+    return TranslatedOffset(end, None, (*found.notes, "lost"))
 
 
 def _place_at_target(
@@ -116,6 +121,7 @@ def to_source(
     offset: int,
     *,
     source_start: int = 0,
+    source_end: int = OFFSET_MAX,
     target_start: int = 0,
     copied_end: int | None = None,
     claim: ClaimedStart | None = None,
@@ -125,11 +131,26 @@ def to_source(
 
     Args:
         source_start, target_start: log starts now.
+        source_end: where the source's log ends, asked for after the position was read. Where that is below the place,
+            the source has lost records, and what others write there is not to be skipped.
         copied_end: up to which target offset the flow has copied; None: where the map ends.
         claim: as of `to_target`; where the map begins with the flow, what stands on the target before is nobody's.
         native: the map of the flow in the other direction, if there is one: records that were written to the target by
             others stand on the source where it says, and are not skipped either.
     """
+    found = _place_at_source(mapped, offset, source_start, target_start, copied_end, claim, native)
+    return _within(source_end, found)
+
+
+def _place_at_source(
+    mapped: PartitionMap,
+    offset: int,
+    source_start: int,
+    target_start: int,
+    copied_end: int | None,
+    claim: ClaimedStart | None,
+    native: PartitionMap | None,
+) -> TranslatedOffset:
     notes: list[TranslationNote] = []
     if offset < mapped.begin_target:
         if claim is None or claim.offset < mapped.begin:

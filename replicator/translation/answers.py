@@ -74,7 +74,7 @@ NOTES = {
     "before_map": "copied before the map began, which doesn't tell of it",
     "before_start": "before the flow's start: it begins with the first record that the flow copied",
     "expired": "what would be next has expired there: it begins where the log begins",
-    "lost": "the target has lost its end, and with it what would be next: it begins where the log ends now",
+    "lost": "that log has lost its end, and with it what would be next: it begins where the log ends now",
     "unmapped": "the map has a hole there: nothing is skipped, but more may be read again",
 }
 """What each note of an answer means, in a sentence."""

@@ -22,7 +22,7 @@ from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterAdmin
-from replicator.kafka.offset_questions import EARLIEST
+from replicator.kafka.offset_questions import EARLIEST, LATEST
 from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.contradictions import compare
@@ -61,7 +61,7 @@ class MappedPartition:
     Attributes:
         pages: those of the index of which `mapped` has the first copy only.
         position, next_target: up to where the flow has copied, on both sides; `start`: where it began.
-        source_start, target_start: where the logs begin; `target_end`: where the target's ends.
+        source_start, target_start: where the logs begin; `source_end`, `target_end`: where they end.
     """
 
     source: Partition
@@ -73,6 +73,7 @@ class MappedPartition:
     next_target: int
     start: ClaimedStart
     source_start: int
+    source_end: int
     target_start: int
     target_end: int
 
@@ -101,11 +102,18 @@ class _Known:
     generations: Generations
 
 
+class _SourceLog(NamedTuple):
+    """Where a source partition ends and begins."""
+
+    end: int
+    start: int
+
+
 class _Logs(NamedTuple):
-    """Of a partition: its target's, and where its source's begins."""
+    """Of a partition."""
 
     target: TargetLog
-    source_start: int
+    source: _SourceLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +176,8 @@ def read_partitions(
             it.position.offset,
             max(it.position.evidence.next_target_offset, it.start.target_end),
             it.start,
-            logs[at].source_start,
+            logs[at].source.start,
+            logs[at].source.end,
             logs[at].target.start,
             logs[at].target.end,
         )
@@ -270,10 +279,11 @@ def _logs(
     having waited only for a moment; else raise that of the first."""
     there = target_logs(clusters, routes.values(), patient=not each)
     silent = {at: it for at, to in routes.items() if isinstance(it := there[to], ReplicatorError)}
-    here = clusters.source.offset_answers([at for at in routes if at not in silent], EARLIEST, patient=not each)
+    asked = [at for at in routes if at not in silent]
+    here = clusters.source.several_offset_answers(asked, (LATEST, EARLIEST), patient=not each)
     silent |= {at: it for at, it in here.items() if isinstance(it, ReplicatorError)}
     told = [at for at in routes if at not in silent or not each]
-    return {at: _Logs(raised(there[routes[at]]), raised(here[at])) for at in told}, silent
+    return {at: _Logs(raised(there[routes[at]]), _SourceLog(*raised(here[at]))) for at in told}, silent
 
 
 def _told(

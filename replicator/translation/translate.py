@@ -173,6 +173,7 @@ class Translator:
                 mapped,
                 offset,
                 source_start=it.source_start,
+                source_end=it.source_end,
                 target_start=it.target_start,
                 copied_end=it.next_target,
                 claim=it.start,

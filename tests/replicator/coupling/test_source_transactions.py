@@ -56,7 +56,8 @@ class Watcher:
         history, draw = self.history, self.draw
         ids = dict(history.topic_ids)
         history.steps(1)
-        ends = dict(history.ends)
+        away = draw.choice(history.ats) if draw.random() < 0.2 else None  # its leader doesn't answer
+        ends = {at: end for at, end in history.ends.items() if at != away}
         cleaned = draw.random() < 0.1
         history.steps(60 if cleaned else draw.choice([0, 4, 15]))
         end, to_end = len(history.log), draw.random() < 0.9
@@ -67,7 +68,8 @@ class Watcher:
         self.mark_doubtful(ids, ends)
         history.steps(4)
         before = set(self.seen.ended)
-        self.seen.look(ends, records, lambda: dict(history.ends), ids=ids, to_end=to_end)
+        after = {at: end for at, end in history.ends.items() if at != away}
+        self.seen.look(ends, records, lambda: after, ids=ids, to_end=to_end)
         positions = {at: it for at, it in history.positions.items() if ids[at.topic] == history.topic_ids[at.topic]}
         gone = self.seen.drop(positions) if draw.random() < 0.7 else []
         new = {number: it for number, it in self.seen.ended.items() if number not in before}
@@ -217,6 +219,18 @@ def test_one_that_was_open_before_the_first_look_has_no_first_offset() -> None:
     seen.look({A: 12, B: 25}, records, lambda: {A: 14, B: 27})
     (it,) = seen.ended.values()
     assert it.parts == {A: RecordRange(None, 14), B: RecordRange(None, 27)}
+
+
+def test_a_look_without_a_partition_knows_where_it_ended_before() -> None:
+    """It had no leader. The one that comes may have lost records, and others take their offsets."""
+    seen = SourceTransactions(selects)
+    seen.look({A: 10, B: 20}, [], dict, ids={"t": "1"})
+    committed(seen)
+    seen.look({A: 14, B: 27}, [], dict, ids={"t": "1"})
+    seen.look({A: 14}, [], dict, ids={"t": "1"})
+    seen.look({A: 14, B: 22}, [], dict, ids={"t": "1"})
+    assert seen.lost
+    assert not seen.ended
 
 
 def test_a_partition_that_ends_before_where_it_did_is_another_one() -> None:

@@ -308,3 +308,49 @@ def test_what_was_noted_is_not_forgotten_where_the_notes_can_not_be_written(monk
     assert rig.said_ms() == seen_ms, "not all ends are noted"
     rig.rounds()
     assert (rig.others(), rig.said_ms() > seen_ms) == ({added: 7}, True)
+
+
+def test_the_only_partition_is_noted_on_by_whoever_begins_anew() -> None:
+    rig = NotingRig()
+    only(rig, OUT)
+    rig.rounds()
+    rig.map.ends[OUT] += 30
+    rig.sync = rig.worker()
+    for _ in range(3):
+        rig.map.ends[OUT] += 10
+        noted_ms = rig.clock.now_ms()
+        assert rig.unanswered() == []
+        assert (rig.noted(OUT).offset, rig.said_ms()) == (rig.map.ends[OUT], noted_ms)
+
+
+def test_the_only_partition_is_noted_on_after_all_ends_were_noted_again() -> None:
+    rig = NotingRig()
+    only(rig, OUT)
+    rig.rounds()
+    rig.clock.s += rig.flow.limits.recommit_interval_ms / 1000
+    for _ in range(3):
+        rig.map.ends[OUT] += 10
+        noted_ms = rig.clock.now_ms()
+        assert rig.unanswered() == []
+        assert (rig.noted(OUT).offset, rig.said_ms()) == (rig.map.ends[OUT], noted_ms)
+
+
+def test_where_the_commit_of_the_first_partition_fails_once_it_is_noted_on_in_the_next_round() -> None:
+    """None of the others changes."""
+    rig = NotingRig()
+    rig.rounds()
+    rig.map.ends[A] += 10
+    rig.there_groups.untold[GROUP] = Retriable("the coordinator moves")
+    assert rig.unanswered() == ["the coordinator moves"]
+    rig.there_groups.untold.clear()
+    for _ in range(2):
+        rig.map.ends[A] += 10
+        noted_ms = rig.clock.now_ms()
+        assert rig.unanswered() == []
+        assert (rig.noted(A).offset, rig.said_ms()) == (rig.map.ends[A], noted_ms)
+
+
+def only(rig: NotingRig, at: Partition) -> None:
+    """Leave the flow no other partition."""
+    for other in {A, B, OUT} - {at}:
+        del rig.map.ends[other], rig.map.copied[other]

@@ -153,6 +153,22 @@ def test_backwards_below_the_source_s_log_start() -> None:
     assert to_source(mapped(BEGUN, FIRST, SECOND), 52, source_start=104) == TranslatedOffset(104, 0, ("expired",))
 
 
+CUT = (
+    (55, TranslatedOffset(106, 0)),
+    (58, TranslatedOffset(109, 0)),
+    (59, TranslatedOffset(109, None, ("lost",))),
+    (68, TranslatedOffset(109, None, ("lost",))),
+    (90, TranslatedOffset(109, None, ("ahead", "lost"))),
+)
+
+
+@pytest.mark.parametrize("offset", range(len(CUT)))
+def test_backwards_behind_the_end_that_the_source_has_lost_it_goes_on_at_what_is_its_end_now(offset: int) -> None:
+    """Producers write from there on: whoever began behind it would skip their records."""
+    asked, expected = CUT[offset]
+    assert to_source(mapped(BEGUN, FIRST, SECOND), asked, source_end=109) == expected
+
+
 def test_backwards_records_of_others_are_not_skipped() -> None:
     """Somebody has written to the target at 59; the other flow has brought it back to the source, at 111."""
     native = MapSection(

@@ -107,7 +107,7 @@ def test_each_offset_is_asked_for_once(each: bool, monkeypatch: pytest.MonkeyPat
     clusters, every = Clusters(monkeypatch), frozenset({ORDERS, INVOICES, MORE})
     clusters.read(each=each)
     assert clusters.there.asked == [(STABLE, every), (LATEST, every), (EARLIEST, every)]
-    assert clusters.here.asked == [(EARLIEST, every)]
+    assert clusters.here.asked == [(LATEST, every), (EARLIEST, every)]
 
 
 def test_a_partition_of_which_the_target_tells_nothing_is_not_asked_for_at_the_source(
@@ -116,4 +116,4 @@ def test_a_partition_of_which_the_target_tells_nothing_is_not_asked_for_at_the_s
     clusters = Clusters(monkeypatch)
     clusters.there.leaderless.add(MORE)
     clusters.read(each=True)
-    assert clusters.here.asked == [(EARLIEST, frozenset({ORDERS, INVOICES}))]
+    assert clusters.here.asked == [(it, frozenset({ORDERS, INVOICES})) for it in (LATEST, EARLIEST)]
