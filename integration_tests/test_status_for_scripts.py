@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.two_topics import INCIDENT, TwoTopics, numbered
@@ -19,6 +21,7 @@ def check(path: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.tier("full")
 def test_what_is_not_well_is_an_exit_code(make_copying: MakeCopying) -> None:
     two = TwoTopics(make_copying(partitions=1))
     path, flow = two.flow.file.path, f"check: flow {two.name}:"

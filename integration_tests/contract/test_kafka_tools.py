@@ -46,6 +46,7 @@ def consume(tools: KafkaTools, group: str, *options: str) -> list[str]:
     )  # fmt: skip
 
 
+@pytest.mark.tier("full")
 def test_consumers_of_both_protocols_and_their_groups(tools: KafkaTools) -> None:
     values = sorted(f"v{number}" for number in range(12))
     assert consume(tools, "new", "--consumer-property", "group.protocol=consumer") == values
@@ -112,6 +113,7 @@ def test_features_and_quorum(tools: KafkaTools) -> None:
     assert "Leader" in replicas[1]
 
 
+@pytest.mark.tier("full")
 def test_offsets_and_logs(tools: KafkaTools) -> None:
     offsets = tools.run("kafka-get-offsets.sh", "--topic", "t").splitlines()
     ends = {int(line.split(":")[1]): int(line.split(":")[2]) for line in offsets}
@@ -130,6 +132,7 @@ def test_offsets_and_logs(tools: KafkaTools) -> None:
     assert sum(sizes.values()) > 12
 
 
+@pytest.mark.tier("full")
 def test_what_one_broker_cannot_do_is_said(tools: KafkaTools) -> None:
     election = tools.run("kafka-leader-election.sh", "--election-type", "preferred", "--topic", "t", "--partition", "0")
     assert "Valid replica already elected" in election

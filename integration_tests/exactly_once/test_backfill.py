@@ -34,6 +34,7 @@ def engine() -> Iterator[Threads]:
     made.close()
 
 
+@pytest.mark.tier("full")
 def test_history_is_copied_in_ranges_and_a_live_worker_goes_on_behind_it(copying: Copying, engine: Threads) -> None:
     copying.load.mixed(3_000)
     job, seen = backfill(copying, offsets_max=RANGE)
@@ -127,6 +128,7 @@ def test_a_backfill_that_died_is_begun_again_and_a_daemon_waits_for_it(copying: 
     copying.finish(copying.running())
 
 
+@pytest.mark.tier("full")
 def test_two_attempts_at_a_range_meet(copying: Copying) -> None:
     """Speculation: the second fences the first in its transaction; the first waits, and both find the range done."""
     copying.load.mixed(2_000)

@@ -28,7 +28,7 @@ RECORDS = 20
 MODES = ("exactly_once", "at_least_once", "at_most_once")
 RENAMES = ("identity", "prefix", "pattern")
 LATER = pytest.mark.tier("full")
-AT_ONCE = (("identity", "exactly_once"), ("pattern", "at_least_once"))
+AT_ONCE = (("identity", "exactly_once"),)
 
 
 @dataclass

@@ -80,6 +80,7 @@ def test_only_its_partition_waits_until_it_ends(make_copying: MakeCopying, end: 
     assert (b"in the open transaction" in copied(copying)) == (end == "commit")
 
 
+@pytest.mark.tier("full")
 def test_a_transaction_that_the_source_times_out_is_waited_for(make_copying: MakeCopying) -> None:
     """Its producer is gone for good: the source's coordinator aborts it, and the flow goes on by itself."""
     copying = make_copying(partitions=2)

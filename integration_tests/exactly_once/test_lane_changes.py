@@ -13,6 +13,7 @@ TAKEN_OVER = 5
 PARTITIONS = 6
 
 
+@pytest.mark.tier("full")
 def test_lanes_become_more_and_fewer_under_a_running_process(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=PARTITIONS, lanes=1)
     worker = copying.running()

@@ -91,6 +91,7 @@ def test_an_aborted_record_that_the_position_covers_is_an_incident(make_copying:
     assert written(copying) == before
 
 
+@pytest.mark.tier("full")
 def test_positions_in_a_transaction_that_is_open_are_waited_for(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1, limits=IMPATIENT)
     copied_once(copying)

@@ -85,6 +85,7 @@ def test_a_named_topic_that_went_stops_no_other(make_copying: MakeCopying) -> No
     assert worker.stop() == INCIDENT
 
 
+@pytest.mark.tier("full")
 def test_a_topic_that_is_no_longer_selected_keeps_its_position(make_copying: MakeCopying) -> None:
     copying, other, worker = two_topics(make_copying, limits=SOON)
     assert worker.stop() == STOPPED
@@ -99,6 +100,7 @@ def test_a_topic_that_is_no_longer_selected_keeps_its_position(make_copying: Mak
     assert clients.values(clients.read(copying.target, f"{other}.copy")) == [b"first", b"second"]
 
 
+@pytest.mark.tier("full")
 def test_a_topic_made_again_under_the_running_worker_is_no_sign_of_a_successor(make_copying: MakeCopying) -> None:
     """The position that it meets there was written by a process that is long gone."""
     copying, other, worker = two_topics(make_copying)

@@ -264,6 +264,7 @@ def test_a_live_worker_is_not_stopped_unasked(plant: Plant) -> None:
         repair(planted.file, damage)
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize("ends", ["stopped", "killed"])
 def test_a_lost_end_that_was_copied_in_part_is_left_to_the_next_repair(plant: Plant, ends: str) -> None:
     """The flow would go on behind it, and nothing would tell of the rest."""

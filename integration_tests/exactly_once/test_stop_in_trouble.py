@@ -41,7 +41,7 @@ def go_on(copying: Copying) -> None:
 @pytest.mark.parametrize(
     "restarting",
     [
-        pytest.param(False, id="in a transaction"),
+        pytest.param(False, id="in a transaction", marks=pytest.mark.tier("full", kafka="long")),
         pytest.param(True, id="in a restart", marks=pytest.mark.tier("full", kafka="long")),
     ],
 )
@@ -150,6 +150,7 @@ def test_a_cluster_is_down_at_the_start(
     go_on(copying)
 
 
+@pytest.mark.tier("full")
 def test_a_topic_is_being_created(make_copying: MakeCopying, proxy: Proxy) -> None:
     copying = make_copying(via=proxy.bootstrap, limits=SLOW)
     copying.file.write(topics=[f"^{copying.name}\\..*"])

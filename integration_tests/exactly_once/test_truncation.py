@@ -137,7 +137,7 @@ def test_a_position_behind_an_aborted_tail_is_not_taken_for_truncation(
     assert assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1) == 2 * CUT
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full")
 def test_a_running_worker_behind_an_aborted_tail_survives_a_restart_of_the_source(
     make_copying: MakeCopying, source: BrokerHandle
 ) -> None:

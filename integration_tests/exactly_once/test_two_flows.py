@@ -92,6 +92,7 @@ def test_status_says_who_has_taken_a_flow_over(make_copying: MakeCopying) -> Non
     first.stop()
 
 
+@pytest.mark.tier("full")
 def test_a_flow_can_be_run_without_the_others(make_copying: MakeCopying) -> None:
     sound, doomed = pair(make_copying)
     worker = sound.run("", "--flow", sound.name)

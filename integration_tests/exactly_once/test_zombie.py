@@ -77,7 +77,7 @@ def test_a_stop_of_a_worker_that_wakes_up_alone_is_not_told_as_a_takeover(make_c
     copying.finish(copying.running())
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full")
 def test_a_worker_that_is_fenced_in_the_middle_of_writing_leaves_its_successor_alone(
     make_copying: MakeCopying,
 ) -> None:

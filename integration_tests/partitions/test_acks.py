@@ -15,6 +15,7 @@ FOUND_S = 120.0
 LARGER_AND_LARGER = 6  # commits after which a transaction may have all of them
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize("nth", [2, *(pytest.param(nth, marks=pytest.mark.tier("full")) for nth in (3, 5))])
 def test_a_gap_between_two_produce_requests_is_found(make_two_topics: MakeTwoTopics, proxy: Proxy, nth: int) -> None:
     """Whether the later request is of the same transaction or of the next one: the other topic goes on."""

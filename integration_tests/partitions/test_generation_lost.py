@@ -47,6 +47,7 @@ def assert_nothing_doubled(copying: Copying) -> None:
     assert not doubled, f"doubled, by partition: {doubled}"
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize(
     "writing", [pytest.param(False, id="idle", marks=pytest.mark.tier("full")), pytest.param(True, id="copying")]
 )
@@ -110,6 +111,7 @@ def test_two_workers_stop_and_double_nothing(make_copying: MakeCopying, before: 
         assert_lost(worker, copying)
 
 
+@pytest.mark.tier("full")
 def test_a_control_topic_that_somebody_made_again_is_lost_too(make_copying: MakeCopying) -> None:
     copying, worker = idle(make_copying)
     clients.recreate_topic(copying.target, control_topic(copying), 1, {"cleanup.policy": "compact"})

@@ -48,7 +48,9 @@ def claims_of_others(source: str, name: str) -> None:
 
 
 @pytest.mark.tier(kafka="long")
-@pytest.mark.parametrize("pattern", [False, True], ids=["named", "by a pattern"])
+@pytest.mark.parametrize(
+    "pattern", [pytest.param(False, id="named", marks=pytest.mark.tier("full")), pytest.param(True, id="by a pattern")]
+)
 def test_a_deleted_source_topic_keeps_nothing_else_shut(two_topics: TwoTopics, pattern: bool) -> None:
     two = two_topics
     if pattern:

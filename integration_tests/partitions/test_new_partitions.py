@@ -34,6 +34,7 @@ def test_a_topic_that_grows_under_the_running_worker_stops(make_two_topics: Make
     assert two.position(two.first).offset == OLD
 
 
+@pytest.mark.tier("full")
 def test_it_goes_on_once_the_flow_says_copy(make_two_topics: MakeTwoTopics) -> None:
     two = make_two_topics(new_partitions="stop")
     worker = two.running(OLD)

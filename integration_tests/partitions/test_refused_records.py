@@ -49,6 +49,7 @@ def test_null_keys_for_a_compacted_target(make_copying: MakeCopying, nulls: dict
         assert copied == [b"value %d" % number for number in range(count)]
 
 
+@pytest.mark.tier("full")
 def test_a_record_behind_the_refused_one_waits_over_restarts(make_copying: MakeCopying) -> None:
     """Nothing behind it is copied, in this process or the next, and the other partition never stops."""
     copying = make_copying(partitions=2)

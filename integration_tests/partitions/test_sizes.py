@@ -103,6 +103,7 @@ def test_a_small_limit_copies_small_records(make_copying: MakeCopying) -> None:
     assert len(clients.read(copying.target, copying.copy)) == 100
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize("delivery", ["exactly_once", pytest.param("at_least_once", marks=LATER)])
 def test_records_that_only_their_compression_made_small_enough(make_two_topics: MakeTwoTopics, delivery: str) -> None:
     """2 MB of text each, which the source took as zstd: the target takes them so, with the source's limit."""
@@ -125,6 +126,7 @@ def test_records_that_only_their_compression_made_small_enough(make_two_topics: 
         assert {value or b"" for value in two.values(two.first)} == {b"before", *values, b"behind"}
 
 
+@pytest.mark.tier("full")
 def test_a_codec_that_the_file_wants_is_kept_and_its_record_too_large_is_named(make_two_topics: MakeTwoTopics) -> None:
     two = make_two_topics()
     two.flow.file.write_to_target({"compression.type": "none"})

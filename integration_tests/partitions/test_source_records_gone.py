@@ -60,6 +60,7 @@ def test_deleted_while_no_worker_runs(two_topics: TwoTopics) -> None:
     two.assert_stops(worker)
 
 
+@pytest.mark.tier("full")
 def test_a_truncated_source_names_both_offsets(two_topics: TwoTopics) -> None:
     """The topic ends below the position, and it is the same topic: nothing but a lost log end explains that."""
     two = two_topics

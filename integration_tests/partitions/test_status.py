@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from integration_tests.harness import raw
 from integration_tests.harness.two_topics import TwoTopics
 
@@ -24,6 +26,7 @@ def seconds(shown: Any, name: str = "") -> Iterator[tuple[str, float]]:
         yield name, shown
 
 
+@pytest.mark.tier("full")
 def test_a_timestamp_of_zero_is_no_lag_since_1970(two_topics: TwoTopics) -> None:
     two = two_topics
     two.assert_stops(two.running(OLD), 0)

@@ -135,7 +135,11 @@ def test_both_are_away(make_copying: MakeCopying, source: BrokerHandle, target: 
     go_on(copying)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.tier("full"))],
+    ids=lambda each: each.name,
+)
 def test_each_signal_that_asks_for_an_end_is_a_clean_stop(make_copying: MakeCopying, number: signal.Signals) -> None:
     two = TwoTopics(make_copying(limits=USUAL))
     with two.flow.writing():

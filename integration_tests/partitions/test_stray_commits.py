@@ -51,6 +51,7 @@ def test_an_operator_resets_an_offset(copying: Copying) -> None:
     assert {event["partition"] for event in worker.seen("incident")} == {0}
 
 
+@pytest.mark.tier("full")
 def test_a_consumer_joins_the_group(copying: Copying) -> None:
     worker = started(copying)
     client = clients.consumer(copying.target, group_id=copying.group)

@@ -38,7 +38,11 @@ def colliding(two: TwoTopics) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("of", "state"), [(too_long, "stopped"), (colliding, "not_started")], ids=["too_long", "colliding"]
+    ("of", "state"),
+    [
+        pytest.param(too_long, "stopped", id="too_long", marks=pytest.mark.tier("full")),
+        pytest.param(colliding, "not_started", id="colliding"),
+    ],
 )
 def test_the_other_topics_are_copied(make_two_topics: MakeTwoTopics, of: object, state: str) -> None:
     """`state` is what `status` shows of it: only the attempt to create the topic shows that two names collide."""

@@ -87,6 +87,7 @@ def test_under_an_idle_worker(two_topics: TwoTopics, make_again: bool) -> None:
     assert_told_and_not_written(two, worker, make_again=make_again)
 
 
+@pytest.mark.tier("full")
 def test_a_position_that_expired_while_its_topic_is_the_same(two_topics: TwoTopics) -> None:
     two = two_topics
     two.assert_stops(two.running(OLD), 0)
@@ -100,6 +101,7 @@ def test_a_position_that_expired_while_its_topic_is_the_same(two_topics: TwoTopi
     assert two.values(two.first) == numbered("old", OLD)
 
 
+@pytest.mark.tier("full")
 def test_an_existing_topic_that_rewrites_timestamps(make_two_topics: MakeTwoTopics) -> None:
     two = make_two_topics()
     copy = two.copy_of(two.first)

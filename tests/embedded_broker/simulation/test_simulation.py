@@ -50,6 +50,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.tier("full")
 def test_the_same_seed_is_the_same_run_in_every_process() -> None:
     """Addresses of objects and hashes of strings differ from process to process."""
     assert {kind for seed in SAME_SEEDS for kind in KINDS_BY_SEED[seed % len(KINDS_BY_SEED)]} == set(WorkloadKind)

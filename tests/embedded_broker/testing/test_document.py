@@ -17,6 +17,7 @@ DOCUMENT = (Path(__file__).parents[3] / "docs/testing-with-the-broker.md").read_
 BLOCKS = re.findall(r"^```python\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.tier("full")
 def test_every_example_runs(pytester: pytest.Pytester) -> None:
     tests = [block for block in BLOCKS if "def test_" in block]
     for number, block in enumerate(tests):

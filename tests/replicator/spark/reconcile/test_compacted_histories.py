@@ -27,7 +27,9 @@ COMMON = {
 pytestmark = pytest.mark.tier("default")
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [pytest.param(it, marks=pytest.mark.tier("full") if it > 1 else ()) for it in range(PARTS)]
+)
 def test_no_verdict_says_more_than_the_logs_tell(part: int) -> None:
     seen: Counter[str] = Counter()
     for seed in range(part, SEEDS, PARTS):
