@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -16,7 +16,15 @@ from typing import Any, Literal, TypeVar
 from replicator import config
 from replicator.config import Flow
 from replicator.kafka.answers import AnswerWait
-from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, ListedOffset, OffsetAnswers, Wanted
+from replicator.kafka.offset_questions import (
+    EARLIEST,
+    LATEST,
+    STABLE,
+    ListedOffset,
+    ListedOffsets,
+    OffsetAnswers,
+    Wanted,
+)
 from replicator.kafka.readiness import Readiness
 from replicator.kafka.served import ServedPartitions
 from replicator.kafka.topic_questions import TopicAnswers, TopicInfo, TopicQuestions, raised
@@ -109,7 +117,9 @@ class KafkaClusterQuestions:
         return with_answer.result
 
     def _log_ends(self, partitions: Collection[Partition], ids: TopicIds, asked: OffsetAnswers) -> Ends:
-        starts, ends, stables = self._offsets(asked)
+        listed = self._listed(asked)
+        epochs = {at: it.leader_epoch for at, it in listed[1].items() if isinstance(it, ListedOffset)}
+        starts, ends, stables = map(_offsets_only, listed)
         known = _raise_common(ids.wait())
         found: Ends = {}
         for at in partitions:
@@ -120,7 +130,7 @@ class KafkaClusterQuestions:
             else:
                 assert isinstance(topic_id, str)
                 assert isinstance(start, int) and isinstance(stable, int) and isinstance(end, int)  # noqa: PT018
-                found[at] = LogEnds(topic_id, start, stable, max(stable, end))
+                found[at] = LogEnds(topic_id, start, stable, max(stable, end), epochs.get(at, -1))
         return found
 
     def offsets_at(self, partitions: Collection[Partition], timestamp_ms: int) -> Answers:
@@ -128,17 +138,20 @@ class KafkaClusterQuestions:
         `log_ends`."""
         if not partitions:
             return {}
-        (found,) = self._offsets(self._topics.list_offsets(partitions, (Wanted(timestamp_ms, stable=True),)))
+        (listed,) = self._listed(self._topics.list_offsets(partitions, (Wanted(timestamp_ms, stable=True),)))
+        found = _offsets_only(listed)
         if all(isinstance(answer, Unreachable) for answer in found.values()):
             _raise_common(self.topic_ids({at.topic for at in partitions}).wait())
         return found
 
-    def _offsets(self, asked: OffsetAnswers) -> list[Answers]:
+    def _listed(self, asked: OffsetAnswers) -> Sequence[ListedOffsets]:
         self._answers.until(asked.poll, self._request_s)
-        return [
-            {at: it.offset if isinstance(it, ListedOffset) else it for at, it in found.items()}
-            for found in asked.values()
-        ]
+        return asked.values()
+
+    def ask_another(self) -> None:
+        """Ask another broker next who leads what: the last one has named a leader of before, which answers for itself.
+        It may be cut off from the controllers."""
+        self._topics.ask_another()
 
     def end_records(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
@@ -237,6 +250,10 @@ class KafkaClusterQuestions:
         """Let go of connections; a later question connects again."""
         self._topics.close()
         self._reader.close()
+
+
+def _offsets_only(listed: ListedOffsets) -> Answers:
+    return {at: it.offset if isinstance(it, ListedOffset) else it for at, it in listed.items()}
 
 
 def _run(answer: Future[Ends], ask: Callable[[], Ends]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -38,11 +39,14 @@ STABLE = Wanted(-1, stable=True)
 the other order records that are appended in between look as if a transaction held them back."""
 
 
-class ListedOffset(NamedTuple):
-    """An offset, and the timestamp of the record there where a time was asked for; both -1: there is none."""
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """An offset, and the timestamp of the record there where a time was asked for; both -1: there is none.
+    `leader_epoch`: under which the leader has answered; -1: not known. It says how much the answer counts, not what."""
 
     offset: int
     timestamp_ms: int
+    leader_epoch: int = field(default=-1, compare=False)
 
 
 ListedOffsets = dict[Partition, ListedOffset | ReplicatorError]

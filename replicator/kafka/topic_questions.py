@@ -99,6 +99,9 @@ class TopicQuestions(Protocol):
         """Ask who answers for the cluster. It is asked until somebody does; wrong credentials are an answer. Until then
         the value is why nobody does."""
 
+    def ask_another(self) -> None:
+        """Ask another broker next who leads what, as far as there is a choice."""
+
     def connect(self, topics: Collection[str] = ()) -> None:
         """Begin to connect, also to the leaders of these topics: the first question finds a connection."""
 
@@ -271,6 +274,9 @@ class AdminTopicQuestions:
     def cluster_info(self) -> Answers[ClusterInfo | ReplicatorError]:
         """See `TopicQuestions`."""
         return AdminClusterInfo(self._cluster.name, lambda: self._client, self._errors, _cluster_info, self.close)
+
+    def ask_another(self) -> None:
+        """See `TopicQuestions`. The client chooses by itself."""
 
     def connect(self, topics: Collection[str] = ()) -> None:
         """See `TopicQuestions`."""

@@ -130,6 +130,9 @@ class ClusterQuestions(Protocol):
     def log_ends(self, partitions: Collection[Partition]) -> LogEndsByPartition:
         """Ask for topic ids and both ends of logs; a partition's error is its value."""
 
+    def ask_another(self) -> None:
+        """Ask another broker next who leads what: the last one has named a leader of before."""
+
     def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], LogEndsByPartition]:
         """Ask as `log_ends`, but return at once; the function that it returns waits for the answers."""
 

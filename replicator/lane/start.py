@@ -39,7 +39,7 @@ from replicator.lane.ports import Clock, Connections
 from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetReadiness
 from replicator.lane.rights import MissingRight, Rights
-from replicator.lane.start_decision import StartDecision, decide, unreadable
+from replicator.lane.start_decision import StartDecision, decide, told_by_an_old_leader, unreadable
 from replicator.lane.target_check import check_target
 from replicator.model.checkpoint import Position, Unreadable
 from replicator.model.commands import TRUNCATED, Command, commands_for
@@ -113,6 +113,8 @@ class LaneStart:
         contradicted = {it.source: it for it in routes if _by_offsets(found[it.source])}
         for at, known in self._facts.with_ids(facts, contradicted.values()).items():
             found[at] = decide(self._plan, contradicted[at], known, now_ms)
+        if any(told_by_an_old_leader(known) for known in facts.values()):
+            self._to.source.ask_another()
         return found
 
     def before_all(self, positions: LanePositions) -> None:

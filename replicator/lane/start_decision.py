@@ -145,6 +145,10 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored)
     if wrong is None:
         return StartDecision(position=position)
     name, detail = wrong
+    if name == TRUNCATED and told_by_an_old_leader(facts):
+        epochs = f"of {source} leader epoch {facts.source.leader_epoch} is told, but the position was reached under"
+        text = f"{epochs} {position.evidence.leader_epoch}: an old leader, whose log may end before it"
+        return StartDecision(position=position, waits=(Reason.NO_ANSWER, text))
     found = Incident(
         name,
         detail,
@@ -154,6 +158,16 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored)
         end=facts.source.start if name == "source_records_gone" else -1,
     )
     return StartDecision(position=position, stopped=found)
+
+
+def told_by_an_old_leader(facts: Facts) -> bool:
+    """Say whether the source's log was described under an older leader epoch than the position was reached under: a
+    broker that is cut off from the controllers names itself, or another old leader, for ever."""
+    source, position = facts.source, facts.stored
+    if not isinstance(source, LogEnds) or not isinstance(position, Position):
+        return False
+    same = source.topic_id == position.evidence.source_topic_id
+    return same and 0 <= source.leader_epoch < position.evidence.leader_epoch
 
 
 def unreadable(source: Partition, found: Unreadable) -> Incident:

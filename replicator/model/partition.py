@@ -50,12 +50,14 @@ class LogEnds(NamedTuple):
     """One partition's log as its cluster describes it.
 
     `stable` is the last stable offset: what a read_committed reader can reach. `end` is the high watermark.
+    `leader_epoch`: of the leader that says so; -1: not known.
     """
 
     topic_id: str
     start: int
     stable: int
     end: int
+    leader_epoch: int = -1
 
 
 class TopicShape(NamedTuple):

@@ -57,6 +57,7 @@ class AnyBroker:
         self._connection: Connection | None = None
         self._address: Address | None = None
         self._tried: set[Address] = set()  # since one has answered
+        self._leave = False  # for another broker
         self._backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
         self.last: ReplicatorError | None = None
         """Why the last broker that was tried didn't answer; None once one has."""
@@ -81,8 +82,9 @@ class AnyBroker:
 
         Raises ConnectionLost: that one can't be reached. Unreachable: the login is refused. Unsupported.
         """
-        if self._connection is not None and (self._connection.expired or self._kept_for_long):
+        if self._connection is not None and (self._connection.expired or self._kept_for_long or self._leave):
             self.close()
+        self._leave = False
         if self._connection is None:
             address = self._next()
             self._tried.add(address)
@@ -101,6 +103,10 @@ class AnyBroker:
                 raise
             self._connection, self._address, self._since_s = made, address, time.monotonic()
         return self._connection
+
+    def another(self) -> None:
+        """Have another broker asked next, if there is one: the answer of this one was of no help."""
+        self._leave = len({*self._known, *self._bootstrap}) > 1
 
     @property
     def _kept_for_long(self) -> bool:

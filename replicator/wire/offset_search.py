@@ -92,13 +92,14 @@ class OffsetSearch:
             return failures.classify_code(error, self._cluster, what, right)
         return no_leader(self._cluster, at)
 
-    def answered(self, asked: Collection[Partition], answers: Sequence[Sequence[Answer]]) -> None:
-        """Take what a broker has answered for `asked`; `answers` has one item for each `Wanted`."""
+    def answered(self, asked: Led, answers: Sequence[Sequence[Answer]]) -> None:
+        """Take what a broker has answered for `asked`; `answers` has one item for each `Wanted`. A leader answers under
+        the epoch that it is asked under, and refuses any other."""
         self._asked.difference_update(asked)
         listed: list[dict[tuple[str, int], _ListedValue]] = [
             {(topic, index): (code, offset, time) for topic, index, code, time, offset in one} for one in answers
         ]
-        for at in asked:
+        for at, epoch in asked.items():
             told = [one.get(at, _LEFT_OUT) for one in listed]
             failed = [code for code, _, _ in told if code != 0]
             if failed:
@@ -106,7 +107,7 @@ class OffsetSearch:
                 continue
             del self._open[at]
             for found, (_, offset, time) in zip(self._found, told, strict=True):
-                found[at] = ListedOffset(offset, time)
+                found[at] = ListedOffset(offset, time, epoch)
 
     def _error(self, at: Partition, code: int | None) -> ReplicatorError:
         what, right = doing(at)

@@ -87,8 +87,10 @@ class OffsetListing:
             time.sleep(min(left_s, pause_s))
 
     def _look_up(self) -> None:
-        """Ask who leads those that aren't being asked for."""
+        """Ask who leads those that aren't being asked for: once more of another broker, as the first may know less."""
         if self._question is None and time.monotonic() >= self._not_before_s and (names := self._search.topics()):
+            if self._described_s is not None:
+                self._brokers.another()
             self._question = self._brokers.ask(
                 lambda connection: metadata_request(connection, self._client_id, sorted(names))
             )

@@ -149,6 +149,11 @@ class AnyBrokerTopics:
         self.unsupported()
         return self._otherwise.cluster_info()
 
+    def ask_another(self) -> None:
+        """See `TopicQuestions`."""
+        self._brokers.another()
+        self._led.forget()
+
     def connect(self, topics: Collection[str] = ()) -> None:
         """See `TopicQuestions`: here it has happened on return, or some seconds are over."""
         try:

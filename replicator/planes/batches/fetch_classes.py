@@ -2,6 +2,7 @@
 
 Read from Kafka's handlers (KafkaApis, ReplicaManager) and from its client (FetchCollector, OffsetsForLeaderEpochUtils).
 What isn't listed is asked again after the leader was looked up, until the patience of `fetcher` ends: then it is told.
+So is what UNKNOWN_LEADER_EPOCH answers: that broker leads, and hasn't heard of it yet; or it did, and won't hear.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class FetchClass(Enum):
     """What an answer asks for."""
 
     DONE = "read on"
-    AGAIN = "the same again, later: the broker knows less than this client"
+    AGAIN = "the same again, later"
     LOOK_UP = "look the leader up, and ask it"
     NEARER = "not of this replica: ask the leader"
     OUT_OF_RANGE = "the offset is not in the log"
@@ -29,7 +30,6 @@ _CLASSES: Mapping[ErrorCode, FetchClass] = {
     ErrorCode.offset_out_of_range: FetchClass.OUT_OF_RANGE,
     ErrorCode.corrupt_message: FetchClass.CORRUPT,
     ErrorCode.topic_authorization_failed: FetchClass.NOT_ALLOWED,
-    ErrorCode.unknown_leader_epoch: FetchClass.AGAIN,
     ErrorCode.unknown_server_error: FetchClass.AGAIN,
 }
 MISSING = frozenset(

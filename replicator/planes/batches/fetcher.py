@@ -6,6 +6,8 @@ Whoever does the I/O calls `topics` and `looked_up`, `next_check` and `checked`,
 - Topics are read by the id that the first look-up has given: one that is created again under the name answers nothing.
 - A partition is read under the leader epoch that the client knows, and only once the position's own epoch was found to
   reach as far there (KIP-320): a log that was cut is told before anything of it is read.
+- Leader epochs never go back, and the position's is one: a broker that knows an older one only isn't believed, as long
+  as any of the others may know better. What an old leader says of its log is no truncation.
 - What comes for a partition counts only if it was asked from where the partition stands now.
 - What concerns one partition stops that partition: it is told once, and not read on until the next `seek`.
 - No failure is quiet for longer than `FetcherSettings.patience_s`.
@@ -15,20 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TopicMissing
-from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchAsk, FetchedPart, FetchFrom, FetchKey
+from replicator.model.errors import ReplicatorError, Retriable, TopicMissing
+from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchedPart
 from replicator.model.partition import Partition, Seek
+from replicator.planes.batches.asked_broker import AskedBroker, Flight, NumberedFetch
 from replicator.planes.batches.committed import AbortedRange, Selected, select
 from replicator.planes.batches.fetch_classes import MISSING, FetchClass, code_name, fetch_class
-from replicator.planes.batches.fetch_session import FetchSessionHandler
-from replicator.planes.batches.part_read import PartRead, ReadState
+from replicator.planes.batches.part_read import PartRead, ReadState, ToldBy
 from replicator.planes.batches.reading_summary import ReadingSummary, summed_up
 from replicator.planes.contract import ReadPlan
 
+_ALONE, _NO_LEADER = ToldBy("", frozenset()), (0, -1, -1)
 _SESSION_FAULTS_MAX = 1
 """In a row: each new session is answered at least once, or its partitions are said to fail."""
 
@@ -44,14 +46,6 @@ class FetcherSettings:
     nearer_s: float = 300.0
 
 
-class NumberedFetch(NamedTuple):
-    """A request to one broker. There is one at a time. `patient`: the broker may wait for something to come."""
-
-    number: int
-    ask: FetchAsk
-    patient: bool = True
-
-
 @dataclass(slots=True)
 class FetchedNews:
     """What is new: batches by partition, in order, of `bytes` in all; else as of `contract.PollResult`."""
@@ -61,24 +55,6 @@ class FetchedNews:
     failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
     heard: set[Partition] = field(default_factory=set)
     bytes: int = 0
-
-
-class _Flight(NamedTuple):
-    number: int
-    parts: dict[FetchKey, PartRead]
-    asked: dict[FetchKey, FetchFrom]
-
-
-@dataclass(slots=True)
-class _Broker:
-    session: FetchSessionHandler = field(default_factory=FetchSessionHandler)
-    flight: _Flight | None = None
-    checks: dict[Partition, PartRead] = field(default_factory=dict)
-    quiet_until_s: float = 0.0
-    session_faults: int = 0
-    summary: ReadingSummary | None = None  # by which `last` was asked; only those that have `moved` are to be named now
-    last: _Flight | None = None
-    moved: list[FetchKey] = field(default_factory=list)
 
 
 class BatchFetcher:
@@ -91,7 +67,7 @@ class BatchFetcher:
         self._leaders: dict[Partition, tuple[int, int]] = {}  # leader and its epoch
         self._checked: dict[Partition, int] = {}  # under which leader epoch its position was
         self._missing: set[str] = set()  # topics that were told to be missing, or others
-        self._brokers: dict[int, _Broker] = {}
+        self._brokers: dict[int, AskedBroker] = {}
         self._number = 0
         self._news = FetchedNews()
         # Invariant: None once any partition's `counts` have changed. Calls that may change many of them begin with it.
@@ -111,7 +87,7 @@ class BatchFetcher:
         for at, read in self._parts.items():
             if read.reached:
                 read.state, self._news.ends[at] = ReadState.DONE, read.stands
-            elif at in self._leaders and at.topic in self._ids:
+            elif at in self._leaders and at.topic in self._ids and not 0 <= self._leaders[at][1] < read.epoch:
                 self._follow(read)
                 read.at_end = at in before and read.goes_on_at_the_end(before[at])
                 if read.at_end and read.state is ReadState.READ:
@@ -169,45 +145,77 @@ class BatchFetcher:
             if read.state is state and read.not_before_s <= now_s:
                 yield at, read
 
-    def _broker(self, number: int) -> _Broker:
-        return self._brokers.setdefault(number, _Broker())
+    def _broker(self, number: int) -> AskedBroker:
+        return self._brokers.setdefault(number, AskedBroker())
 
     def looked_up(
-        self, topic: str, code: int, topic_id: bytes, leaders: Mapping[int, tuple[int, int, int]], now_s: float
-    ) -> None:
-        """Take what a broker's metadata say of a topic: `leaders` are error, leader and its epoch by partition."""
-        self._summary = None
-        doing = f"find the leaders of {topic!r}"
+        self,
+        topic: str,
+        code: int,
+        topic_id: bytes,
+        leaders: Mapping[int, tuple[int, int, int]],
+        now_s: float,
+        told: ToldBy = _ALONE,
+    ) -> bool:
+        """Take what a broker's metadata say of a topic: `leaders` are error, leader and its epoch by partition. Return
+        whether that is of any help; if not, another broker is to be asked next."""
+        self._summary, helps = None, True
+        cluster, doing = self._settings.cluster, f"find the leaders of {topic!r}"
         for at, read in self._parts.items():
             if at.topic != topic or read.state is ReadState.DONE:
                 continue
             if code in MISSING:
-                self._fail(read, self._missing_topic(at, f"cannot {doing}: {code_name(code)}"))
+                self._fail(read, read.missing(cluster, f"cannot {doing}: {code_name(code)}"))
             elif code == ErrorCode.topic_authorization_failed:
-                self._fail(read, self._not_allowed(at, code, "Describe and Read"))
+                self._fail(read, read.not_allowed(cluster, code, "Describe and Read"))
             elif code != ErrorCode.none:
                 self._again(read, f"cannot {doing}: {code_name(code)}", now_s)
+                helps = False
             elif not any(topic_id):
                 self._again(read, f"cannot {doing}: the broker gives no topic id", now_s)
+                helps = False
             elif self._ids.setdefault(topic, topic_id) != topic_id:
-                self._fail(read, self._missing_topic(at, f"another topic is called {topic!r} now"))
+                self._fail(read, read.missing(cluster, f"another topic is called {topic!r} now"))
             elif at.partition not in leaders:
-                self._fail(read, self._missing_topic(at, f"cannot {doing}: there is no such partition"))
+                self._fail(read, read.missing(cluster, f"cannot {doing}: there is no such partition"))
             else:
-                self._lead(read, leaders[at.partition], now_s)
+                helps &= self._lead(read, leaders[at.partition], now_s, told)
+        return helps
 
-    def _lead(self, read: PartRead, found: tuple[int, int, int], now_s: float) -> None:
+    def _lead(self, read: PartRead, found: tuple[int, int, int], now_s: float, told: ToldBy) -> bool:
         code, leader, epoch = found
-        _, known = self._leaders.get(read.at, (-1, -1))
+        before = self._leaders.get(read.at, (-1, -1))
+        known, looked_for = before[1], read.state is ReadState.LOOK_UP
+        if 0 <= epoch < read.epoch and not read.outvoted(told):
+            known = max(known, read.epoch)
         if leader < 0 or code not in (ErrorCode.none, ErrorCode.replica_not_available):
-            if read.state is ReadState.LOOK_UP:
+            if looked_for:
                 self._again(read, f"it has no leader: {code_name(code)}", now_s)
-        elif 0 <= epoch < known:  # of a broker that knows less; an epoch never goes back
-            if read.state is ReadState.LOOK_UP:
+            return not looked_for
+        if 0 <= epoch < known:  # of a broker that knows less; an epoch never goes back
+            if looked_for:
                 self._again(read, f"a broker knows leader epoch {epoch} only, and not {known}", now_s)
-        elif read.state is ReadState.LOOK_UP or epoch > known:
+            return False
+        if looked_for or epoch > known:
             self._leaders[read.at] = leader, epoch
             self._follow(read)
+        return not looked_for or (leader, epoch) != before  # that one was asked, and isn't it
+
+    def leaders_told(self, topic: str, topic_id: bytes, leaders: Mapping[int, tuple[int, int, int]]) -> None:
+        """Take who leads partitions that are read without a failure: an old leader that is cut off from the others
+        answers like one that has nothing new."""
+        self._summary = None
+        for at, read in self._parts.items():
+            code, leader, epoch = leaders.get(at.partition, _NO_LEADER) if at.topic == topic else _NO_LEADER
+            reads = read.state in (ReadState.CHECK, ReadState.READ) and self._ids.get(topic) == topic_id
+            if reads and leader >= 0 and code == ErrorCode.none and epoch > self._leaders[at][1]:
+                self._leaders[at] = leader, epoch
+                self._follow(read)
+
+    @property
+    def led(self) -> frozenset[str]:
+        """Topics of which leaders are known."""
+        return frozenset(at.topic for at in self._parts if at in self._leaders)
 
     def look_up_failed(self, why: str, now_s: float) -> None:
         """Take note that no broker answers whoever asks for leaders."""
@@ -238,7 +246,7 @@ class BatchFetcher:
             found = answers.get(at, EpochEnd(ErrorCode.unknown_server_error))
             class_ = fetch_class(found.code)
             if class_ is FetchClass.NOT_ALLOWED:
-                self._fail(read, self._not_allowed(at, found.code, "Describe"))
+                self._fail(read, read.not_allowed(self._settings.cluster, found.code, "Describe"))
             elif class_ is not FetchClass.DONE:
                 self._again(read, f"its leader epochs: {code_name(found.code)}", now_s, class_)
             elif found.epoch < read.epoch or found.end < read.offset:
@@ -270,7 +278,7 @@ class BatchFetcher:
         if not parts:
             return None
         self._number += 1
-        state.flight = state.last = _Flight(self._number, parts, wanted)
+        state.flight = state.last = Flight(self._number, parts, wanted)
         return NumberedFetch(self._number, state.session.next_request(wanted), not alone)
 
     def too_large(self, broker: int, why: str, now_s: float) -> None:
@@ -322,7 +330,7 @@ class BatchFetcher:
         elif class_ is FetchClass.NEARER:
             read.nearer, read.leader_only_until_s = -1, now_s + self._settings.nearer_s
         elif class_ is FetchClass.NOT_ALLOWED:
-            self._fail(read, self._not_allowed(read.at, part.code, "Read"))
+            self._fail(read, read.not_allowed(self._settings.cluster, part.code, "Read"))
         elif class_ is FetchClass.OUT_OF_RANGE:
             self._fail(read, read.incident("source_records_gone", code_name(part.code)))
         elif class_ is FetchClass.CORRUPT:
@@ -369,7 +377,7 @@ class BatchFetcher:
                 else:
                     self._again(read, why, now_s)
 
-    def _all_again(self, flight: _Flight, why: str, now_s: float) -> None:
+    def _all_again(self, flight: Flight, why: str, now_s: float) -> None:
         for read in flight.parts.values():
             if self._parts.get(read.at) is read and read.state is ReadState.READ:
                 self._again(read, why, now_s)
@@ -389,10 +397,3 @@ class BatchFetcher:
         self._news.heard.add(read.at)
         if isinstance(error, TopicMissing):
             self._missing.add(read.at.topic)
-
-    def _missing_topic(self, at: Partition, why: str) -> TopicMissing:
-        return TopicMissing(f"cluster {self._settings.cluster!r}: cannot read {at}: {why}")
-
-    def _not_allowed(self, at: Partition, code: int, rights: str) -> NotAllowed:
-        needs = f"the user needs {rights} on topic {at.topic!r} ({code_name(code)})"
-        return NotAllowed(f"cluster {self._settings.cluster!r}: cannot read {at}: {needs}", [at])

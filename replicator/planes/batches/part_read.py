@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
-from replicator.model.errors import Incident
+from replicator.model.errors import Incident, NotAllowed, TopicMissing
 from replicator.model.fetches import FetchFrom
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.committed import FetchedRange
+from replicator.planes.batches.fetch_classes import code_name
 from replicator.planes.contract import ReadPlan
 
 _AGAIN_S, _AGAIN_S_MAX = 0.05, 1.0
 """Between two tries: doubled up to the second, as the Java client's retry.backoff.ms is."""
 
 _NOTHING = FetchFrom(-1, -1, 0)
+
+
+class ToldBy(NamedTuple):
+    """Which broker has told who leads, and all that it knows of: by any names."""
+
+    broker: object
+    all: frozenset[object]
 
 
 class ReadState(Enum):
@@ -33,7 +42,8 @@ class ReadState(Enum):
 class PartRead:
     """`epoch`: leader epoch of the last batch before `offset` (-1: unknown). `nearer`: the replica that the leader has
     named (KIP-392; -1: none), until `nearer_until_s`; none is taken before `leader_only_until_s`. `at_end`: its last
-    answer left nothing committed behind. `alone`: it is asked for by itself, because an answer was too large.
+    answer left nothing committed behind. `alone`: it is asked for by itself, because an answer was too large. `behind`:
+    brokers that know an older leader epoch than `epoch` only.
     """
 
     at: Partition
@@ -51,6 +61,7 @@ class PartRead:
     failing_since_s: float | None = None
     at_end: bool = False
     alone: bool = False
+    behind: set[object] = field(default_factory=set)
     _again_s: float = _AGAIN_S
     _named: FetchFrom = _NOTHING
 
@@ -76,6 +87,12 @@ class PartRead:
         known = ReadState.CHECK, ReadState.READ
         return self.state in known and before.state in known and before.at_end and before.offset == self.offset
 
+    def outvoted(self, told: ToldBy) -> bool:
+        """Take note of a broker that knows an older leader epoch than that of what was read; return whether all of them
+        do: the cluster itself has gone back."""
+        self.behind.add(told.broker)
+        return self.behind.issuperset(told.all)
+
     @property
     def counts(self) -> tuple[object, ...]:
         """All that `reading_summary` looks at."""
@@ -92,6 +109,15 @@ class PartRead:
     def incident(self, name: str, detail: str) -> Incident:
         """Return what stops it where it stands."""
         return Incident(name, detail, topic=self.at.topic, partition=self.at.partition, offset=self.offset)
+
+    def missing(self, cluster: str, why: str) -> TopicMissing:
+        """Return what is told where it isn't there."""
+        return TopicMissing(f"cluster {cluster!r}: cannot read {self.at}: {why}")
+
+    def not_allowed(self, cluster: str, code: int, rights: str) -> NotAllowed:
+        """Return what is told where rights are missing."""
+        needs = f"the user needs {rights} on topic {self.at.topic!r} ({code_name(code)})"
+        return NotAllowed(f"cluster {cluster!r}: cannot read {self.at}: {needs}", [self.at])
 
     def named(self, bytes_max: int) -> FetchFrom:
         """Say from where it is asked for: the same object as the last time while nothing has changed."""

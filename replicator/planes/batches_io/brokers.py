@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from replicator.config import Cluster
 from replicator.model.errors import ReplicatorError, Unreachable
+from replicator.planes.batches.part_read import ToldBy
 from replicator.planes.batches_io.link import BrokerLink, framed
 from replicator.planes.batches_io.loop import LinkLoop
 from replicator.wire import metadata_response
@@ -60,9 +61,10 @@ class Brokers:
         """Why the last connection that ended did; None once a broker has answered since."""
 
     def learn(self, brokers: dict[int, Address]) -> None:
-        """Take the brokers of the cluster, as one of them has told."""
+        """Take the brokers of the cluster, as one of them has told: in one order, so that each has its turn in `any`
+        whoever has told them."""
         if brokers:
-            self._addresses = dict(brokers)
+            self._addresses = dict(sorted(brokers.items()))
 
     def learn_one(self, node: int, address: Address) -> None:
         """Take the address of one broker."""
@@ -122,7 +124,7 @@ class Brokers:
 
     def any(self) -> BrokerLink | None:
         """Return a connection to any broker; after one that has failed, to the next one. None: all have, just now."""
-        addresses = list(dict.fromkeys([*self._addresses.values(), *self._bootstrap]))
+        addresses = self._all
         for _ in addresses:
             link = self._link(addresses[self._any % len(addresses)], ANY)
             if link is not None:
@@ -130,10 +132,22 @@ class Brokers:
             self._any += 1
         return None
 
+    @property
+    def _all(self) -> list[Address]:
+        return list(dict.fromkeys([*self._addresses.values(), *self._bootstrap]))
+
+    def another(self, than: Address) -> None:
+        """Have another broker asked next. One that is cut off from the controllers answers all the same, for ever with
+        what it knew last."""
+        addresses = self._all
+        if addresses[self._any % len(addresses)] == than:
+            self._any += 1
+
     def ask_topics(
-        self, topics: Collection[str], answered: Callable[[Metadata], None], lost: Callable[[str], None]
+        self, topics: Collection[str], answered: Callable[[Metadata, ToldBy], bool], lost: Callable[[str], None]
     ) -> None:
-        """Ask any broker for these topics, with all leaders. `lost` takes why there is no answer: maybe at once."""
+        """Ask any broker for these topics, with all leaders. `answered` says whether that was of any help: if not,
+        another broker is asked next. `lost` takes why there is no answer: maybe at once."""
         link, client_id, asked = self.any(), self._settings.client_id, sorted(topics)
         if link is None:
             lost(str(self.last))
@@ -144,7 +158,8 @@ class Brokers:
             found = metadata_response.read(bytes(data), body_at(bytes(data[:5])), version, leaders=True)
             self.last = None
             self.learn(found.brokers)
-            answered(found)
+            if not answered(found, ToldBy(link.address, frozenset(self._addresses.values()))):
+                self.another(link.address)
 
         link.ask(
             lambda link, number: framed(metadata_request(link, client_id, asked), number),

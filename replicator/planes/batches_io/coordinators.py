@@ -19,6 +19,7 @@ from replicator.planes.batches.txn_protocol import TxnProtocol, version_of
 from replicator.planes.batches_io.brokers import ATTEMPT_S, COORDINATION, Brokers
 from replicator.planes.batches_io.link import BrokerLink, Pieces, framed
 from replicator.wire import protocol, transaction_requests
+from replicator.wire.connection import Address
 from replicator.wire.protocol import SPOKEN
 from replicator.wire.transaction_requests import Coordinated, TransactionOf
 
@@ -34,7 +35,7 @@ OnDenied = Callable[[AnswerClass, int], None]
 
 @dataclass(slots=True)
 class _Coordinator:
-    """`node` -1: to be looked up."""
+    """`node` -1: to be looked up. `told_by`: the broker that has said which one it is."""
 
     key: str
     key_type: int
@@ -42,6 +43,7 @@ class _Coordinator:
     looking: bool = False
     not_before_s: float = 0.0
     again_s: float = _AGAIN_S
+    told_by: Address | None = None
     waiting: list[tuple[TxnRequest, OnAnswer, OnLost, OnDenied]] = field(default_factory=list)
 
 
@@ -76,8 +78,14 @@ class Coordinators:
     def look_up(self, api: TxnApi) -> None:
         """Have the coordinator for this request found anew, after a pause."""
         whose = self._whose(api)
-        whose.node = -1
+        self._denied_by(whose)
         self._pause(whose)
+
+    def _denied_by(self, whose: _Coordinator) -> None:
+        """Look a coordinator up that isn't there, or isn't one: not at the broker that has named it."""
+        whose.node = -1
+        if whose.told_by is not None:
+            self._brokers.another(whose.told_by)
 
     def _pause(self, whose: _Coordinator) -> None:
         whose.not_before_s = max(whose.not_before_s, time.monotonic() + whose.again_s)
@@ -105,7 +113,8 @@ class Coordinators:
         whose, now_s = self._whose(api), time.monotonic()
         link = self._brokers.link(whose.node, COORDINATION) if whose.node >= 0 else None
         if link is None and whose.node >= 0:
-            self.why, whose.node = str(self._brokers.last or "it isn't known where the coordinator is"), -1
+            self.why = str(self._brokers.last or "it isn't known where the coordinator is")
+            self._denied_by(whose)
             self._pause(whose)
         if whose.node < 0 and not whose.looking and now_s >= whose.not_before_s:
             self._look(whose)
@@ -132,7 +141,7 @@ class Coordinators:
                 self._look(whose)
             elif link is None:
                 self.why = str(self._brokers.last or "it isn't known where the coordinator is")
-                whose.node = -1
+                self._denied_by(whose)
                 self._pause(whose)
             elif link.ready and now_s >= link.quiet_until_s:
                 ready, whose.waiting = whose.waiting, []
@@ -155,7 +164,7 @@ class Coordinators:
         def answered(link: BrokerLink, data: bytes | bytearray) -> None:
             exchange = protocol.exchange("find_coordinator", link.version("find_coordinator", _ONE_KEY))
             _, found = exchange.read(bytes(4) + data)
-            whose.looking = False
+            whose.looking, whose.told_by = False, link.address
             class_ = classify_answer(TxnApi.FIND_COORDINATOR, int(found.error_code))
             if class_ is AnswerClass.DONE:
                 whose.node, whose.again_s = found.node_id, _AGAIN_S
@@ -163,6 +172,7 @@ class Coordinators:
                 return
             self.why = f"{link.where}: cannot find the coordinator of {whose.key!r}: {found.error_code.name.upper()}"
             self._pause(whose)
+            self._brokers.another(link.address)
             if class_ not in (AnswerClass.RETRY, AnswerClass.LOOK_UP):
                 self.denied = TxnFailure(class_, TxnApi.FIND_COORDINATOR, int(found.error_code), detail=whose.key)
                 waiting, whose.waiting = whose.waiting, []
@@ -197,7 +207,8 @@ class Coordinators:
             on_answer(found)
 
         def lost(error: ReplicatorError) -> None:
-            self.why, whose.node = str(error), -1
+            self.why = str(error)
+            self._denied_by(whose)
             self._pause(whose)
             on_lost(str(error))
 

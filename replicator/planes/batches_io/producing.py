@@ -16,6 +16,8 @@ from replicator.model.errors import ReplicatorError, Unsupported
 from replicator.model.partition import Partition
 from replicator.planes.batches.answer_classes import AnswerClass, TxnApi
 from replicator.planes.batches.fetch_classes import code_name
+from replicator.planes.batches.newest_epochs import NewestEpochs
+from replicator.planes.batches.part_read import ToldBy
 from replicator.planes.batches.produce import ProduceAnswer, ProduceRequest, ProduceVerdict
 from replicator.planes.batches.session import TransactionalSession, TxnEffect, TxnFailure
 from replicator.planes.batches.txn_protocol import TxnProtocol, version_of
@@ -50,6 +52,9 @@ class Producing:
         self.denied: TxnFailure | None = None
         """A right that is missing for partitions of the open transaction: nobody says even who leads them."""
         self._leaders: dict[Partition, int] = {}
+        self._epochs = NewestEpochs()
+        self._told: dict[Partition, tuple[int, int]] = {}  # leader and its epoch, as they were told last
+        self._doubted: set[Partition] = set()  # a broker that tells the same once more is of no help
         self._active: set[Partition] = set()  # with batches in the open transaction
         self._paused: dict[Partition, tuple[float, float]] = {}  # until when, and for how long next time
         self._unknown: set[str] = set()  # topics whose leaders are to be looked up
@@ -68,6 +73,7 @@ class Producing:
         self.denied = None
         self._active.clear()
         self._paused.clear()
+        self._doubted.clear()
 
     def writes(self, at: Partition) -> None:
         """Take note that the session has got a batch for this partition."""
@@ -167,6 +173,7 @@ class Producing:
         verdicts = [each for each in effects if isinstance(each, ProduceVerdict)]
         for at in set(answered) - {verdict.at for verdict in verdicts}:
             self._paused.pop(at, None)
+            self._doubted.discard(at)
         for verdict in verdicts:
             self.why = f"{verdict.at}: {verdict.detail or code_name(verdict.code)}"
             _, again_s = self._paused.get(verdict.at, (0.0, _AGAIN_S))
@@ -180,6 +187,7 @@ class Producing:
         for at in partitions:
             self._leaders.pop(at, None)
             self._unknown.add(at.topic)
+            self._doubted.add(at)
 
     def stalled(self, session: TransactionalSession, now_s: float) -> None:
         """Look, now and then while acknowledgements are late, whether others lead the partitions now."""
@@ -187,6 +195,7 @@ class Producing:
         if late and now_s >= self._looked_again_s + _STALL_LOOK_S:
             self._looked_again_s = now_s
             self._unknown |= {at.topic for at in late}
+            self._doubted |= set(late)
 
     def _look_up(self) -> None:
         topics, self._unknown, self._looking = self._unknown, set(), True
@@ -196,11 +205,13 @@ class Producing:
             self._look_s = time.monotonic() + self._look_pause_s
             self._look_pause_s = min(_AGAIN_S_MAX, 2 * self._look_pause_s)
 
-        def answered(found: Metadata) -> None:
+        def answered(found: Metadata, told: ToldBy) -> bool:
             pause()
+            older = False
             for topic in found.topics:
-                for index, (_, leader, _) in topic.leaders.items():
-                    self._lead(Partition(topic.name, index), leader)
+                self._epochs.topic(topic.name, bytes(topic.topic_id))
+                for index, (_, leader, epoch) in topic.leaders.items():
+                    older |= not self._lead(Partition(topic.name, index), leader, epoch)
             missing = [at for at in self._active if at.topic in topics and at not in self._leaders]
             hidden = {topic.name for topic in found.topics if topic.error == ErrorCode.topic_authorization_failed}
             denied = frozenset(at for at in missing if at.topic in hidden)
@@ -213,6 +224,7 @@ class Producing:
                 self._unknown |= {at.topic for at in missing}
             else:
                 self._look_pause_s = _AGAIN_S
+            return not (older or missing or any(at.topic in topics for at in self._doubted))
 
         def lost(why: str) -> None:
             pause()
@@ -221,11 +233,18 @@ class Producing:
 
         self._brokers.ask_topics(topics, answered, lost)
 
-    def _lead(self, at: Partition, leader: int) -> None:
+    def _lead(self, at: Partition, leader: int, epoch: int) -> bool:
+        """Take whom a broker names; False: it knows less than others do, and isn't believed."""
         before = self._leaders.get(at, -1)
+        if not self._epochs.take(at, epoch):
+            return False
         if leader < 0:
             self._leaders.pop(at, None)
-            return
+            return True
         self._leaders[at] = leader
+        if self._told.get(at) != (leader, epoch):
+            self._told[at] = leader, epoch
+            self._doubted.discard(at)
         if before not in (-1, leader):
             self._brokers.hurry(before, f"it doesn't lead {at} any more")
+        return True

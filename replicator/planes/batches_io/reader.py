@@ -14,6 +14,7 @@ from functools import partial
 from replicator.model.errors import ReplicatorError, Unsupported
 from replicator.model.partition import Partition
 from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
+from replicator.planes.batches.part_read import ToldBy
 from replicator.planes.batches_io.brokers import DATA, Brokers
 from replicator.planes.batches_io.budget import FetchBudget
 from replicator.planes.batches_io.link import AnswerLate, AnswerTooLarge, BrokerLink, Pieces, framed
@@ -25,6 +26,8 @@ from replicator.wire.connection import ConnectionLost
 from replicator.wire.fetch import FetchLimits
 from replicator.wire.metadata_response import Metadata
 
+LEADERS_AGE_S = 60.0
+"""How old what is known of leaders may be. The Java client's metadata.max.age.ms is 300 s."""
 _HEADER_BYTES = 5
 
 
@@ -47,6 +50,7 @@ class SourceReader:
         self._settings, self._brokers, self._budget, self._fetches = settings, brokers, budget, fetches
         self._fetcher = BatchFetcher(settings.fetcher)
         self._looking: set[str] = set()
+        self._refresh_s = time.monotonic() + LEADERS_AGE_S
         self._taken_bytes = 0  # by `take`, less those of `took`
         self._unsupported: Unsupported | None = None
 
@@ -97,6 +101,9 @@ class SourceReader:
         topics = self._fetcher.topics(now_s) - self._looking
         if topics:
             self._look_up(topics)
+        if now_s >= self._refresh_s:
+            self._refresh_s = now_s + LEADERS_AGE_S
+            self._refresh(self._fetcher.led)
         full = self._hold() >= self._settings.held_bytes_max or not self._budget.allows(self)
         for broker in self._fetcher.brokers(now_s):
             link = self._brokers.link(broker, DATA)
@@ -108,17 +115,31 @@ class SourceReader:
     def _look_up(self, topics: frozenset[str]) -> None:
         self._looking |= topics
 
-        def answered(found: Metadata) -> None:
+        def answered(found: Metadata, told: ToldBy) -> bool:
             self._looking.difference_update(topics)
-            now_s = time.monotonic()
+            helps, now_s = True, time.monotonic()
             for topic in found.topics:
-                self._fetcher.looked_up(topic.name, topic.error, bytes(topic.topic_id), topic.leaders, now_s)
+                topic_id = bytes(topic.topic_id)
+                helps &= self._fetcher.looked_up(topic.name, topic.error, topic_id, topic.leaders, now_s, told)
+            return helps
 
         def lost(why: str) -> None:
             self._looking.difference_update(topics)
             self._fetcher.look_up_failed(why, time.monotonic())
 
         self._brokers.ask_topics(topics, answered, lost)
+
+    def _refresh(self, topics: frozenset[str]) -> None:
+        """Ask who leads what is read without a failure, each time another broker."""
+
+        def answered(found: Metadata, _: ToldBy) -> bool:
+            for topic in found.topics:
+                if not topic.error:
+                    self._fetcher.leaders_told(topic.name, bytes(topic.topic_id), topic.leaders)
+            return False
+
+        if topics:
+            self._brokers.ask_topics(topics, answered, lambda why: None)
 
     def _ask(self, broker: int, link: BrokerLink, now_s: float, *, full: bool) -> None:
         settings = self._settings

@@ -92,6 +92,21 @@ def test_every_contradiction_is_named_with_its_range(change: dict[str, object], 
     assert verdict(replace(FACTS, **change)).position is not None, "its position must be kept alive"  # type: ignore[arg-type]
 
 
+def test_the_end_that_an_old_leader_tells_is_waited_out() -> None:
+    """Only a leader of the position's epoch, or of a later one, has all that was copied."""
+    evidence, cut = replace(EVIDENCE, leader_epoch=7), SOURCE._replace(start=0, end=499)
+    for epoch, held in ((6, True), (7, False), (8, False), (-1, False)):
+        facts = replace(FACTS, stored=Position(500, evidence), source=cut._replace(leader_epoch=epoch))
+        if held:
+            assert waits(facts) is Reason.NO_ANSWER
+        else:
+            assert stopped(facts).name == "source_truncated"
+        other = replace(facts, source=facts.source._replace(topic_id="new"))  # type: ignore[union-attr]
+        assert stopped(other).name == "source_topic_recreated"
+    unknown = replace(FACTS, source=cut._replace(leader_epoch=6))
+    assert stopped(unknown).name == "source_truncated"
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [({"source_cluster": "other"}, "source_cluster_changed"), ({"source_topic": "payments"}, "source_topic_changed")],

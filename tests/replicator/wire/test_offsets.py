@@ -362,3 +362,22 @@ def test_configs_that_no_broker_gives(code: int, kind: type) -> None:
         asked = world.asking.broker_configs()
         assert not asked.poll(0.2)
         assert isinstance(asked.values(), Unreachable)
+
+
+def test_who_is_asked_once_more_is_another_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first may be cut off from the controllers: it names a leader of before, for ever."""
+    monkeypatch.setattr("replicator.wire.any_broker.random.shuffle", lambda addresses: None)
+    with scene(brokers=2, partitions=1) as world:
+        at, logs = Partition("a", 0), world.logs
+        stale = {"brokers": [{"node_id": n, "host": "127.0.0.1", "port": b.port} for n, b in enumerate(logs.brokers)]}
+        led = {"error_code": 0, "partition_index": 0, "leader_id": 0, "leader_epoch": 4}
+        topic = {"error_code": 0, "name": "a", "topic_id": uuid_of(TOPICS["a"]), "partitions": [led]}
+        world.brokers[0].answer_metadata = lambda request: {**stale, "topics": [topic]}  # type: ignore[method-assign]
+        logs.leaders[at] = 1
+        (found,), seconds = world.ask(at=[at], patient=True)
+        assert found == {at: ListedOffset(logs.ends[at], -1)}
+        answer = found[at]
+        assert isinstance(answer, ListedOffset)
+        assert answer.leader_epoch == 5
+        assert seconds < LIMIT_S / 2
+        assert world.requests(0, "metadata") == 1

@@ -58,6 +58,7 @@ class FakeCluster:
     def __init__(self, name: str, fault: Fault = lambda call: None) -> None:
         self.name, self.fault = name, fault
         self.topics: dict[str, FakeTopic] = {}
+        self.by_old_leaders: dict[Partition, LogEnds] = {}  # what a broker says that is cut off, while it is asked
         self.transactions: dict[str, FakeTransaction] = {}
         self.offsets: dict[Partition, Committed] = {}
         self.claims: list[tuple[bytes, bytes]] = []
@@ -259,11 +260,17 @@ class FakeCluster:
         return {at: self._topic_error(at.topic, partition=at.partition) or self._ends(at) for at in partitions}
 
     def _ends(self, at: Partition) -> LogEnds | ReplicatorError:
+        if at in self.by_old_leaders:
+            return self.by_old_leaders[at]
         if self.log(at).unreachable:
             return Unreachable(f"cluster {self.name!r}: cannot ask for an offset of {at}: no connection")
         if self.log(at).damaged:
             return Retriable(f"{at}: KAFKA_STORAGE_ERROR")
         return Retriable(f"{at} has no leader") if self.log(at).leaderless else self.topics[at.topic].ends(at.partition)
+
+    def ask_another(self) -> None:
+        """From then on it is a broker that knows all."""
+        self.by_old_leaders.clear()
 
     def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], LogEndsByPartition]:
         """Asked only when the answer is waited for: one cluster after the other, in an order that never changes."""

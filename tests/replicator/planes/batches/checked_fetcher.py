@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from replicator.model.fetches import FetchFrom
-from replicator.planes.batches.fetcher import BatchFetcher, NumberedFetch
+from replicator.planes.batches.asked_broker import NumberedFetch
+from replicator.planes.batches.fetcher import BatchFetcher
 from replicator.planes.batches.part_read import ReadState
 from replicator.planes.batches.reading_summary import ReadingSummary, summed_up
 
