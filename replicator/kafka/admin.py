@@ -322,8 +322,7 @@ class ClusterAdmin:
     def latest_records(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, tuple[int, int]]:
         """Return offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it
         has no records (KIP-734), or that record isn't replicated yet."""
-        found = self._listed(partitions, MAX_TIMESTAMP)
-        return {at: (record.offset, record.timestamp_ms) for at, record in found.items()}
+        return {at: (it.offset, it.timestamp_ms) for at, it in self._listed(partitions, MAX_TIMESTAMP).items()}
 
     def _listed(
         self, partitions: Iterable[AddressedPartition], wanted: Wanted
