@@ -79,7 +79,8 @@ class LaneStart:
         self._own = OwnTransactions(plan, to.target, to.transactions, log)
         self.leaders = SourceLeaders(memory.partitions, to.source, plan.flow.source.name, clock)
         self.origins = OriginCheck(plan, memory.partitions, to.origins, clock)
-        self.decided: Mapping[str, OperatorDecision] = {}  # as the control topic has it at the session's start
+        self.decided: Mapping[str, OperatorDecision] = {}
+        """As the control topic had it when it was read last. Written by `decisions`, too."""
         self.occurrences: Sequence[Occurrence] = ()  # as the claims topic has them then
         self._unread = False  # positions without a route that the target could not tell
 
@@ -175,6 +176,8 @@ class LaneStart:
     ) -> bool:
         for at, decision in decisions.items():
             self._enter(at, decision, denied.get(at))
+            if decision.claim is None and self._partitions[at].copied:
+                self._stop_at_cut(at)
         self._readiness.keep_out([at for at in decisions if self._partitions[at].copied])
         self.check_target([at for at in decisions if self._partitions[at].copied], self._facts.target_ends)
         return any(self._partitions[at].copied for at in decisions)
@@ -202,6 +205,21 @@ class LaneStart:
                 self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, denied.text))
             elif self._policy.copies_live and (paused := self._throttle.paused(at.topic)) is not None:
                 self._partitions.apply(at, Wait(Reason.PAUSED, paused.said))
+
+    def _stop_at_cut(self, at: Partition) -> None:
+        """Stop a partition at the cut of its source about which an operator has decided, as long as that isn't done.
+
+        Something else may have kept the decision back, and both clusters show nothing of the cut after that: the
+        partition would be copied from its old position on, and the decision never be looked at again.
+        """
+        partition = self._partitions[at]
+        it = partition.report.open.get(TRUNCATED)
+        decision = None if it is None else self.decided.get(it.id)
+        if it is None or decision is None or not decision.goes_back or not self._policy.copies_live:
+            return
+        position = partition.position
+        if position is not None and position.offset == it.offset and decision.fits(it):
+            self.stop(at, Incident(it.name, it.detail, topic=at.topic, partition=at.partition, offset=it.offset))
 
     def _truncated_before(self, partition: LanePartition) -> Incident | None:
         position = partition.position
