@@ -102,9 +102,16 @@ class LaneStart:
         return LanePositions(self._partitions, self._plan.owner, self._plan.generation, delivery, unrouted.kept)
 
     def _decide(
-        self, routes: Sequence[Route], decided: OperatorDecision | None = None
+        self,
+        routes: Sequence[Route],
+        decided: OperatorDecision | None = None,
+        positions: Mapping[Partition, Position] = MappingProxyType({}),
     ) -> dict[Partition, StartDecision]:
+        """Read the facts of partitions and decide. `positions`: those that count where a stray commit stands now."""
         facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
+        for at, position in positions.items():
+            if isinstance(facts[at].stored, Unreadable):
+                facts[at] = replace(facts[at], stored=position)
         if decided is not None:
             replaces = decided.command is Command.RESTART_TOPIC or decided.goes_back
             restarts = decided.name if replaces else ""
@@ -151,12 +158,16 @@ class LaneStart:
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]
-        return self._apply(self._decide(routes, decided))
+        return self._apply(self._decide(routes, decided, self._known(asked)))
+
+    def _known(self, partitions: Collection[Partition]) -> dict[Partition, Position]:
+        """Return the positions that this session knows of these partitions."""
+        return {at: known for at in partitions if (known := self._partitions[at].known) is not None}
 
     def decide_paused(self, partitions: Collection[Partition]) -> None:
         """Decide over partitions that an operator has paused, or a limit holds back: they stay so, but for those that
         an incident stops, or whose topic isn't there, as it would be found once they are read again."""
-        decisions = self._decide([self._partitions[at].route for at in partitions])
+        decisions = self._decide([self._partitions[at].route for at in partitions], None, self._known(partitions))
         for at, decision in decisions.items():
             if decision.stopped is not None or (decision.waits is not None and decision.waits[0] in MISSING):
                 self._enter(at, decision, None)
@@ -304,25 +315,24 @@ class LaneStart:
         return changed
 
     def check_owners(self, positions: LanePositions) -> bool:
-        """Read all positions of the lane again: whether any partition is admitted, and its position to be committed.
+        """Read all positions of the lane again: whether they have to be committed again.
 
         A stray commit stands in place of a position where a consumer has the flow's group id, or somebody has reset its
-        offsets: it stops its partition. This lane still knows the position, which nobody else can move while this
-        producer isn't fenced: at the next look it is committed again.
+        offsets. A partition that is copied is stopped by it, and decided over anew at the next look, with the position
+        that this lane knows. Of any other one no more than the position changes: it stays stopped by what stopped it.
 
         Raises TakenOver when another process owns positions of the lane; Retriable, Unreachable, NotAllowed.
         """
-        sources = {it.route.target: at for at, it in self._partitions.items() if it.position is not None}
-        strays: dict[Partition, Unreadable] = {}
-        for target, found in self._facts.positions([*sources, *positions.kept]).items():
-            if isinstance(found, Unreadable) and target in sources:
-                strays[sources[target]] = found
+        known = {it.route.target: at for at, it in self._partitions.items() if it.known is not None}
+        mine = known.keys() | {target for target, kept in positions.kept.items() if isinstance(kept, Position)}
+        found = self._facts.positions([*known, *positions.kept])
+        strays = {target: it for target, it in found.items() if isinstance(it, Unreadable) and target in mine}
         overwritten = [at for at, it in self._partitions.items() if it.overwritten]
-        for at in overwritten:
-            self._partitions.apply(at, Admit())
-        for at in strays.keys() - set(overwritten):
-            self._partitions.apply(at, Stop(unreadable(at, strays[at])))
-        return bool(overwritten)
+        for target in strays.keys() & known.keys():
+            if self._partitions[known[target]].copied:
+                self._partitions.apply(known[target], Stop(unreadable(known[target], strays[target])))
+        self.decide_again(overwritten)
+        return bool(strays or overwritten)
 
     def check_origins(self) -> None:
         """Look once more at partitions of which nothing was copied yet, now that their claims were committed."""
