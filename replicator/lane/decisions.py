@@ -11,6 +11,8 @@ Invariant 12
 - It moves the position to exactly the end that it names. What is gone beyond that is another incident. A partition that
   has no position yet begins there; where it can't, because more is gone by now or the topic is another one, nothing is
   left out, and what is found then needs a decision of its own.
+- What keeps a decision back for a while doesn't use it up: the partition is stopped again by what was decided about, by
+  `lane.start` where the clusters show nothing of that any more.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from replicator.lane.start import LaneStart
 from replicator.lane.transaction import LaneTransactions
 from replicator.model import names
 from replicator.model.commands import Command
-from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.planes.contract import ReadStopped
 from replicator.state.decisions import OperatorDecision
@@ -95,7 +97,8 @@ class LaneDecisions:
             if isinstance(ends, LogEnds) and ends.stable < ends.end:
                 return  # somebody writes to it just now, and whoever reads it waits for that
             if isinstance(ends, ReplicatorError) or ends != self._ends:
-                self._decided = self._of_lane(self._to.state.control().decisions)
+                self._start.decided = self._to.state.control().decisions
+                self._decided = self._of_lane(self._start.decided)
                 self._ends = ends
         except (Retriable, Unreachable) as error:
             if self._unread != str(error):
@@ -186,12 +189,14 @@ class LaneDecisions:
         self._start.decide_again([at], decision)
         if isinstance(partition.state, Waiting):
             return True  # whatever keeps it back comes first
-        state = partition.state
+        state, topic_id = partition.state, self._topic_id(at) if partition.claim is not None else ""
         if decision.adopts and isinstance(state, Stopped) and state.incident.name == OPEN:
             self._postpone(decision, state.incident.detail)
-            self._decide_anew(at)
-            return False
-        if partition.claim is not None and self._topic_id(at) == occurrence.topic_id != "":
+            return self._decide_anew(at)
+        if isinstance(topic_id, ReplicatorError):
+            self._postpone(decision, str(topic_id))
+            return self._decide_anew(at)
+        if topic_id == occurrence.topic_id != "":
             closed = self._closed(occurrence, decision, (occurrence.offset, decision.end))
             self._reports.decided(at, closed)
             self._beforehand.acted(closed)
@@ -202,10 +207,11 @@ class LaneDecisions:
         self._log.warning("decision_outdated", topic=at.topic, partition=at.partition, occurrence=decision.occurrence)
         return True
 
-    def _topic_id(self, at: Partition) -> str:
-        """Ask for the source topic's id, after all else: topics never get one back that they had."""
+    def _topic_id(self, at: Partition) -> str | ReplicatorError:
+        """Ask for the source topic's id, after all else: topics never get one back that they had. Empty where there is
+        no such topic; an error where the source doesn't say."""
         (found,) = self._to.source.topic_ids({at.topic}).wait().values()
-        return found if isinstance(found, str) else ""
+        return "" if isinstance(found, TopicMissing) else found
 
     def _kept(self, it: Occurrence, decision: OperatorDecision) -> str | None:
         """Put a record that is to be set aside into the open transaction; how much of it is held. Empty: compaction has

@@ -72,6 +72,10 @@ class IncidentReport:
         """Have the end of an occurrence written; the same incident, found after that, is another one."""
         return replace(self, ended=closed, last=None)
 
+    def not_begun(self) -> IncidentReport:
+        """Forget the end of an occurrence with a position that isn't committed with it."""
+        return replace(self, ended=None) if self.ended is not None and self.ended.moved is not None else self
+
     def sending(self, now_ms: int, incident: Incident | None) -> IncidentReport:
         """Return what there is to write now: `new` if it is the incident that stops the partition, and due."""
         due = self.new is None or (self.new == incident and now_ms >= self.again_ms)

@@ -313,10 +313,15 @@ class LanePartition:
         return told.since_s if isinstance(told, Waiting) and told.reason in reasons else None
 
     @property
+    def known(self) -> Position | None:
+        """The position that this session has read or committed. Nobody else can move it while its producer isn't
+        fenced: it can be committed again where a stray commit stands now."""
+        return self.position if self.unreadable is None and self.claim is None else None
+
+    @property
     def overwritten(self) -> bool:
-        """Whether a stray commit stopped it, while this session knew its position: that can be committed again."""
-        known = self.position is not None and self.unreadable is None
-        return known and isinstance(self.state, Stopped) and self.state.incident.name == STRAY
+        """Whether a stray commit stopped it, while this session knew its position."""
+        return self.known is not None and isinstance(self.state, Stopped) and self.state.incident.name == STRAY
 
     @property
     def claim(self) -> Claim | None:

@@ -10,6 +10,8 @@ Invariants
 - An occurrence is opened and closed in a transaction of its lane.
 - It is closed with the transaction with which the partition is admitted again, or, where one record is the cause, in
   the one whose position passes that record. A cause that is still there is found anew.
+- Invariant 12: the end that says where a partition begins is written with that position, and never without: where the
+  partition is kept out of the transaction, its occurrence stays open, and its decision due.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ class Reports:
         first_ms = limits.discovery_interval_ms
         pauses_ms = first_ms, max(first_ms, limits.recommit_interval_ms)
         for at, partition in self._partitions.items():
-            if partition.report.new is not None and at in admitted:
+            if at not in admitted:
+                partition.report = partition.report.not_begun()
+            elif partition.report.new is not None:
                 partition.report = partition.report.dropped()
             report = partition.report
             sending = report.sending(now_ms, _stops(partition))

@@ -32,7 +32,8 @@ class SignedBeforehand:
 
     def __init__(self, policy: DecisionPolicy, clock: Clock, log: structlog.stdlib.BoundLogger) -> None:
         self._policy, self._clock, self._log = policy, clock, log
-        self._left_out: dict[Counted, list[tuple[int, int]]] = {}  # when, and how many offsets
+        # When, and how many offsets, by occurrence: what could not be committed is decided once more.
+        self._left_out: dict[Counted, dict[str, tuple[int, int]]] = {}
         self._told: set[str] = set()  # occurrences that are beyond the bound
 
     def begin(self, occurrences: Iterable[Occurrence]) -> None:
@@ -48,8 +49,8 @@ class SignedBeforehand:
         if closing is None or closing.decision is None or closing.decision.by != BY_POLICY or closing.moved is None:
             return
         decision = closing.decision
-        known = self._left_out.setdefault((closed.target, closed.name), [])
-        known.append((closing.at_ms, decision.end - decision.offset))
+        known = self._left_out.setdefault((closed.target, closed.name), {})
+        known[closed.id] = closing.at_ms, decision.end - decision.offset
 
     def decide(self, it: Occurrence) -> OperatorDecision | None:
         """Return what the policy decides of an open occurrence; None where that is left to an operator."""
@@ -57,7 +58,8 @@ class SignedBeforehand:
         if rule is None or COMMANDS[rule.decide] not in commands_for(it.name) or not 0 <= it.offset < it.end:
             return None
         now_ms, bound = self._clock.now_ms(), rule.gap_offsets_max_per_day
-        before = sum(size for at_ms, size in self._left_out.get((it.target, it.name), ()) if at_ms > now_ms - DAY_MS)
+        known = self._left_out.get((it.target, it.name), {})
+        before = sum(size for id_, (at_ms, size) in known.items() if at_ms > now_ms - DAY_MS and id_ != it.id)
         if before + it.end - it.offset > bound:
             self._tell(it, before, bound)
             return None

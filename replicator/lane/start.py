@@ -79,7 +79,8 @@ class LaneStart:
         self._own = OwnTransactions(plan, to.target, to.transactions, log)
         self.leaders = SourceLeaders(memory.partitions, to.source, plan.flow.source.name, clock)
         self.origins = OriginCheck(plan, memory.partitions, to.origins, clock)
-        self.decided: Mapping[str, OperatorDecision] = {}  # as the control topic has it at the session's start
+        self.decided: Mapping[str, OperatorDecision] = {}
+        """As the control topic had it when it was read last. Written by `decisions`, too."""
         self.occurrences: Sequence[Occurrence] = ()  # as the claims topic has them then
         self._unread = False  # positions without a route that the target could not tell
 
@@ -101,9 +102,16 @@ class LaneStart:
         return LanePositions(self._partitions, self._plan.owner, self._plan.generation, delivery, unrouted.kept)
 
     def _decide(
-        self, routes: Sequence[Route], decided: OperatorDecision | None = None
+        self,
+        routes: Sequence[Route],
+        decided: OperatorDecision | None = None,
+        positions: Mapping[Partition, Position] = MappingProxyType({}),
     ) -> dict[Partition, StartDecision]:
+        """Read the facts of partitions and decide. `positions`: those that count where a stray commit stands now."""
         facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
+        for at, position in positions.items():
+            if isinstance(facts[at].stored, Unreadable):
+                facts[at] = replace(facts[at], stored=position)
         if decided is not None:
             replaces = decided.command is Command.RESTART_TOPIC or decided.goes_back
             restarts = decided.name if replaces else ""
@@ -152,12 +160,16 @@ class LaneStart:
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]
-        return self._apply(self._decide(routes, decided))
+        return self._apply(self._decide(routes, decided, self._known(asked)))
+
+    def _known(self, partitions: Collection[Partition]) -> dict[Partition, Position]:
+        """Return the positions that this session knows of these partitions."""
+        return {at: known for at in partitions if (known := self._partitions[at].known) is not None}
 
     def decide_paused(self, partitions: Collection[Partition]) -> None:
         """Decide over partitions that an operator has paused, or a limit holds back: they stay so, but for those that
         an incident stops, or whose topic isn't there, as it would be found once they are read again."""
-        decisions = self._decide([self._partitions[at].route for at in partitions])
+        decisions = self._decide([self._partitions[at].route for at in partitions], None, self._known(partitions))
         for at, decision in decisions.items():
             if decision.stopped is not None or (decision.waits is not None and decision.waits[0] in MISSING):
                 self._enter(at, decision, None)
@@ -177,6 +189,8 @@ class LaneStart:
     ) -> bool:
         for at, decision in decisions.items():
             self._enter(at, decision, denied.get(at))
+            if decision.claim is None and self._partitions[at].copied:
+                self._stop_at_cut(at)
         self._readiness.keep_out([at for at in decisions if self._partitions[at].copied])
         self.check_target([at for at in decisions if self._partitions[at].copied], self._facts.target_ends)
         return any(self._partitions[at].copied for at in decisions)
@@ -204,6 +218,21 @@ class LaneStart:
                 self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, denied.text))
             elif self._policy.copies_live and (paused := self._throttle.paused(at.topic)) is not None:
                 self._partitions.apply(at, Wait(Reason.PAUSED, paused.said))
+
+    def _stop_at_cut(self, at: Partition) -> None:
+        """Stop a partition at the cut of its source about which an operator has decided, as long as that isn't done.
+
+        Something else may have kept the decision back, and both clusters show nothing of the cut after that: the
+        partition would be copied from its old position on, and the decision never be looked at again.
+        """
+        partition = self._partitions[at]
+        it = partition.report.open.get(TRUNCATED)
+        decision = None if it is None else self.decided.get(it.id)
+        if it is None or decision is None or not decision.goes_back or not self._policy.copies_live:
+            return
+        position = partition.position
+        if position is not None and position.offset == it.offset and decision.fits(it):
+            self.stop(at, Incident(it.name, it.detail, topic=at.topic, partition=at.partition, offset=it.offset))
 
     def _truncated_before(self, partition: LanePartition) -> Incident | None:
         position = partition.position
@@ -288,25 +317,24 @@ class LaneStart:
         return changed
 
     def check_owners(self, positions: LanePositions) -> bool:
-        """Read all positions of the lane again: whether any partition is admitted, and its position to be committed.
+        """Read all positions of the lane again: whether they have to be committed again.
 
         A stray commit stands in place of a position where a consumer has the flow's group id, or somebody has reset its
-        offsets: it stops its partition. This lane still knows the position, which nobody else can move while this
-        producer isn't fenced: at the next look it is committed again.
+        offsets. A partition that is copied is stopped by it, and decided over anew at the next look, with the position
+        that this lane knows. Of any other one no more than the position changes: it stays stopped by what stopped it.
 
         Raises TakenOver when another process owns positions of the lane; Retriable, Unreachable, NotAllowed.
         """
-        sources = {it.route.target: at for at, it in self._partitions.items() if it.position is not None}
-        strays: dict[Partition, Unreadable] = {}
-        for target, found in self._facts.positions([*sources, *positions.kept]).items():
-            if isinstance(found, Unreadable) and target in sources:
-                strays[sources[target]] = found
+        known = {it.route.target: at for at, it in self._partitions.items() if it.known is not None}
+        mine = known.keys() | {target for target, kept in positions.kept.items() if isinstance(kept, Position)}
+        found = self._facts.positions([*known, *positions.kept])
+        strays = {target: it for target, it in found.items() if isinstance(it, Unreadable) and target in mine}
         overwritten = [at for at, it in self._partitions.items() if it.overwritten]
-        for at in overwritten:
-            self._partitions.apply(at, Admit())
-        for at in strays.keys() - set(overwritten):
-            self._partitions.apply(at, Stop(unreadable(at, strays[at])))
-        return bool(overwritten)
+        for target in strays.keys() & known.keys():
+            if self._partitions[known[target]].copied:
+                self._partitions.apply(known[target], Stop(unreadable(known[target], strays[target])))
+        self.decide_again(overwritten)
+        return bool(strays or overwritten)
 
     def check_origins(self) -> None:
         """Look once more at partitions of which nothing was copied yet, now that their claims were committed."""

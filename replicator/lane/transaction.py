@@ -94,6 +94,8 @@ class CommitKind(Enum):
     by which the partitions were admitted have been read after their positions."""
     START = auto()
     """The same, and all other positions of the lane with it as owner. Asks for no ids, for the same reason."""
+    OVERWRITTEN = auto()
+    """The same, over what something else has committed in their place. Asks for no ids: no position moves."""
     KEEP_ALIVE = auto()
     """As `START`, before a position could expire (invariant 7). Asked: the ids of both topics of each partition that
     is copied; that of any other one was another before, or is asked for before it is copied."""
@@ -222,7 +224,7 @@ class LaneTransactions:
             at_start = kind is CommitKind.START
             self._end(held, lambda: self._failpoint("before_end_claims") if at_start else None)
             self._readiness.on_committed()
-        if kind in (CommitKind.ADMITTED, CommitKind.START, CommitKind.KEEP_ALIVE):
+        if kind is not CommitKind.ENDS and kind is not CommitKind.RELEASE:
             self._partitions.on_committed()
         return self._committed(positions, held)
 

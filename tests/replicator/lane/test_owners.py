@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
+from replicator.lane.partition import Stopped, Waiting
+from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import NOBODY
-from replicator.model.errors import TakenOver
+from replicator.model.errors import Incident, TakenOver
 from replicator.model.partition import Committed, Partition
-from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held
+from replicator.state.run_settings import NO_SETTINGS, Paused
+from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, more
 from tests.replicator.lane.fakes.world import World
+from tests.replicator.lane.test_failed_over import fail_over
+from tests.replicator.lane.test_truncated import grown_past, without_epoch
 
 
 class Killed(BaseException):
@@ -102,6 +110,108 @@ def test_a_stray_commit_stops_its_partition_until_the_lane_has_committed_its_own
     assert [line["topic"] for line in world.told("copying")] == ["t"]
     assert (world.position(A), world.owner(A)) == (3, NOBODY)
     assert world.copied(A) == [value for _, value in held(world)[A]]
+
+
+def failed_over() -> tuple[World, LanePlan]:
+    world = World(idle_s_max=400.0)
+    filled(world, 6)
+    assert world.run() is None
+    more(world)
+    fail_over(world, ["t"])
+    return world, world.plan("another")
+
+
+def cut() -> tuple[World, LanePlan]:
+    """Nothing shows it once the log has grown past the position."""
+    world = without_epoch()
+    world.idle_s_max = 400.0
+    world.on.append(("step.claimed", lambda: grown_past(world)))
+    return world, world.plan("another")
+
+
+def in_conflict() -> tuple[World, LanePlan]:
+    world = World(idle_s_max=400.0)
+    filled(world, 6)
+    assert world.run() is None
+    more(world)
+    conflict = Incident("flows_in_conflict", "it comes from there", topic="t")
+    routes = tuple(replace(it, stopped=conflict) if it.source == A else it for it in world.routes())
+    return world, world.plan("another", routes)
+
+
+def paused() -> tuple[World, LanePlan]:
+    world = World(idle_s_max=400.0)
+    filled(world, 6)
+    assert world.run() is None
+    more(world)
+    settings = NO_SETTINGS.pause(["t"], Paused(by="ann", at_ms=1))
+    world.state.current = replace(world.state.current, settings=settings)
+    return world, world.plan("another")
+
+
+def unread() -> tuple[World, LanePlan]:
+    """The source doesn't say how far its log goes: it is asked again and again, and positions are read with that."""
+    world = World(idle_s_max=400.0)
+    filled(world, 6)
+    assert world.run() is None
+    more(world)
+    world.source.denied["t"] = {"Describe"}
+    return world, world.plan("another")
+
+
+@pytest.mark.parametrize("keep_back", [failed_over, cut, in_conflict, paused, unread])
+def test_a_stray_commit_over_the_position_of_what_is_not_copied_changes_nothing_of_that(
+    keep_back: Callable[[], tuple[World, LanePlan]],
+) -> None:
+    """What stops it, or why it waits, is still so; only its position is committed again."""
+    world, plan = keep_back()
+    began_s, found = world.time_s, list[object]()
+    target = Partition("t.copy", 0)
+
+    def look() -> bool:
+        past_s = world.time_s - began_s
+        if past_s > 100 and not found:
+            found.append(world.states()[A])
+            world.target.offsets[target] = STRAY
+        return past_s < 300
+
+    each_poll(world, look)
+    assert world.run("another", plan=plan) is None
+    (before,), now = found, world.states()[A]
+    assert isinstance(before, Stopped | Waiting)
+    if isinstance(before, Waiting):
+        assert isinstance(now, Waiting)
+        assert now.reason is before.reason
+    else:
+        assert now == before
+    assert len(world.copied(A)) == 6
+    assert world.position(A) == 6
+    assert "position_unreadable" not in world.incidents().values()
+    assert all(it.is_open for it in world.occurrences())
+
+
+def test_a_partition_that_a_stray_commit_has_stopped_is_decided_over_anew() -> None:
+    """Its topic is another one by then."""
+    world = made()
+    began_s, done = world.time_s, list[None]()
+
+    def look() -> bool:
+        past_s = world.time_s - began_s
+        if past_s > 100 and not done:
+            done.append(None)
+            world.target.offsets[Partition("t.copy", 0)] = STRAY
+        if "position_unreadable" in world.incidents().values() and len(done) == 1:
+            done.append(None)
+            world.source.delete("t")
+            world.source.create("t", 2)
+            world.source.log(A).put("new")
+        return past_s < 250
+
+    each_poll(world, look)
+    world.run()
+    assert world.incidents()[A] == "source_topic_recreated"
+    assert [line for line in world.told("copying") if line["topic"] == "t" and line["partition"] == 0] == []
+    assert world.position(A) == 3
 
 
 def test_while_something_else_commits_again_and_again_the_other_partitions_go_on() -> None:
