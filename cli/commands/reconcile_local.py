@@ -71,14 +71,17 @@ def run(flow: Flow, scope: LocalScope, out: str | None, repair: MapRepairing | N
 
 
 def chosen(taken: Snapshot, partitions: Collection[int]) -> Snapshot:
-    """Leave of a snapshot only what concerns these partitions. Raises ConfigError where there is none."""
+    """Leave of a snapshot only what concerns these partitions, and incidents of whole topics, which may have them.
+
+    Raises ConfigError where there is nothing.
+    """
     from replicator.model.errors import ConfigError
 
     if not partitions:
         return taken
     pairs = tuple(pair for pair in taken.pairs if pair.source.partition in partitions)
     waiting = tuple(item for item in taken.waiting if item.source.partition in partitions)
-    stopped = tuple(item for item in taken.not_compared if item.partition in partitions)
+    stopped = tuple(item for item in taken.not_compared if item.partition < 0 or item.partition in partitions)
     if not (pairs or waiting or stopped):
         raise ConfigError(f"--partition: the flow's topics have no partition {', '.join(map(str, sorted(partitions)))}")
     return replace(taken, pairs=pairs, waiting=waiting, not_compared=stopped)

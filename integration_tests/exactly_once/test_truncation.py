@@ -7,6 +7,7 @@ epochs tell (KIP-320): the position's epoch ends below the position.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,10 @@ from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.compare import assert_exact
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.replicator import Replicator
+from integration_tests.harness.two_topics import TwoTopics
+from integration_tests.test_control import typed, wait_paused
+from integration_tests.test_incident_resolve import asked, open_id
 
 pytestmark = pytest.mark.tier(kafka="full")
 
@@ -32,9 +37,9 @@ def put(copying: Copying, *values: bytes, partition: int = 0) -> None:
     clients.put(clients.producer(copying.source), copying.topic, *values, partition=partition)
 
 
-def copied(make_copying: MakeCopying) -> Copying:
+def copied(make_copying: MakeCopying, **settings: Any) -> Copying:
     """A flow of two partitions whose first holds END records, in two pieces."""
-    copying = make_copying(partitions=2)
+    copying = make_copying(partitions=2, **settings)
     put(copying, *numbered("kept"))
     put(copying, *numbered("lost"))
     return copying
@@ -84,6 +89,45 @@ def test_a_source_that_lost_copied_records_is_an_incident_of_that_partition(
     found = worker.wait_event("incident")
     told = (found["name"], found["topic"], found["partition"], found["offset"])
     assert told == ("source_truncated", copying.topic, 0, END)
+    put(copying, b"the other partition goes on", partition=1)
+    clients.wait_value(copying.target, copying.copy, 1, b"the other partition goes on")
+    assert worker.stop() == INCIDENT
+    expected = numbered("kept") + numbered("lost")
+    assert clients.values(clients.read(copying.target, copying.copy)) == expected, "what the cut left was copied"
+
+
+def assert_stopped(copying: Copying, worker: Replicator, after: int) -> str:
+    """The lane stops the first partition at its position; the id of the incident."""
+    found = worker.wait_event("incident", after=after)
+    told = (found["name"], found["topic"], found["partition"], found["offset"])
+    assert told == ("source_truncated", copying.topic, 0, END)
+    return open_id(copying.file.path, "source_truncated", worker)
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("engine", ["records", "batches"])
+def test_a_source_that_lost_copied_records_while_it_was_not_read_stops_however_often_it_is_tried(
+    make_copying: MakeCopying, source: BrokerHandle, engine: str
+) -> None:
+    """While a topic is paused the client learns of its new leader epoch, and has no position that it could check."""
+    two = TwoTopics(copied(make_copying, engine=engine))
+    copying, path = two.flow, two.flow.file.path
+    worker = copying.running()
+    clients.wait_value(copying.target, copying.copy, 0, b"lost 9")
+    mark = worker.mark()
+    typed(copying, "pause", "--topics", copying.topic)
+    wait_paused(worker, copying, mark)
+    worker.suspend()
+    lose_the_end(copying, source)
+    write_past_the_position(copying)
+    mark = worker.mark()
+    worker.resume()
+    two.assert_second_goes_on()
+    typed(copying, "resume", "--topics", copying.topic)
+    id_ = assert_stopped(copying, worker, mark)
+    mark = worker.mark()
+    assert asked(path, "resolve", id_, "--retry")[1]["acted"] == "retried"
+    assert assert_stopped(copying, worker, mark) != id_
     put(copying, b"the other partition goes on", partition=1)
     clients.wait_value(copying.target, copying.copy, 1, b"the other partition goes on")
     assert worker.stop() == INCIDENT

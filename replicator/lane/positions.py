@@ -52,6 +52,12 @@ class LanePositions:
             if entry.position is not None
         }
 
+    def is_ahead(self, at: Partition, incident: Incident) -> bool:
+        """Tell whether an incident is of what was read ahead of a position that has a leader epoch, by which the next
+        seek to it is checked."""
+        position = self.seeks().get(at)
+        return position is not None and position.leader_epoch >= 0 and incident.offset > position.offset
+
     def next_positions(
         self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> dict[Partition, Position]:

@@ -10,8 +10,13 @@ import pytest
 from rich.console import Console
 
 from cli import main
+from cli.commands.reconcile_local import chosen
 from cli.commands.reconcile_progress import LocalProgress, offsets_done
+from replicator.model.errors import ConfigError, Incident
+from replicator.model.partition import Partition
 from replicator.proof.local_findings import ReportedRecord, missing_spans
+from replicator.proof.pairs import Pair
+from replicator.proof.snapshot import Snapshot
 
 pytestmark = pytest.mark.tier("default")
 
@@ -97,3 +102,14 @@ def test_the_rate_and_what_is_left_are_told() -> None:
     assert offsets_done(0, 100, 0.0) == "0 of 100 offsets"
     assert offsets_done(25_000, 100_000, 0.5) == "25,000 of 100,000 offsets, 50,000 offsets/s, about 2 s left"
     assert offsets_done(100_000, 100_000, 2.0) == "100,000 of 100,000 offsets, 50,000 offsets/s"
+
+
+def test_a_topic_that_cannot_be_compared_is_told_whatever_partitions_are_chosen() -> None:
+    whole = Incident("unknown_source_topic", "there is no topic u", topic="u")
+    other = Incident("source_truncated", "the log was cut", topic="t", partition=1)
+    at, copy = Partition("t", 0), Partition("t.copy", 0)
+    pair = Pair(source=at, target=copy, source_range=(0, 1), target_range=(0, 1))
+    found = chosen(Snapshot((pair,), (), 0, (whole, other)), {0})
+    assert (found.pairs, found.not_compared) == ((pair,), (whole,))
+    with pytest.raises(ConfigError, match="no partition 2"):
+        chosen(Snapshot((pair,), (), 0, (other,)), {2})

@@ -70,7 +70,6 @@ class Source:
         self._failed: dict[Partition, ReplicatorError] = {}  # to be reported by the next poll
         self._unchecked: dict[Partition, TopicPartition] = {}  # to be checked for truncation
         self._check_until_s = 0.0
-        self._validated = False
         self._partitions: dict[str, Collection[int]] = {}  # of topics, as far as the client has been told
         self._untold: set[str] = set()  # topics of which it hasn't: asked for again while nothing comes
         self._ask_again_s = 0.0
@@ -115,7 +114,7 @@ class Source:
             self._unchecked.pop(at, None)
 
     def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
-        """Assign exactly `read_plans`, and at the first time check them for truncation by their leader epochs.
+        """Assign exactly `read_plans`, and check them for truncation by their leader epochs.
 
         The check goes on in `poll`; what could not be checked, or isn't there, is reported by it as failed.
         """
@@ -128,18 +127,17 @@ class Source:
         self._untold = {at.topic for at in read_plans if at.partition not in self._partitions.get(at.topic, ())}
         learned = self._learn(self._untold)
         self._consumer.assign([_topic_partition(at, plan.start) for at, plan in read_plans.items()])
-        if not self._validated:
-            # librdkafka asks the leaders where epochs end (OffsetsForLeaderEpoch, KIP-320) on a seek only, not for the
-            # epoch of an assignment. A rewind needs none: a leader that changes under a running consumer is checked.
-            self._validated = True
-            self._check_until_s = time.monotonic() + self._request_s
-            self._unchecked = {
-                at: _topic_partition(at, plan.start) for at, plan in read_plans.items() if plan.start.leader_epoch >= 0
-            }
+        # librdkafka asks leaders where epochs end (OffsetForLeaderEpoch, KIP-320) on a seek, and where it learns of a
+        # new epoch of a partition that it reads; not for the epoch of an assignment. What was cut while a partition was
+        # not assigned would never be told, and an assignment drops a question that wasn't answered yet.
+        self._check_until_s = time.monotonic() + self._request_s
+        self._unchecked = {
+            at: _topic_partition(at, plan.start) for at, plan in read_plans.items() if plan.start.leader_epoch >= 0
+        }
+        self._check_epochs()
+        while self._unchecked and time.monotonic() < self._check_until_s - self._request_s + STARTED_S_MAX:
+            time.sleep(NOT_STARTED_S)  # a fetch that comes first would hide truncation behind its own error
             self._check_epochs()
-            while self._unchecked and time.monotonic() < self._check_until_s - self._request_s + STARTED_S_MAX:
-                time.sleep(NOT_STARTED_S)  # a fetch that comes first would hide truncation behind its own error
-                self._check_epochs()
         self._fail_missing(learned)
 
     def _learn(self, topics: Collection[str]) -> Mapping[str, Collection[int] | KafkaError]:
@@ -261,6 +259,7 @@ class Source:
             found.ends[at] = stands._replace(offset=min(stands.offset, end))
         if self._next[at] >= end and at not in self._stopped:  # what is behind may be what it was bounded for
             self._stopped.add(at)
+            self._unchecked.pop(at, None)
             self._consumer.incremental_unassign([TopicPartition(at.topic, at.partition)])
 
     def _note_ends(self, ends: dict[tuple[str, int], int], found: Batch) -> None:

@@ -310,3 +310,46 @@ def test_killed_at_any_call_it_is_done_once() -> None:
     for world in killed_at_each_call(decided):
         assert_goes_on(world, 1)
         assert [it for it in world.occurrences() if it.is_open] == []
+
+
+def read_ahead_and_cut(*offsets: int) -> World:
+    """A running lane has copied six records, and reads on; the client says of one offset after the other that the log
+    was cut below it, by its leader epoch."""
+    world = World(idle_s_max=2.0)
+    filled(world, 6)
+    told = list(offsets)
+
+    def tell() -> None:
+        plane = world.planes[-1]
+        poll = plane.poll
+
+        def failing(*args: object) -> object:
+            polled = poll(*args)  # type: ignore[arg-type]
+            stored = world.target.position(target_of(A))
+            if told and isinstance(stored, Position) and stored.evidence.count == 6:
+                world.source.log(A).put("behind", epoch=1)
+                at, cut = A.partition, told.pop(0)
+                polled.failed[A] = Incident("source_truncated", "by its epoch", topic="t", partition=at, offset=cut)
+            return polled
+
+        plane.poll = failing  # type: ignore[method-assign,assignment]
+
+    world.on.append(("plane.poll", tell))
+    return world
+
+
+def test_a_cut_of_what_was_only_read_ahead_stops_nothing() -> None:
+    world = read_ahead_and_cut(9)
+    assert world.run() is None
+    assert world.incidents() == {}
+    assert world.occurrences() == []
+    assert world.copied(A) == [*numbered("t[0]", 6), "behind"]
+
+
+def test_a_cut_of_what_was_read_ahead_stops_where_the_check_of_the_position_finds_one() -> None:
+    world = read_ahead_and_cut(9, 6)
+    world.run()
+    assert world.incidents() == {A: "source_truncated"}
+    (it,) = world.occurrences()
+    assert it.offset == 6
+    assert world.copied(A) == numbered("t[0]", 6)

@@ -162,10 +162,28 @@ def test_epochs_are_checked_without_waiting_for_those_that_start_late(consumers:
     assert len(client.sought) == 1_000
     client.queue += records("a", 7, 5)
     assert reader.poll(100, 0).groups.keys() == {Partition("a", 7)}
-    reader.seek({at: ReadPlan(Seek(5, 2)) for at in many})
-    reader.poll(100, 0)
-    assert len(client.sought) == 1_000, "a rewind checks nothing"
     assert time.monotonic() - began < 2
+
+
+def test_epochs_are_checked_at_each_seek(consumers: Consumers) -> None:
+    """The log may have been cut while the partition was not read, under a leader epoch that the client knows by now."""
+    reader = Source(make_flow(), print)
+    client = consumers.made[0]
+    reader.seek({B: ReadPlan(Seek(5, 2))})
+    reader.seek({A: ReadPlan(Seek(1_000, 4)), B: ReadPlan(Seek(9, 2)), Partition("c", 0): ReadPlan(Seek(0, -1))})
+    assert client.sought == [("b", 1, 5), ("a", 0, 1_000), ("b", 1, 9)]
+
+
+def test_a_check_that_another_seek_drops_is_made_again(consumers: Consumers) -> None:
+    reader = Source(make_flow(), print)
+    client = consumers.made[0]
+    client.starting = {("a", 0): 1_000_000}
+    reader.seek({A: ReadPlan(Seek(5, 2))})
+    assert client.sought == []
+    client.starting = {}
+    reader.seek({A: ReadPlan(Seek(5, 2)), B: ReadPlan(Seek(5, 2))})
+    reader.poll(100, 0)
+    assert client.sought == [("a", 0, 5), ("b", 1, 5)]
 
 
 def test_a_partition_that_cannot_be_checked_fails_alone(consumers: Consumers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +209,19 @@ def test_nothing_at_or_behind_a_bound_is_copied(consumers: Consumers) -> None:
     assert [record.offset() for record in found.groups[B]] == [1, 4, 5]
     assert found.ends == {A: Seek(2, 4), B: Seek(6, 4)}
     assert sorted(consumers.made[0].unassigned) == [("a", 0), ("b", 1)], "nothing more is asked for"
+
+
+def test_what_has_reached_its_bound_before_it_could_be_checked_is_not_waited_for(consumers: Consumers) -> None:
+    reader = Source(make_flow(), print)
+    client = consumers.made[0]
+    client.starting = {("a", 0): 1_000_000}
+    reader.seek({A: ReadPlan(Seek(2, 1), until=2), B: ReadPlan(Seek(0, -1))})
+    client.queue += records("b", 1, 0)
+    reader.poll(100, 0)
+    assert client.unassigned == [("a", 0)]
+    client.starting = {}
+    reader.poll(100, 0)
+    assert client.sought == []
 
 
 def test_a_batch_that_is_too_large_behind_a_bound_is_not_asked_for(consumers: Consumers) -> None:
