@@ -332,8 +332,7 @@ def test_the_keys_of_the_json_are_documented() -> None:
     assert sorted({name for name in keys(found) if f"`{name}`" not in documented}) == []
 
 
-@pytest.mark.tier("full")
-@pytest.mark.parametrize("hadoop", [False, True])
+@pytest.mark.parametrize("hadoop", [pytest.param(it, marks=pytest.mark.tier("full")) for it in (False, True)])
 def test_all_files_are_written_by_the_driver(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hadoop: bool
 ) -> None:
