@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -211,8 +210,8 @@ def test_the_flush_of_the_marker_stops_the_partition(
         async def stopping(partition: MemoryPartition) -> None:
             if partition is not t(host, 0):
                 return await durable(partition)
-            partition.stopped = "no file for the flush"
-            raise OSError(errno.EMFILE, partition.stopped)
+            partition.stopped = "bug"
+            raise ValueError(partition.stopped)
 
         monkeypatch.setattr(host, "durable", stopping)
         assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
