@@ -1,7 +1,7 @@
 """DeleteTopics (20).
 
 Behaviour: durable before it is answered; the offsets that groups have on the topic go with it. Open transactions in the
-topic get no marker there any more.
+topic get no marker there any more, and decided ones that only its stopped partitions have held up are completed.
 A topic that is named more than once is refused, also one that is named by its name and by its id.
 Version notes: v6 names topics by name or by id.
 """
@@ -84,5 +84,6 @@ async def _delete(broker: Parts, name: str | None, topic_id: UUID | None) -> dic
             await broker.topics.delete(topic)
         except NoSpace as error:
             return {**answer, **refusal(error)}
+        broker.transactions.on_topic_deleted(topic.name)
         await broker.groups.on_topic_deleted(topic.name)
         return answer

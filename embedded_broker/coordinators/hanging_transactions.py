@@ -1,8 +1,9 @@
 """Hanging transactions: open in a partition and unknown to the coordinator, so that nothing would ever end them.
 
-`TransactionCoordinator.start` looks for them. With `--fsync always` there are none, except in a partition that was
-stopped when its transaction ended. Otherwise a power cut may lose markers and keep the record that says they were
-written, or lose the record of the transaction's beginning.
+`TransactionCoordinator.start` looks for them. A transaction that a stopped partition holds up is none of them, since
+the coordinator knows it (`Completion`); earlier versions have left some there. Others come from a power cut without
+`--fsync always`: it may lose markers and keep the record that says they were written, or lose the record of the
+transaction's beginning.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators.ports import CoordinatorHost, find_partition
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.state.transactions import TopicPartition, Transaction, TxnState
+from embedded_broker.storage.failures import is_disk_failure
 from kafka_records.control import marker
 
 
@@ -25,16 +26,26 @@ class MarkerWriter:
         self._host = host
         self._on_offsets_ended = on_offsets_ended
 
-    async def write(self, prepared: Transaction) -> None:
+    async def write(self, prepared: Transaction) -> frozenset[TopicPartition]:
         """Write all markers of a prepared transaction. Must not return before each is on disk.
 
-        A partition that has been deleted needs none.
+        Returns:
+            The stopped partitions, which have not got theirs. A partition that has been deleted needs none.
         """
         commit = prepared.state is TxnState.PREPARE_COMMIT
         partitions = sorted(prepared.partitions)
-        await asyncio.gather(
+        written = await asyncio.gather(
             *(self.write_one(partition, prepared.producer_id, prepared.epoch, commit) for partition in partitions)
         )
+        return frozenset(
+            name
+            for name, error_code in zip(partitions, written, strict=True)
+            if error_code is ErrorCode.kafka_storage_error and self._is_stopped(name)  # not if deleted meanwhile
+        )
+
+    def _is_stopped(self, name: TopicPartition) -> bool:
+        partition = find_partition(self._host.topics, *name)
+        return partition is not None and partition.stopped is not None
 
     async def write_one(
         self, name: TopicPartition, producer_id: int, epoch: int, commit: bool, *, bumped: bool = False
@@ -49,15 +60,14 @@ class MarkerWriter:
             bumped: see `PartitionProducers.check_marker`.
 
         Returns:
-            UNKNOWN_TOPIC_OR_PARTITION if the partition is gone; KAFKA_STORAGE_ERROR if it is damaged;
-            INVALID_PRODUCER_EPOCH if a later epoch has written
-            there, so that its transaction is over already.
+            UNKNOWN_TOPIC_OR_PARTITION if the partition is gone; KAFKA_STORAGE_ERROR if it is stopped, so that the
+            marker may be missing after the next start; INVALID_PRODUCER_EPOCH if a later epoch has written there, so
+            that its transaction is over already.
         """
         partition = find_partition(self._host.topics, *name)
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
         if partition.stopped is not None:
-            # Its log can't be written. If its files are restored, an operator must end the hanging transaction there.
             return ErrorCode.kafka_storage_error
         if error_code := partition.producers.check_marker(producer_id, epoch, bumped=bumped):
             return error_code
@@ -71,5 +81,10 @@ class MarkerWriter:
         if name == OFFSETS_PARTITION:
             # The outcome is on disk in the transaction log, so it may be seen before this marker is on disk.
             self._on_offsets_ended(producer_id, commit)
-        await self._host.durable(partition)
+        try:
+            await self._host.durable(partition)
+        except Exception as error:
+            if partition.stopped is None or is_disk_failure(error):
+                raise
+            return ErrorCode.kafka_storage_error  # the flush has stopped it
         return ErrorCode.none

@@ -6,9 +6,9 @@ answered or acted upon:
     Ongoing → PrepareCommit → (answer) → commit markers, on disk in every partition → CompleteCommit
     Ongoing → PrepareAbort  → (answer) → abort markers, on disk in every partition  → CompleteAbort
 
-The prepared record is the decision. After a crash the next start writes the markers again (a second marker finds no
-open transaction and changes nothing) and completes. No request waits for the completed record: records of the next
-transaction come after it in the same log, so none of them can be durable without it.
+The prepared record is the decision, and `Completion` carries it out. After a crash the next start writes the markers
+again (a second marker finds no open transaction and changes nothing) and completes. No request waits for the completed
+record: records of the next transaction come after it in the same log, so none of them can be durable without it.
 
 A commit of a transaction with one partition (that bumps no epoch) needs no prepared record: its marker there is the
 decision, and readers wait for it to be on disk anyway (`single_partition_commit`). After a crash the next start finds
@@ -31,6 +31,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators import hanging_transactions, single_partition_commit
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.compaction import Compactor, LiveRecords
+from embedded_broker.coordinators.completion import Completion
 from embedded_broker.coordinators.deadlines import Deadlines
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.memory_quota import MemoryQuota
@@ -75,6 +76,7 @@ class TransactionCoordinator:
         self._producer_ids = ProducerIds(host)
         self._background = Background(host.fail)
         self._deadlines = Deadlines(host, self._background, self._make)
+        self._completion = Completion(host.clock, markers, self._background, lambda made: self._append(_record(made)))
         self._compactor = Compactor(host, self._background, TRANSACTION_TOPIC, self._live)
 
     def replay(self, header: BatchHeader, batch: Buffer) -> None:
@@ -106,7 +108,7 @@ class TransactionCoordinator:
                     self._append(_record(decided))
             entry.count()
         prepared = [entry for entry in self._entries.values() if entry.transaction.state in transactions.PREPARED]
-        try_once, carry_out = self._background.try_once, self._carry_out
+        try_once, carry_out = self._background.try_once, self._completion.carry_out
         await asyncio.gather(*(try_once("markers", partial(carry_out, each, each.transaction)) for each in prepared))
         await try_once("hanging transactions", self._end_hanging)
         for entry in self._entries.values():
@@ -125,6 +127,10 @@ class TransactionCoordinator:
     async def stop(self) -> None:
         """Wait for the steps that are being written; open transactions stay open for the next start."""
         await self._background.stop()
+
+    def on_topic_deleted(self, name: str) -> None:
+        """Go on with transactions that its partitions have held up: see `Completion`."""
+        self._completion.on_topic_deleted(name)
 
     async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None, owner: Owner = SOMEBODY
@@ -339,7 +345,8 @@ class TransactionCoordinator:
         entry.stored(made)
         self._deadlines.watch(entry)
         if made.state in transactions.PREPARED:
-            self._background.retry_until_done(f"markers {made.transactional_id}", partial(self._carry_out, entry, made))
+            carry_out = partial(self._completion.carry_out, entry, made)
+            self._background.retry_until_done(f"markers {made.transactional_id}", carry_out)
 
     async def _commit_single_partition(
         self, entry: TransactionEntry, prepared: Transaction, record: tuple[bytes, bytes]
@@ -347,7 +354,7 @@ class TransactionCoordinator:
         """Write the marker, which is the decision, and the completed record; see the module's docstring."""
         (name,) = prepared.partitions
         if await self.markers.write_one(name, prepared.producer_id, prepared.epoch, commit=True):
-            await self._store(entry, prepared, record)  # the partition has gone, or is damaged: nothing was written
+            await self._store(entry, prepared, record)  # the partition has gone, or is stopped
             return
         completed = transactions.complete(prepared, self._host.clock.now_ms())
         with suppress_disk_full():  # a crash would have lost it, too
@@ -359,13 +366,6 @@ class TransactionCoordinator:
         log = self._host.internal_log(TRANSACTION_TOPIC)
         log.append(encode([record], self._host.clock.now_ms()))
         return log
-
-    async def _carry_out(self, entry: TransactionEntry, prepared: Transaction) -> None:
-        """Write the markers of a prepared transaction, then its completed record; also after a restart."""
-        await self.markers.write(prepared)
-        completed = transactions.complete(prepared, self._host.clock.now_ms())
-        self._append(_record(completed))
-        entry.stored(completed)
 
     def _live(self) -> Iterator[LiveRecords]:
         """Yield what the log must hold: the reservation of producer ids, and each id's latest record."""

@@ -9,7 +9,9 @@ Invariants
   wait; the next such request has none before the last of these are taken. So others wait for one short round that isn't
   theirs, however many partitions a request writes to.
 - After a failed fsync nothing is known about the pages that were dirty: the broker must stop, and never retries. If it
-  was not the disk that failed, its partition stops.
+  was not the disk that failed, its partition stops, and only those that wait for it get the error; but one of the
+  broker's own logs must not be behind the memory, so the broker stops (`OwnLogFailed`).
+- What could not be flushed for want of a thread or an open file stays dirty, and is flushed by a later round.
 - A checkpoint covers only what was fsynced: one that is due (`Checkpoints`) fsyncs its partition first. It is written
   concurrently with the rounds (a round with the same partition waits for that fsync); only the removal of files, and
   `stop`, wait for it. With fsync `never` these are the only fsyncs.
@@ -18,8 +20,9 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from embedded_broker.config.settings import Fsync
@@ -28,16 +31,30 @@ from embedded_broker.runtime.workers import NoThread, Threads, Workers
 from embedded_broker.storage.checkpoints import Checkpoints
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.failures import is_disk_failure
+from embedded_broker.storage.log.open_files import is_out_of_files
 from embedded_broker.storage.partition import Partition
 
 THREADS = 4
 PART = THREADS
-NO_THREAD_RETRY_S = 1.0
+RETRY_S = 1.0
+"""After which what had no thread, or no open file, is tried again."""
 LINGER_S, LINGER_WINDOW_S = 0.001, 0.02
 """A round of at least `Thresholds.linger_bytes_min` for several waiting requests shows that producers are faster than
 the disk: rounds that begin within the next LINGER_WINDOW_S linger for LINGER_S, and so take more batches at once. An
 fsync costs several times as much as one more batch in it; but a producer with five requests in flight slows down when
 these take 6 to 10 ms or more."""
+
+
+Failures = Mapping[Partition, BaseException]
+"""What a round could not flush, and why."""
+
+
+class OwnLogFailed(OSError):
+    """A flush of an internal partition, or of the metadata, has failed, and not because of the disk. What it holds may
+    be on disk or not, and the memory doesn't follow: only a start finds out."""
+
+    def __init__(self, partition: Partition, cause: BaseException) -> None:
+        super().__init__(errno.EIO, f"{partition.topic}-{partition.index}: the flush failed: {cause!r}")
 
 
 class BothLocks:
@@ -65,11 +82,12 @@ class BothLocks:
 class _LargeRequest:
     """One with so many dirty partitions that they are flushed in several rounds."""
 
-    __slots__ = ("_left", "done")
+    __slots__ = ("_failures", "_left", "done")
 
     def __init__(self, dirty: Sequence[Partition]) -> None:
         self._left = deque((partition, partition.log_end) for partition in dirty)
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._failures = dict[Partition, BaseException]()
+        self.done: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
 
     def part(self, count: int) -> list[Partition]:
         """Take so many that the next round is to flush; what others have flushed meanwhile is left out."""
@@ -85,7 +103,7 @@ class _LargeRequest:
         """Whether the last part was taken."""
         return not self._left
 
-    def follow(self, a_round: asyncio.Future[None], is_last: bool) -> None:
+    def follow(self, a_round: asyncio.Future[Failures], is_last: bool) -> None:
         """Note how the round with a part, perhaps the last one, has ended. A failure doesn't keep the other parts from
         being flushed."""
         failure = asyncio.CancelledError() if a_round.cancelled() else a_round.exception()
@@ -94,8 +112,10 @@ class _LargeRequest:
         if failure is not None:
             self.done.set_exception(failure)
             self.done.exception()  # nobody may be waiting for it
-        elif is_last:
-            self.done.set_result(None)
+            return
+        self._failures.update(a_round.result())
+        if is_last:
+            self.done.set_result(self._failures)
 
 
 class FlushScheduler:
@@ -114,8 +134,8 @@ class FlushScheduler:
         Args:
             fsync: when data is forced to disk.
             interval_ms: between two rounds with fsync `interval`.
-            on_failure: called when an fsync, or a checkpoint, has failed. Requests that wait for the round get the
-                error, too.
+            on_failure: called when an fsync, or a checkpoint, has failed. Requests that wait for the partition get
+                the error, too; if it is the disk's, all that wait for the round.
             scan_bytes_max: checkpoints are written when a start would have to scan more than that.
             workers: makes a pool of threads for blocking calls, given their number and a name.
             thresholds: of lingering and of checkpoints.
@@ -123,7 +143,7 @@ class FlushScheduler:
         self._linger_bytes_min = thresholds.linger_bytes_min
         self._fsync, self._interval_s, self._on_failure = fsync, interval_ms / 1000, on_failure
         self._dirty: dict[Partition, None] = {}  # an ordered set, so that simulated runs are deterministic
-        self._next: asyncio.Future[None] | None = None
+        self._next: asyncio.Future[Failures] | None = None
         self._large, self._had_part = deque[_LargeRequest](), False
         self._waiting = 0  # requests that wait for the next round
         self._lingers_until_s = 0.0
@@ -137,7 +157,8 @@ class FlushScheduler:
     async def durable(self, *partitions: Partition) -> None:
         """Return when all that is appended to `partitions` so far is durable and below their high watermarks.
 
-        Raises OSError when an fsync failed; NoThread, and they will be durable later.
+        Raises OSError when an fsync failed, or whatever else kept one of them from being flushed. They will be durable
+        later after NoThread, and if no file could be opened (`is_out_of_files`).
         """
         dirty = [partition for partition in partitions if partition.high_watermark < partition.log_end]
         if not dirty:
@@ -160,16 +181,25 @@ class FlushScheduler:
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="flush-scheduler")
         if self._fsync is Fsync.ALWAYS:
-            await asyncio.shield(waiting)
+            failures = await asyncio.shield(waiting)
+            for partition in dirty:
+                if partition in failures:
+                    raise failures[partition]
 
     async def until_durable(self, partition: Partition) -> None:
-        """Wait as `durable` does, but wait on while the system has no thread: for those whose memory must follow what
-        they have appended. Raises OSError."""
+        """Wait as `durable` does, but wait on while the system has no thread or no file: for those whose memory must
+        follow what they have appended. Raises OSError; of the broker's own logs nothing else, and it stops then."""
         while True:
             try:
                 return await self.durable(partition)
-            except NoThread:  # the next round begins after a while
-                continue
+            except Exception as error:
+                if is_passing(error):  # the next round begins after a while
+                    continue
+                if not partition.internal or is_disk_failure(error):
+                    raise
+                failure = OwnLogFailed(partition, error)
+                self._on_failure(failure)
+                raise failure from error
 
     def _note(self, partitions: list[Partition]) -> None:
         """Note that the partitions have grown: start writing checkpoints if any is due. Not of those that are
@@ -217,7 +247,7 @@ class FlushScheduler:
                 waiting.exception()
             raise
 
-    def _take_part(self, waiting: asyncio.Future[None]) -> None:
+    def _take_part(self, waiting: asyncio.Future[Failures]) -> None:
         """Add the next part of the large requests to the dirty partitions, unless the last round had one and others
         wait. With its last part a request is done, or has failed, as the round that `waiting` stands for is."""
         self._had_part = bool(self._large) and not (self._had_part and self._dirty)
@@ -234,7 +264,7 @@ class FlushScheduler:
             self._next = asyncio.get_running_loop().create_future()
             self._waiting += 1
 
-    async def _flush(self, waiting: asyncio.Future[None]) -> None:
+    async def _flush(self, waiting: asyncio.Future[Failures]) -> None:
         several, self._waiting = self._waiting > 1, 0
         self._take_part(waiting)
         partitions, self._dirty = list(self._dirty), {}
@@ -244,29 +274,38 @@ class FlushScheduler:
             size_bytes = sum(partition.log.unflushed_bytes for partition in live) if several else 0
             try:
                 ends = await self._flushers.all([partition.log.flush for partition in live])
-            except NoThread as error:  # they stay dirty
-                self._dirty = {**dict.fromkeys(live), **self._dirty}
+            except NoThread as error:
                 self._fail(waiting, error)
-                await asyncio.sleep(NO_THREAD_RETRY_S)
-                self._next = self._next or loop.create_future()
+                await self._try_again(live)
                 return
             if several and size_bytes >= self._linger_bytes_min:
                 self._lingers_until_s = loop.time() + LINGER_WINDOW_S
             self.rounds += 1
-            failures = [end for end in ends if isinstance(end, BaseException)]
-            if failures and any(is_disk_failure(failure) for failure in failures):
-                self._fail(waiting, next(failure for failure in failures if is_disk_failure(failure)))
+            failures = {
+                partition: _failure_of(partition, end)
+                for partition, end in zip(live, ends, strict=True)
+                if isinstance(end, BaseException)
+            }
+            if of_the_disk := [failure for failure in failures.values() if is_disk_failure(failure)]:
+                self._fail(waiting, of_the_disk[0])
                 return
             for partition, end in zip(live, ends, strict=True):
                 if isinstance(end, int):
                     partition.advance(end)
-                else:  # it isn't known how far it is durable
+                elif not is_passing(end):  # it isn't known how far it is durable
                     partition.stop(end)
-            if failures:
-                self._fail(waiting, failures[0])
-            else:
-                waiting.set_result(None)
+            waiting.set_result(failures)
+            for failure in failures.values():
+                self._on_failure(failure)
             self._note(live)
+            if unflushed := [partition for partition, failure in failures.items() if is_passing(failure)]:
+                await self._try_again(unflushed)
+
+    async def _try_again(self, unflushed: list[Partition]) -> None:
+        """Let these be flushed by the next round, which begins after a while."""
+        self._dirty = {**dict.fromkeys(unflushed), **self._dirty}
+        await asyncio.sleep(RETRY_S)
+        self._next = self._next or asyncio.get_running_loop().create_future()
 
     async def _write_checkpoint(self) -> None:
         """Write one partition's checkpoint if it is due. Hold `_writing`: no files may be removed meanwhile."""
@@ -289,7 +328,7 @@ class FlushScheduler:
             log.checkpoint_stored(captured, written)
             self._checkpoints.note(partition)  # a round that ended meanwhile has noted it as it was before
 
-    def _fail(self, waiting: asyncio.Future[None], failure: BaseException) -> None:
+    def _fail(self, waiting: asyncio.Future[Failures], failure: BaseException) -> None:
         waiting.set_exception(failure)
         waiting.exception()  # nobody may be waiting for it
         self._on_failure(failure)
@@ -308,3 +347,14 @@ class FlushScheduler:
         """End the threads without waiting for rounds; requests that still wait get no result."""
         self._flushers.stop()
         self._writer.stop()
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether nothing has failed but the system's threads or files, which it may have later."""
+    return isinstance(error, NoThread) or (isinstance(error, OSError) and is_out_of_files(error))
+
+
+def _failure_of(partition: Partition, failure: BaseException) -> BaseException:
+    if partition.internal and not is_passing(failure) and not is_disk_failure(failure):
+        return OwnLogFailed(partition, failure)
+    return failure

@@ -5,7 +5,8 @@ Invariants
 - What is below `durable_end` is on disk, with the names of its files; it is never cut.
 - Everything is called by one thread, except `flush` and `store_checkpoint`, which any other thread may call.
 - After a failed fsync it is unknown what is on disk (and a second fsync would report success): the log refuses
-  everything but reading. Opening it again writes what it finds above the durable end anew, before that counts.
+  everything but reading. Opening it again writes what it finds above the durable end anew, before that counts. That
+  there was no file for an fsync is no such failure: the next flush repeats it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from embedded_broker.storage.log import checkpoint
 from embedded_broker.storage.log.checkpoint import Checkpoint, State
 from embedded_broker.storage.log.format import CHECKPOINT, CLEAN, COMPACTED, DURABLE, LOG_START, encode_offset
 from embedded_broker.storage.log.fs import DISK_FULL_ERRNOS, FileSystem
+from embedded_broker.storage.log.open_files import is_out_of_files
 from embedded_broker.storage.log.recovery import OnState, Recovered, recover, remove_segment
 from embedded_broker.storage.log.segment import OnBatch, Segment
 from embedded_broker.wire.checked_batch import CheckedBatch
@@ -163,7 +165,10 @@ class PartitionLog:
         return segment
 
     def flush(self) -> int:
-        """Make everything appended before the call durable; the offset up to which that holds. Raises OSError."""
+        """Make everything appended before the call durable; the offset up to which that holds.
+
+        Raises OSError. If no file could be opened (`is_out_of_files`), the next flush may work.
+        """
         with self._flushing:
             self._check_failure()
             with self._rolling:
@@ -174,7 +179,8 @@ class PartitionLog:
                     self._sync(waiting)
                     self._mark_durable(end)
                 except OSError as error:
-                    self._failure = error
+                    if not is_out_of_files(error):
+                        self._failure = error
                     raise
                 with self._rolling:
                     del self._unsynced[: len(waiting) - 1]
@@ -193,11 +199,13 @@ class PartitionLog:
             segment.is_named = True
 
     def _mark_durable(self, end: int) -> None:
-        """Say how far all is durable. On a full disk that may not be possible at first; it may lag behind anyway."""
+        """Say how far all is durable. On a full disk, or without a file, that may not be possible at first; it may lag
+        behind anyway.
+        """
         try:
             self._fs.overwrite(self._durable_path, encode_offset(end))
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
+            if error.errno not in DISK_FULL_ERRNOS and not is_out_of_files(error):
                 raise
 
     def capture(self, state: State) -> Capture:

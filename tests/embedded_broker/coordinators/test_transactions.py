@@ -11,7 +11,7 @@ from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.coordinators.ports import TransactionConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.produce.transaction_verification import verification_error
-from embedded_broker.state.transactions import PREPARED, Transaction, TxnState
+from embedded_broker.state.transactions import PREPARED, TopicPartition, Transaction, TxnState
 from tests.embedded_broker.coordinators.memory_host import Crashed, MemoryHost, empty_disk
 from tests.embedded_broker.coordinators.transacting import (
     P0,
@@ -366,9 +366,9 @@ def test_waiting_for_markers_ends_after_a_timeout() -> None:
         producer = await begin(host, b"a")
         release, write = asyncio.Event(), host.transactions.markers.write
 
-        async def held(prepared: Transaction) -> None:
+        async def held(prepared: Transaction) -> frozenset[TopicPartition]:
             await release.wait()
-            await write(prepared)
+            return await write(prepared)
 
         host.transactions.markers.write = held  # type: ignore[method-assign]
         ended = await host.transactions.end("id", *producer, True, bump=True)

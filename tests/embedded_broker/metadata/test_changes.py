@@ -296,7 +296,7 @@ def test_a_change_is_made_although_the_system_has_no_thread_for_its_fsync_at_fir
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its record is in the log, and will be durable: memory follows."""
-    monkeypatch.setattr(flush_scheduler, "NO_THREAD_RETRY_S", 0.01)
+    monkeypatch.setattr(flush_scheduler, "RETRY_S", 0.01)
 
     async def main() -> dict[str, Any]:
         async with guarded(tmp_path) as served:

@@ -95,7 +95,11 @@ def test_damage_that_a_reader_finds(tmp_path: Path, caplog: pytest.LogCaptureFix
     asyncio.run(main())
 
 
-def test_a_transaction_over_a_damaged_partition_ends_in_the_others(tmp_path: Path) -> None:
+def test_a_transaction_over_a_damaged_partition_ends_in_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its transactional id waits until the topic is deleted."""
+
     async def main() -> None:
         fs = MemoryFileSystem()
         await _written(tmp_path, fs)
@@ -118,6 +122,14 @@ def test_a_transaction_over_a_damaged_partition_ends_in_the_others(tmp_path: Pat
             await client.call("end_txn", 3, transactional_id="tx", committed=True, **ids)
             async with asyncio.timeout(5):
                 while whole.last_stable < 5:  # noqa: ASYNC110 - the marker is on its way
+                    await asyncio.sleep(0)
+                while "until each of these partitions has its marker: t-1" not in caplog.text:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+            assert (await client.call("init_producer_id", 3, **init)).error_code is ErrorCode.concurrent_transactions
+            deleted = await client.call("delete_topics", 5, topic_names=["t"], timeout=1000)
+            assert deleted.responses[0].error_code is NONE
+            async with asyncio.timeout(5):
+                while (await client.call("init_producer_id", 3, **init)).error_code is not NONE:  # noqa: ASYNC110
                     await asyncio.sleep(0)
             assert not served.broker.failed.done()
 

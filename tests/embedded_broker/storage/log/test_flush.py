@@ -208,3 +208,30 @@ def test_close_closes_after_a_failure() -> None:
     with pytest.raises(OSError, match="Input/output"):
         log.close()
     log.close()
+
+
+@pytest.mark.parametrize("call", ["overwrite", "sync_directory"])
+def test_that_no_file_can_be_opened_is_no_failed_fsync(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is not needed for what is on disk. The other is: the next flush repeats it."""
+    fs = MemoryFileSystem()
+    log, _ = opened(fs, P, 300)
+    written = fill(log, 12)
+    assert len(log.segments) > 1
+
+    def crowded(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fs, call, crowded)
+        if call == "overwrite":
+            assert log.flush() == 12
+        else:
+            with pytest.raises(OSError, match="too many open files"):
+                log.flush()
+            assert log.durable_end == 0
+    assert not log.has_failed
+    assert log.flush() == log.durable_end == 12
+    written += fill(log, 1)
+    assert log.flush() == 13
+    fs.crash()
+    assert opened(fs, P, 300)[1] == written
