@@ -192,6 +192,8 @@ class LaneStart:
             stopped = self._truncated_before(partition)
         if stopped is not None:
             once = _shown_by_the_end(stopped, partition.position)
+            if decision.claim is not None:  # invariant 4: committed without it, the position would never get one
+                partition.position = None
             self._partitions.apply(at, Stop(stopped, lasting=decision.stopped is None or once))
             if commands_for(stopped.name):
                 self._note(at, stopped, decision.topics, once=once)
