@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
-from replicator.model.commands import READING_SHOWS, RECREATED, TRUNCATED, Command
+from replicator.model.commands import ONE_RECORD, READING_SHOWS, RECREATED, TRUNCATED, Command
 from replicator.model.errors import Incident
 from replicator.model.route import Route
 from replicator.state.occurrences import Closing, Ending, Occurrence, found
@@ -106,9 +106,11 @@ class IncidentReport:
         done = self.dropped() if new is not None and self.new == new else self
         return replace(done, open=open_, ended=None, last=last)
 
-    def to_write(self, plan: LanePlan, route: Route, now_ms: int, *, admitted: bool) -> list[Occurrence]:
-        """Make the records of what has ended, and then of what was found. `admitted`: the partition is copied from the
-        same transaction on."""
+    def to_write(
+        self, plan: LanePlan, route: Route, now_ms: int, *, admitted: Position | None = None
+    ) -> list[Occurrence]:
+        """Make the records of what has ended, and then of what was found. `admitted`: the partition is copied from
+        there, from the same transaction on."""
         ended = [self.ended] if self.ended is not None else []
         left = {name: it for name, it in self.open.items() if self.ended is None or it.id != self.ended.id}
         new = self.new
@@ -128,13 +130,23 @@ class IncidentReport:
             at = route.target, route.source
             made = found(new, *at, plan.owner, plan.generation, now_ms, topic_id, target_topic_id)
             return [*ended, made]
-        if admitted:
-            ended += [_closed(it, Ending.GONE, plan, now_ms) for name, it in left.items() if name not in READING_SHOWS]
+        if admitted is not None:
+            over = [it for name, it in left.items() if name not in READING_SHOWS or self._left(it, admitted)]
+            ended += [_closed(it, Ending.GONE, plan, now_ms) for it in over]
         return ended
 
-    def passed(self, plan: LanePlan, offset: int, now_ms: int) -> list[Occurrence]:
-        """Make the ends of occurrences that the position has passed, which is `offset` now."""
-        over = [it for name, it in self.open.items() if name in READING_SHOWS and it.offset < offset]
+    def _left(self, it: Occurrence, position: Position) -> bool:
+        """Tell whether a truncation was found at another position than this one, which no reading leads to: somebody
+        has set it since."""
+        return it.name == TRUNCATED and position.evidence.leader_epoch < 0 and self.truncated(position) is None
+
+    def passed(self, plan: LanePlan, before: Position, offset: int, now_ms: int) -> list[Occurrence]:
+        """Make the ends of occurrences that the position passes, on its way from `before` to `offset`."""
+        over = [it for name, it in self.open.items() if name in ONE_RECORD and it.offset < offset]
+        # Only where the leader epoch of `before` was checked it is known that nothing was cut below it.
+        cut = self.open.get(TRUNCATED)
+        if cut is not None and before.evidence.leader_epoch >= 0 and before.offset <= cut.offset < offset:
+            over.append(cut)
         return [_closed(it, Ending.GONE, plan, now_ms) for it in over]
 
 

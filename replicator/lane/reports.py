@@ -9,7 +9,9 @@ in `incident_report`.
 Invariants
 - An occurrence is opened and closed in a transaction of its lane.
 - It is closed with the transaction with which the partition is admitted again, or, where one record is the cause, in
-  the one whose position passes that record. A cause that is still there is found anew.
+  the one whose position passes that record. A cause that is still there is found anew. Where it can't be, since only
+  the log's end has shown that the source was cut, the occurrence stops its partition, and nothing but a decision, or a
+  position that was set, ends it.
 - Invariant 12: the end that says where a partition begins is written with that position, and never without: where the
   partition is kept out of the transaction, its occurrence stays open, and its decision due.
 """
@@ -78,7 +80,8 @@ class Reports:
             report = partition.report
             sending = report.sending(now_ms, _stops(partition))
             if sending.new is not None or report.ended is not None or (report.open and at in admitted):
-                self._written[at] = sending.to_write(plan, partition.route, now_ms, admitted=at in admitted)
+                begins = partition.position if at in admitted else None
+                self._written[at] = sending.to_write(plan, partition.route, now_ms, admitted=begins)
                 self._before[at], self._new[at] = report, sending.new
                 partition.report = report.sent(sending, now_ms, pauses_ms)
         self._pending = False
@@ -100,7 +103,8 @@ class Reports:
         """Make the ends of what single records have caused that these positions pass."""
         self.none()
         for at, position in positions.items():
-            if (report := self._partitions[at].report).open and (ends := report.passed(plan, position.offset, now_ms)):
+            report, before = self._partitions[at].report, self._partitions[at].position
+            if report.open and before is not None and (ends := report.passed(plan, before, position.offset, now_ms)):
                 self._written[at] = ends
         return self._encoded()
 

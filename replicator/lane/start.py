@@ -203,12 +203,16 @@ class LaneStart:
         # Otherwise it couldn't be read now: what this session has read is still so, since it fenced all others.
         partition.unreadable = decision.unreadable
         partition.commits = Commits.YES if decision.committable else Commits.NO
-        stopped = decision.stopped or self._partitions.lasting(at) or self._truncated_before(partition)
-        if stopped is not None and not self._policy.repairs(stopped):
-            lasting = decision.stopped is None or _shown_by_the_end(stopped, partition.position)
-            self._partitions.apply(at, Stop(stopped, lasting))
+        stopped = decision.stopped or self._partitions.lasting(at)
+        if stopped is None or self._policy.repairs(stopped):
+            stopped = self._truncated_before(partition)
+        if stopped is not None:
+            once = _shown_by_the_end(stopped, partition.position)
+            if decision.claim is not None:  # invariant 4: committed without it, the position would never get one
+                partition.position = None
+            self._partitions.apply(at, Stop(stopped, lasting=decision.stopped is None or once))
             if commands_for(stopped.name):
-                self._note(at, stopped, decision.topics)
+                self._note(at, stopped, decision.topics, once=once)
         elif decision.waits is not None:
             self._wait(at, *decision.waits)
         else:
@@ -236,7 +240,7 @@ class LaneStart:
 
     def _truncated_before(self, partition: LanePartition) -> Incident | None:
         position = partition.position
-        return partition.report.truncated(position) if self._policy.copies_live and position is not None else None
+        return None if position is None else partition.report.truncated(position)
 
     def wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
         """Make a partition wait for what `error` says; `missing`: whose topic a TopicMissing means."""
@@ -247,14 +251,18 @@ class LaneStart:
     def stop(self, at: Partition, incident: Incident, *, lasting: bool = False) -> None:
         """Stop a partition by an incident that can't be seen from outside: told where `status` reads it, too."""
         position = self._partitions[at].position
-        stands = position.offset if position is not None else -1
-        placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
+        placed = incident.at(at.partition, incident.offset)
+        if position is not None and (incident.offset < 0 or _shown_by_the_end(incident, position)):
+            placed = incident.at(at.partition, position.offset)  # by which later sessions know it
         self._partitions.apply(at, Stop(placed, lasting))
         self._note(at, placed)
 
-    def _note(self, at: Partition, incident: Incident, topics: Topics = UNKNOWN) -> None:
-        """Have an incident written down: told where `status` reads it, and decided about by its occurrence's id."""
-        if self._policy.copies_live:
+    def _note(self, at: Partition, incident: Incident, topics: Topics = UNKNOWN, *, once: bool = False) -> None:
+        """Have an incident written down: told where `status` reads it, and decided about by its occurrence's id.
+
+        Jobs leave that to the lanes of `run`, which find the same; but not where they may find it no longer (`once`).
+        """
+        if self._policy.copies_live or once:
             self._reports.note(self._partitions[at], incident, topics)
 
     def _wait(self, at: Partition, reason: Reason, detail: str) -> None:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from replicator.jobs.range_policy import RangePolicy
 from replicator.jobs.repair_policy import DECIDED_AGAIN_MAX
 from replicator.jobs.repair_spans import Missing
+from replicator.model.checkpoint import Position, written
 from replicator.model.errors import ReplicatorError, Retriable, UnknownOutcome
-from tests.replicator.jobs.test_repair_policy import LOST, RECORDS, SPANS, THERE, copied, damage, repair, stopped_by
+from tests.replicator.jobs.test_repair_policy import (
+    AT,
+    LOST,
+    RECORDS,
+    SPANS,
+    THERE,
+    copied,
+    damage,
+    plan,
+    repair,
+    stopped_by,
+)
 from tests.replicator.lane.fakes.world import World
 
 
@@ -61,6 +76,25 @@ def test_a_lost_end_that_is_there_again_in_part_is_not_left_to_the_flow() -> Non
         policy, error = repair(world, found, records_max=2)
         assert error is None
         assert (policy.copied, policy.is_half_done) == ((2, True) if stops else (5, False))
+
+
+def test_nothing_is_copied_of_a_source_that_was_cut_until_somebody_decides() -> None:
+    """At the offsets that the target has lost the source has other records by now: the position has no leader epoch
+    that would show it, and the log has grown past the position since a lane has found it cut."""
+    world = copied(lost=())
+    stored = world.target.position(THERE)
+    assert isinstance(stored, Position)
+    world.target.offsets[THERE] = written(replace(stored, evidence=replace(stored.evidence, leader_epoch=-1)))
+    world.source.log(AT).truncate(15)
+    world.run(policy=RangePolicy({}, {AT: RECORDS}), plan=plan(world, "a lane"))
+    (before,) = world.occurrences("source_truncated")
+    world.source.log(AT).put(*(f"new{number}" for number in range(6)))
+    _ends_lost(world)
+    policy, ended = repair(world, damage(world, (Missing(15, RECORDS, 5),)))
+    assert stopped_by(world, ended) == "source_truncated"
+    assert policy.copied == 0
+    assert world.copied(AT) == [f"r{number}" for number in range(15)]
+    assert world.occurrences() == [before]
 
 
 def test_what_was_lost_between_others_is_left_to_the_flow() -> None:

@@ -103,7 +103,7 @@ def keep_a_lasting_incident_after_a_decision(patch: Patch) -> None:
 
 @mutation(test_reports.test_a_refused_record_is_reported_until_it_is_copied)
 def leave_what_a_record_has_caused_open(patch: Patch) -> None:
-    patch.setattr(IncidentReport, "passed", lambda self, plan, offset, now_ms: [])
+    patch.setattr(IncidentReport, "passed", lambda self, plan, before, offset, now_ms: [])
 
 
 @mutation(test_decisions.test_retried_in_vain_it_is_another_one_and_the_decision_is_used_up)

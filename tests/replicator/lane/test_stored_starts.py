@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from replicator.lane.partition import Copying
-from tests.replicator.lane.fakes.loads import A, B, U, filled
+from replicator.model.commands import Command
+from replicator.model.errors import UnknownOutcome
+from replicator.state.claims import read_claims
+from tests.replicator.lane.fakes.loads import A, B, U, filled, numbered
+from tests.replicator.lane.fakes.map_truth import target_of
 from tests.replicator.lane.fakes.world import World
 
 
@@ -60,6 +64,51 @@ def test_a_log_that_was_cut_below_the_start_is_told() -> None:
     assert world.run() is None
     assert world.incidents() == {A: "source_truncated"}
     assert isinstance(world.states()[B], Copying)
+
+
+def _cut_below_the_start(world: World) -> None:
+    world.source.log(A).truncate(4)
+    world.source.log(A).put("new", epoch=1)
+
+
+def _grown_past_the_start(world: World) -> None:
+    world.source.log(A).put(*numbered("newer", 5), epoch=1)
+
+
+def _begins_with_its_claim(world: World) -> None:
+    """Once an operator has decided, it begins at the start that was resolved, as any other."""
+    assert world.position(A) == -1
+    assert world.incidents() == {A: "source_truncated"}
+    world.resolve(Command.RETRY, A)
+    assert world.run("the next one") is None
+    claim = read_claims(world.target.claims).claims[target_of(A)]
+    assert (claim.offset, world.position(A)) == (8, 10)
+    assert world.copied(A) == ["newer-3", "newer-4"]
+
+
+def test_a_log_that_has_grown_past_the_start_since_begins_with_a_claim_or_not_at_all() -> None:
+    """The incident stays until somebody decides, though nothing shows it any more."""
+    world = opened()
+    _cut_below_the_start(world)
+    assert world.run() is None
+    _grown_past_the_start(world)
+    for owner in ("another", "a third"):
+        assert world.run(owner) is None
+    _begins_with_its_claim(world)
+
+
+def test_also_in_a_later_session_of_the_same_process() -> None:
+    world = opened()
+    _cut_below_the_start(world)
+
+    def grow() -> None:
+        _grown_past_the_start(world)
+        raise UnknownOutcome("no reply")
+
+    world.on.append(("plane.poll", grow))
+    assert world.run() is None
+    assert len(world.told("restarted")) == 1
+    _begins_with_its_claim(world)
 
 
 def test_a_topic_that_was_created_again_begins_at_earliest() -> None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from replicator.jobs.range_policy import RangePolicy
+from replicator.lane.incident_report import IncidentReport
 from replicator.lane.partition import Stopped
-from replicator.model.checkpoint import Position
+from replicator.model.checkpoint import Position, written
 from replicator.model.commands import Command
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Abortable, Incident, Unreachable
@@ -271,6 +273,99 @@ def test_without_an_epoch_it_stays_stopped_over_other_facts() -> None:
     world.run("a fourth")
     assert world.incidents()[A] == "source_truncated"
     assert world.position(A) == 6
+
+
+@pytest.mark.parametrize("ends", [{A: 8}, {}], ids=["a range", "kept alive"])
+def test_without_an_epoch_no_job_goes_on_either(ends: Mapping[Partition, int]) -> None:
+    """A lane of `run` has found it, and the log has grown past the position since."""
+    world = stopped(without_epoch)
+    (before,) = world.occurrences()
+    grown_past(world)
+    world.run("a job", RangePolicy({}, ends))
+    assert world.incidents() == {A: "source_truncated"}
+    assert isinstance(world.states()[A], Stopped)
+    assert world.occurrences() == [before]
+    assert world.copied(A) == numbered("t[0]", 6)
+    assert world.position(A) == 6
+
+
+def test_without_an_epoch_what_a_job_has_found_stops_whoever_comes_next() -> None:
+    world = without_epoch()
+    world.run("a job", RangePolicy({}, {A: 8}))
+    (it,) = world.occurrences()
+    assert (it.name, it.offset, it.is_open, it.found_by) == ("source_truncated", 6, True, "a job")
+    grown_past(world)
+    world.run("another")
+    assert world.incidents() == {A: "source_truncated"}
+    assert world.occurrences() == [it]
+    assert world.copied(A) == numbered("t[0]", 6)
+    world.resolve(Command.RETRY, A)
+    assert world.run("a third") is None
+    assert world.copied(A) == [*numbered("t[0]", 6), *numbered("newer", 3)[1:]]
+
+
+def test_without_an_epoch_one_that_reading_shows_stops_it_at_its_position() -> None:
+    """The client tells the offset that it has read up to; what was read behind the position is read again."""
+    world = World(idle_s_max=2.0)
+    world.source.log(A).put(*numbered("t[0]", 6), epoch=-1)
+    assert world.run() is None
+    world.source.log(A).put(*numbered("newer", 2), epoch=-1)
+
+    def cut() -> None:
+        plane, once = world.planes[-1], Incident("source_truncated", "by its epoch", topic="t", partition=0, offset=8)
+        poll = plane.poll
+
+        def failing(*args: object) -> object:
+            plane.poll = poll  # type: ignore[method-assign]
+            polled = poll(*args)  # type: ignore[arg-type]
+            polled.failed[A] = once
+            return polled
+
+        plane.poll = failing  # type: ignore[method-assign,assignment]
+
+    world.on.append(("plane.seek", cut))
+    world.run("another")
+    (it,) = world.occurrences()
+    assert (it.name, it.offset, it.is_open) == ("source_truncated", 6, True)
+    world.run("a third")
+    assert world.occurrences() == [it]
+    assert world.copied(A) == numbered("t[0]", 6)
+
+
+def test_what_offsets_show_a_job_of_otherwise_it_leaves_to_the_next_lane() -> None:
+    """With a leader epoch in the position the next one finds the cut, however the log grows."""
+    world = below()
+    world.run("a job", RangePolicy({}, {A: 8}))
+    assert world.incidents() == {A: "source_truncated"}
+    assert world.occurrences() == []
+
+
+def test_a_position_that_was_set_to_the_cut_is_not_taken_for_the_one_before() -> None:
+    world = stopped(without_epoch)
+    stored = world.target.position(target_of(A))
+    assert isinstance(stored, Position)
+    world.target.offsets[target_of(A)] = written(Position(4, stored.evidence))
+    world.source.log(A).put("newer", epoch=-1)
+    assert world.run("a third") is None
+    it = closed(world, "source_truncated")
+    assert it.closing is not None
+    assert it.closing.effect is Ending.GONE
+    assert world.position(A) == 6
+    world.source.log(A).put("newest", epoch=-1)
+    assert world.run("a fourth") is None
+    assert world.copied(A) == [*numbered("t[0]", 6), "new-0", "newer", "newest"]
+
+
+@pytest.mark.parametrize(("before", "epoch", "over"), [(6, 0, True), (6, -1, False), (7, 0, False)])
+def test_only_a_position_with_an_epoch_that_passes_the_cut_shows_that_it_is_over(
+    before: int, epoch: int, over: bool
+) -> None:
+    world = stopped(below)
+    stored = world.target.position(target_of(A))
+    assert isinstance(stored, Position)
+    position = Position(before, replace(stored.evidence, leader_epoch=epoch))
+    report = IncidentReport().read(world.occurrences())
+    assert [it.closing is not None for it in report.passed(world.plan(), position, 8, 1)] == [True] * over
 
 
 @pytest.mark.parametrize("change", ["target", "source", "position"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from replicator.lane.ports import IdAnswer, LogEndsByPartition
 from replicator.model import checkpoint
-from replicator.model.checkpoint import Stored
+from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import (
     Abortable,
     Incident,
@@ -22,6 +22,7 @@ from replicator.model.partition import Committed, EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.offset_map.newest import MapItem, MapMarker, MapRecord, SectionKey
+from replicator.state.claims import read_claims
 from tests.replicator.lane.fakes.log import FakeEntry, FakeLog, FakeTopic, Fate
 
 Fault = Callable[[str], None]  # is told of each call before it happens; may raise
@@ -98,6 +99,11 @@ class FakeCluster:
         """The committed position of a target partition, decoded."""
         found = self.offsets.get(at)
         return None if found is None else checkpoint.read(found)
+
+    def unclaimed(self) -> list[Partition]:
+        """Partitions with a position of the flow, of which no claim says where the copy began."""
+        claimed = read_claims(self.claims).claims
+        return [at for at in self.offsets if at not in claimed and isinstance(self.position(at), Position)]
 
     # Transactions, as the broker's coordinator does them
 

@@ -224,8 +224,7 @@ class World:
     def resolve(self, command: Command, at: Partition, by: str = "ann", adopted: int = -1) -> OperatorDecision:
         """Write a decision about what is open of a partition, as `incident resolve` does."""
         (it,) = [it for it in self.occurrences() if it.is_open and it.source == at]
-        before = self.state.current.decisions
-        decision = decide(it.id, command, self.occurrences(), before, by=by, why="w", now_ms=1)
+        decision = decide(it.id, command, self.occurrences(), self.state.current.decisions, by=by, why="w", now_ms=1)
         if not decision.adopts:
             return self.write(decision)
         to = Partition(f"{at.topic}.copy", at.partition)
@@ -347,11 +346,12 @@ class World:
         self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None
     ) -> ReplicatorError | None:
         """Run a lane until there is nothing left to do, or until it ends; the error that it left with."""
-        lane, _ = self.lane(owner, policy, plan)
         try:
-            lane.drive()
+            self.lane(owner, policy, plan)[0].drive()
         except ReplicatorError as error:
             return error
+        finally:
+            assert self.target.unclaimed() == [], "invariant 4: the first position is committed with its claim"
         return None
 
     @property
