@@ -151,6 +151,14 @@ EVENTS = {
         "The flow was failed over (`failover`), in this generation. Nothing is copied until `failover --undo`; its "
         "positions are kept."
     ),
+    "being_failed_over": (
+        "Somebody has begun to fail the flow over (`failover`), in this generation; other workers may still copy. A "
+        "worker that starts then waits. If the command has died, the worker finishes the change after ten seconds."
+    ),
+    "failover_finished": (
+        "A failover whose command had died was finished: all workers are fenced, and nothing is copied until `failover "
+        "--undo`. There is no verdict: give the command again."
+    ),
     "failover_undone": "The flow may run again, and is started.",
     "group_deleted": (
         "The flow's offsets of a group that was deleted at the source were deleted at the target: it had no members "
