@@ -240,15 +240,9 @@ def parts(
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
-        throttle = _OfFlow(partial(_made_throttle, throttled)).of
-        decisions = _OfFlow(lambda flow: FlowDecisions()).of
-        given = replace(
-            services(failpoint, log, lost),
-            cluster_away=lambda: bool(away),
-            observe=observe,
-            throttle=throttle,
-            decisions=decisions,
-        )
+        throttle, decisions = _OfFlow(partial(_made_throttle, throttled)).of, _OfFlow(lambda flow: FlowDecisions()).of
+        given = replace(services(failpoint, log, lost), cluster_away=lambda: bool(away), observe=observe)
+        given = replace(given, throttle=throttle, decisions=decisions)
 
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> LaneDriver:
             return LaneDriver(plan, LivePolicy(), given, events, permit)
