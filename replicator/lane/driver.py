@@ -216,6 +216,7 @@ class LaneDriver:
 
     def forget(self) -> None:
         """Let nobody see any more what its partitions are doing. Called once it has ended."""
+        self._memory.throttle.ended(self.plan)
         self._observer.over()
 
     def _changed(self, counts: PartitionCounts) -> None:
@@ -290,6 +291,7 @@ class LaneDriver:
             self._fence_at_once(to)
         self.session = session = ProducerSession(plan, self._policy, to, self._memory, context)
         session.open()
+        self._memory.throttle.runs(plan)
         self._opened, self._opened_s = True, self._clock.now_s()
         for owner, partitions in self._predecessors.items():
             self._log.info("took_over", owner=owner, partitions=partitions)
