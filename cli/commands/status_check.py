@@ -32,6 +32,8 @@ def problems(item: FlowStatus, bounds: LagBounds) -> list[str]:
         found.append(f"flow {item.flow} runs with older settings than the flow file has: {item.config_fault.detail}")
     if item.failed_over:
         found.append(f"flow {item.flow} was failed over: nothing is copied")
+    if item.being_failed_over:
+        found.append(f"flow {item.flow}: {item.being_failed_over}")
     if item.other_settings:
         found.append(f"flow {item.flow} runs with other settings than the flow file has: {item.other_settings}")
     behind = sum(row.lag_records or 0 for row in item.partitions if row.state in ("behind", "limited"))

@@ -69,7 +69,8 @@ def workers(path: Path, names: tuple[str, ...], as_json: bool) -> int:
 
 def _as_json(found: FoundWorkers) -> dict[str, Any]:
     kept = None if found.kept_by is None else {**asdict(found.kept_by), "at": iso(found.kept_by.at_ms)}
-    return {**asdict(found.workers), "failed_over": found.failed_over, "kept_by": kept}
+    frozen = {"failed_over": found.failed_over, "being_failed_over": found.being_failed_over}
+    return {**asdict(found.workers), **frozen, "kept_by": kept}
 
 
 def show(console: Console, found: FoundWorkers) -> None:
@@ -79,6 +80,8 @@ def show(console: Console, found: FoundWorkers) -> None:
         print_wrapped(console, f"{its.flow}: {found.failed_over}")
         print_wrapped(console, f"  {kept_said(found.kept_by)}")
         return
+    if found.being_failed_over:
+        print_wrapped(console, f"{its.flow}: {found.being_failed_over}", style="yellow")
     if its.generation is None:
         print_wrapped(console, f"{its.flow}: no generation is open")
         return

@@ -111,10 +111,6 @@ EVENTS = {
     "decision_postponed": (
         "An operator's decision can't be acted on now, and is tried again after half a minute; nothing was changed."
     ),
-    "decisions_unread": (
-        "Decisions about a stopped partition can't be read now; they are read again a second later. This is logged "
-        "once for each cause."
-    ),
     "deleted_group_kept": (
         "Offsets of a group that was deleted at the source are kept at the target; `reason` says why (`groups.deleted: "
         "delete`). It is looked at again after a minute, and told again when the reason changes."
@@ -154,6 +150,14 @@ EVENTS = {
     "failed_over": (
         "The flow was failed over (`failover`), in this generation. Nothing is copied until `failover --undo`; its "
         "positions are kept."
+    ),
+    "being_failed_over": (
+        "Somebody has begun to fail the flow over (`failover`), in this generation; other workers may still copy. A "
+        "worker that starts then waits. If the command has died, the worker finishes the change after ten seconds."
+    ),
+    "failover_finished": (
+        "A failover whose command had died was finished: all workers are fenced, and nothing is copied until `failover "
+        "--undo`. There is no verdict: give the command again."
     ),
     "failover_undone": "The flow may run again, and is started.",
     "group_deleted": (
@@ -300,8 +304,8 @@ EVENTS = {
         "now on."
     ),
     "settings_unread": (
-        "The pauses and limits that operators have set could not be read: those that were read before apply. It is "
-        "tried again each second."
+        "What operators have set and decided (pauses, limits, decisions about incidents) can't be read now: what was "
+        "read before applies, and copying goes on. It is tried again each second, and logged once for each cause."
     ),
     "stopped": "The process ends, with this exit code.",
     "stopping": "A stop was asked for: the open transactions are finished.",

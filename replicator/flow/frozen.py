@@ -8,13 +8,15 @@ Invariants
   commits what stands there, and nothing else.
 - Positions are released: nobody runs the flow.
 - A right that is missing on one topic lets no other topic's positions expire.
+- A failover whose command has died before it had fenced anybody is finished here, as any half-done change is (W7):
+  other workers may still copy meanwhile, and no position can be kept under a generation that isn't open.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -34,6 +36,7 @@ from replicator.model.checkpoint import NOBODY, Position, Stored
 from replicator.model.counting import named
 from replicator.model.errors import (
     Abortable,
+    Fatal,
     Fenced,
     NotAllowed,
     ReplicatorError,
@@ -44,21 +47,33 @@ from replicator.model.errors import (
 )
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
+from replicator.state.control import Changer
 from replicator.state.control_topic import Control, check_generation
 from replicator.state.generation import Generation
 from replicator.state.kept_positions import KeptPositions
-from replicator.workers.settings import FINISH_AFTER_S
+from replicator.workers.settings import NOTHING_SEEN
 
 LOOK_S_MAX = 5.0
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.2, 5.0
 
 
 def failed_over(control: Control | None) -> str:
-    """Say that a flow is failed over; empty where it isn't."""
+    """Say that a flow is failed over; empty where it isn't, or not yet (see `being_failed_over`)."""
     found = None if control is None else control.frozen
-    if found is None:
+    if control is None or found is None or not control.is_frozen:
         return ""
     return f"it was failed over ({found.begun_said}): nothing is copied until failover --undo"
+
+
+def being_failed_over(control: Control | None) -> str:
+    """Say that somebody has begun to fail a flow over, and hasn't fenced all workers; empty where that isn't so."""
+    found = None if control is None else control.frozen
+    if control is None or found is None or control.is_frozen:
+        return ""
+    return (
+        f"it is being failed over ({found.begun_said}): workers may still copy. If the command has died, give it "
+        "again, or failover --undo"
+    )
 
 
 def while_frozen(
@@ -90,25 +105,36 @@ def _kept_while_frozen(
     observer: ConditionObserver,
     note: Callable[[Note], None],
 ) -> bool:
-    told, kept_s, owner = 0, float("-inf"), process_name()
-    backoff = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S)
+    told, said, kept_s, owner = 0, "", float("-inf"), process_name()
+    backoff, watch = Backoff(AGAIN_FIRST_S, AGAIN_MAX_S), NOTHING_SEEN
     with ControlPlane(flow) as plane:
         plane.target.connect(unless_asked(asked, flow.target.name))
         while True:
             pause_s = min(LOOK_S_MAX, flow.limits.discovery_interval_ms / 1000)
             try:
                 control = plane.state.control_if_any()
-                found = None if control is None else control.frozen
-                if found is None and not (told and _being_undone(control)):
+                found, change = (None, None) if control is None else (control.frozen, control.preparing)
+                now_s = time.monotonic()
+                watch = watch.look(0, 0 if change is None else change.number, now_s)
+                may_finish = change is not None and watch.may_change(now_s)
+                if found is None and not (told and change is not None and not may_finish):  # isn't being undone
                     if told:
                         log.info("failover_undone")
                     return told > 0
-                if found is not None and found.number != told:
-                    told = found.number
-                    observer.failed_over(failed_over(control))  # first: who reads the log may ask for it at once
-                    log.warning("failed_over", generation=told, by=found.who)
+                if found is not None and (now_said := failed_over(control) or being_failed_over(control)) != said:
+                    told, said = found.number, now_said
+                    observer.failed_over(said)  # first: who reads the log may ask for it at once
+                    if found == change:
+                        log.warning("being_failed_over", generation=told, by=found.who)
+                    else:
+                        log.warning("failed_over", generation=told, by=found.who)
                     begun()
-                due = time.monotonic() >= kept_s + flow.limits.recommit_interval_ms / 1000
+                if found is not None and found == change and may_finish:
+                    watch = watch.fenced(now_s)  # whatever comes of it, it isn't tried again at once
+                    if _finished(flow, plane, found, owner):
+                        log.warning("failover_finished", generation=found.number, by=found.who)
+                        continue
+                due = now_s >= kept_s + flow.limits.recommit_interval_ms / 1000
                 if due and found is not None and plane.state.control().open == found:
                     done = keep_positions(flow, plane, found)
                     partitions = len(done.found)
@@ -136,10 +162,16 @@ def _noted(note: Callable[[Note], None], kept: KeptPositions, log: structlog.std
         log.warning("kept_not_noted", reason=str(unnoted))
 
 
-def _being_undone(control: Control | None) -> bool:
-    """Return whether another generation is about to be opened. Who has begun that a moment ago isn't cut short."""
-    change = None if control is None or control.open is not None else control.preparing
-    return change is not None and time.time() < change.at_ms / 1000 + FINISH_AFTER_S
+def _finished(flow: Flow, plane: ControlPlane, begun: Generation, owner: str) -> bool:
+    """Fence all workers and open the generation that somebody has begun; whether that was done here. Raises as
+    `Changer`; TakenOver where another change is under way."""
+
+    def propose(control: Control) -> None:
+        if control.preparing is not None and control.preparing != begun:
+            raise TakenOver(f"flow {flow.name}: {control.preparing.begun_said} is being prepared")
+
+    changer = Changer(flow, plane.state, owner, _ignored, _no_starts)
+    return changer.ensure(propose, {}, lambda found: None)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +243,10 @@ def _released(found: Stored, now_ms: int) -> Stored:
     if not isinstance(found, Position):
         return found
     return replace(found, evidence=replace(found.evidence, owner=NOBODY, committed_ms=now_ms))
+
+
+def _no_starts(partitions: Mapping[str, int]) -> Sequence[tuple[bytes, bytes]]:
+    raise Fatal("a flow that was never open is being failed over")
 
 
 def _ignored(text: str) -> None:

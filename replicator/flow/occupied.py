@@ -20,8 +20,11 @@ def check_free(flow: Flow, found: Generation, *, take_over: bool) -> None:
 def check_frozen(flow: Flow, control: Control | None) -> None:
     """Raise FlowFrozen where the flow was failed over, or is about to be."""
     if control is not None and (found := control.frozen) is not None:
+        what, then = (
+            ("was failed", "nothing is") if control.is_frozen else ("is being failed", "nobody may begin to be")
+        )
         raise FlowFrozen(
-            f"flow {flow.name} was failed over ({found.begun_said}): nothing is copied until "
+            f"flow {flow.name} {what} over ({found.begun_said}): {then} copied until "
             f"eos-replicate failover --undo --flow {flow.name} -c FILE"
         )
 

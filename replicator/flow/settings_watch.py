@@ -1,6 +1,6 @@
-"""Reads what operators set of a flow while it runs, and whether its generation is still open, in a thread beside its
-lanes: a control topic whose broker doesn't answer must not hold them up. Started by `flow.wiring`; lanes ask the
-`FlowThrottle` that it tells.
+"""Reads what operators set of a flow and decide about its incidents while it runs, and whether its generation is still
+open, in a thread beside its lanes: a control topic whose broker doesn't answer must not hold them up. Started by
+`flow.wiring`; lanes ask the `FlowThrottle` and the `FlowDecisions` that it tells.
 
 The end of the control topic is asked for each `LOOK_S`, and the topic is read when there is something new. A lane that
 copies learns of another generation by its fencing. One without records would only learn of it at the next discovery.
@@ -21,9 +21,10 @@ import structlog
 
 from replicator.clock import RealClock
 from replicator.config import Flow
-from replicator.kafka.offset_questions import LATEST, STABLE, ListedOffset
-from replicator.kafka.topic_questions import TopicQuestions
+from replicator.kafka.offset_questions import LATEST, STABLE
+from replicator.kafka.topic_questions import TopicQuestions, raised
 from replicator.kafka.topic_reader import TopicReader
+from replicator.lane.flow_decisions import FlowDecisions
 from replicator.lane.ports import Clock
 from replicator.lane.throttle import FlowThrottle
 from replicator.model import names
@@ -35,6 +36,8 @@ from replicator.state.generation import Generation, Kind
 from replicator.state.run_settings import FLOW, RunSettings
 from replicator.workers.settings import FINISH_AFTER_S, NOTHING_SEEN
 
+ForLanes = tuple[FlowThrottle, FlowDecisions]
+"""What lanes of one flow ask."""
 LOOK_S = 1.0
 SLICE_S = 0.2  # between two looks at whether the flow ends
 
@@ -48,7 +51,7 @@ class SettingsWatch:
         generation: Generation,
         topics: TopicQuestions,
         control: Callable[[], Control],
-        throttle: FlowThrottle,
+        told: ForLanes,
         ended: threading.Event,
         log: structlog.stdlib.BoundLogger,
         clock: Clock | None = None,
@@ -58,7 +61,7 @@ class SettingsWatch:
         self._generation = generation
         self._at = Partition(names.control_topic(flow.name), 0)
         self._limit_s = flow.limits.request_timeout_ms / 1000
-        self._topics, self._control, self._throttle = topics, control, throttle
+        self._topics, self._control, (self._throttle, self._decisions) = topics, control, told
         self._ended, self._log, self._clock = ended, log, clock or RealClock()
         self._ends: tuple[int, int] | None = None  # before it was read last
         self._unread = ""  # why it could not be read last
@@ -83,17 +86,18 @@ class SettingsWatch:
             failed(error)
 
     def look(self) -> None:
-        """Look once. That the target doesn't answer at all others say.
+        """Look once. Why the topic can't be read is logged, once for each cause; it is tried again at the next look.
 
         Raises TakenOver when the generation is over, and, once for each change, when it is half done (`half_done`).
         """
-        ends = self._asked_ends()
-        if ends is None or ends[0] < ends[1]:
-            return  # somebody writes to it just now, and whoever reads it waits for that
-        if ends == self._ends:
-            self._check_half_done()
-            return
         try:
+            ends = self._asked_ends()
+            if ends is None or ends[0] < ends[1]:
+                return  # somebody writes to it just now, and whoever reads it waits for that
+            if ends == self._ends:
+                self._unread = ""
+                self._check_half_done()
+                return
             control = self._control()
             check_generation(control, self._generation.number, self._generation.assignment, running=True)
         except TakenOver:
@@ -105,6 +109,7 @@ class SettingsWatch:
             return
         self._ends, self._unread = ends, ""
         self._note_preparing(control.preparing)
+        self._decisions.take(control.decisions)
         if self._throttle.take(control.settings, self._generation.number):
             tell_settings(self._log, control.settings)
 
@@ -127,15 +132,16 @@ class SettingsWatch:
         )
 
     def _asked_ends(self) -> tuple[int, int] | None:
+        """Return the last stable offset and the end; None where the flow ends. Raises what the target says instead."""
         asked = self._topics.list_offsets([self._at], (LATEST, STABLE))
         give_up_s = self._clock.now_s() + self._limit_s
         while not asked.poll(SLICE_S):
-            if self._ended.is_set() or self._clock.now_s() >= give_up_s:
+            if self._ended.is_set():
                 return None
-        end, stable = (found.get(self._at) for found in asked.values())
-        if isinstance(stable, ListedOffset) and isinstance(end, ListedOffset):
-            return stable.offset, max(stable.offset, end.offset)
-        return None
+            if self._clock.now_s() >= give_up_s:
+                break
+        end, stable = (raised(found[self._at]) for found in asked.values())
+        return stable.offset, max(stable.offset, end.offset)
 
 
 def tell_settings(log: structlog.stdlib.BoundLogger, settings: RunSettings) -> None:
@@ -151,7 +157,7 @@ def watch_settings(
     flow: Flow,
     generation: Generation,
     topics: Callable[[], TopicQuestions],
-    throttle: FlowThrottle,
+    told: ForLanes,
     ended: threading.Event,
     log: structlog.stdlib.BoundLogger,
     failed: Callable[[BaseException], None],
@@ -159,5 +165,5 @@ def watch_settings(
     """Start the thread; `topics` makes what asks the target."""
     asks = topics()
     state = FlowState(flow, TopicReader(flow, flow.target, asks))
-    watch = SettingsWatch(flow, generation, asks, state.control, throttle, ended, log)
+    watch = SettingsWatch(flow, generation, asks, state.control, told, ended, log)
     threading.Thread(target=watch.run, args=(failed,), name=f"{flow.name}.settings", daemon=True).start()

@@ -38,6 +38,7 @@ from replicator.kafka.note import write_note
 from replicator.kafka.topic_questions import within
 from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.driver import LaneDriver, Observe, Services, unobserved
+from replicator.lane.flow_decisions import FlowDecisions
 from replicator.lane.permit import FencePermit
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
@@ -239,10 +240,9 @@ def parts(
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
-        throttle = _OfFlow(partial(_made_throttle, throttled)).of
-        given = replace(
-            services(failpoint, log, lost), cluster_away=lambda: bool(away), observe=observe, throttle=throttle
-        )
+        throttle, decisions = _OfFlow(partial(_made_throttle, throttled)).of, _OfFlow(lambda flow: FlowDecisions()).of
+        given = replace(services(failpoint, log, lost), cluster_away=lambda: bool(away), observe=observe)
+        given = replace(given, throttle=throttle, decisions=decisions)
 
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any], permit: FencePermit) -> LaneDriver:
             return LaneDriver(plan, LivePolicy(), given, events, permit)
@@ -251,7 +251,7 @@ def parts(
             flow: Flow, generation: Generation, ended: threading.Event, failed: Callable[[BaseException], None]
         ) -> None:
             asks = partial(topics_of, flow, flow.target, "settings")
-            watch_settings(flow, generation, asks, throttle(flow), ended, log, failed)
+            watch_settings(flow, generation, asks, (throttle(flow), decisions(flow)), ended, log, failed)
 
         def clusters(
             flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None], told: dict[str, float]

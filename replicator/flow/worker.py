@@ -12,6 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -351,7 +352,8 @@ def with_routes(plan: LanePlan, routing: Routing) -> LanePlan:
     routes: tuple[Route, ...] = tuple(
         routing.routes[at] for at in sorted(routing.routes) if plan.assignment.lane_of(*at) == plan.lane
     )
+    plan = replace(plan, routes=routes, topic_partitions=Counter(at.topic for at in routing.routes))
     sizes = routing.sizes(routes)
     if not sizes:
-        return replace(plan, routes=routes)
-    return replace(plan, routes=routes, batch_bytes_max=sizes[0], record_bytes_max=sizes[-1])
+        return plan
+    return replace(plan, batch_bytes_max=sizes[0], record_bytes_max=sizes[-1])

@@ -8,7 +8,7 @@ from typing import Literal
 
 from replicator.config import Flow, routing
 from replicator.flow.deciding import pause_before
-from replicator.flow.frozen import failed_over
+from replicator.flow.frozen import being_failed_over, failed_over
 from replicator.inspect.flow_runs import EndedFlow, Runner, config_fault, ended, runners
 from replicator.inspect.map_incidents import MapIncident
 from replicator.inspect.plan_file import other_settings
@@ -106,9 +106,9 @@ class FlowStatus:
     `rates`: what operators have set, and the limit of the flow file where none of them has replaced it (`by` is
     empty then), by source topic; empty for the whole flow. `taken_out`: topics of those that are no longer in the
     flow file. `failed_over`: the whole flow was, as one of `notes` says; `kept_by`: who has committed its positions
-    again since. `other_settings`: why workers run other settings than the file's. `heartbeat_ms`: when the newest
-    heartbeat was written that the target has; None of a flow without. `source_error`: why the source doesn't answer,
-    and nothing is known but what the target has."""
+    again since. `being_failed_over`: that somebody has begun to, in words. `other_settings`: why workers run other
+    settings than the file's. `heartbeat_ms`: when the newest heartbeat was written that the target has; None of a flow
+    without. `source_error`: why the source doesn't answer, and nothing is known but what the target has."""
 
     flow: str
     source: str
@@ -125,6 +125,7 @@ class FlowStatus:
     rates: Mapping[str, RateLimit] = field(default_factory=dict)
     taken_out: tuple[str, ...] = ()
     failed_over: bool = False
+    being_failed_over: str = ""
     kept_by: KeptPositions | None = None
     other_settings: str = ""
     signed_gaps: tuple[SignedGap, ...] = ()
@@ -211,6 +212,7 @@ def assembled(
         rates={} if control is None else settings.told(rate_of(flow)),
         taken_out=routing.taken_out(flow, settings.topics),
         failed_over=bool(failed_over(control)),
+        being_failed_over=being_failed_over(control),
         kept_by=kept_now(control, claims.kept),
         other_settings="" if control is None else other_settings(flow, control),
         signed_gaps=signed_gaps(claims.occurrences),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replicator.config import Flow
-from replicator.flow.frozen import failed_over
+from replicator.flow.frozen import being_failed_over, failed_over
 from replicator.flow.occupied import occupied, other_cluster
 from replicator.inspect.flow_plan import STANDS_BY, PlanFinding
 from replicator.state.control_topic import Control
@@ -33,7 +33,7 @@ def file_findings(flow: Flow, control: Control, source_cluster: str) -> list[Pla
     elsewhere = other_cluster(flow, control, source_cluster)
     if elsewhere:
         return [_stands_by(elsewhere)]
-    if frozen := failed_over(control):  # a change may be under way
+    if frozen := failed_over(control) or being_failed_over(control):  # a change may be under way
         return [_stands_by(frozen)]
     found, held, decision = control.open, open_settings(control, flow), _decided(flow, control)
     if found is None or held is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from replicator.config import Config, Flow, routing
 from replicator.config.engine import chosen_engine
-from replicator.flow.frozen import failed_over
+from replicator.flow.frozen import being_failed_over, failed_over
 from replicator.flow.listing import Listing
 from replicator.flow.offsets_topic import map_note
 from replicator.flow.topic_rules import ListedTopic
@@ -130,8 +130,10 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         with_rights(flow, row, sources.get(row.source_topic, nothing), targets.get(row.target_topic, nothing))
         for row in rows
     ]
-    frozen = failed_over(control)
-    rows = [with_failover(with_pause(row, settings)) if frozen else with_pause(row, settings) for row in rows]
+    frozen = failed_over(control) or being_failed_over(control)
+    rows = [
+        with_failover(with_pause(row, settings)) if failed_over(control) else with_pause(row, settings) for row in rows
+    ]
     rows += _unlisted(flow, listing, expected)
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
     told = "" if rows else no_topic(flow), chosen_engine(flow).told(), no_map, frozen

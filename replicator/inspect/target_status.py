@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from replicator.config import Flow
 from replicator.config.routing import selects, target_topic
-from replicator.flow.frozen import failed_over
+from replicator.flow.frozen import being_failed_over, failed_over
 from replicator.flow.topics import ControlPlane, check_control_topic, listed
 from replicator.inspect.flow_status import (
     STATES,
@@ -88,7 +88,7 @@ def target_status(flow: Flow, clusters: ControlPlane, source_error: str, now_ms:
     return replace(
         found,
         incident=told_of_flow(incident, has_run=bool(known.claims)),
-        notes=tuple(note for note in (SOURCE_AWAY, failed_over(control)) if note),
+        notes=tuple(note for note in (SOURCE_AWAY, failed_over(control) or being_failed_over(control)) if note),
         map_incidents=tuple(map_incidents(flow, clusters, list(positions.values()), now_ms)),
         source_error=source_error,
     )

@@ -1,8 +1,8 @@
 """Acts on what operators have decided about incidents that stop partitions of a lane. Called by `lane.session`.
 
-While a partition is stopped by an incident with a command, the end of the control topic is asked for about once a
-second, and the topic is read when there is something new. A decision whose occurrence is what stops a partition now is
-acted on, whenever that comes to be: at a start the cause is found anew first.
+They are read with the session's start; what was decided since is told by who watches the control topic, and never
+asked for here (`flow_decisions`). A decision whose occurrence is what stops a partition now is acted on, whenever that
+comes to be: at a start the cause is found anew first.
 
 Invariant 12
 - A decision that moves a position does so in one transaction with the end of its occurrence: done once or not at all,
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from replicator.lane.aside import aside
+from replicator.lane.flow_decisions import NOTHING
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.own_transactions import OPEN
 from replicator.lane.partition import Commits, Decided, Stopped, Waiting
@@ -33,12 +34,11 @@ from replicator.lane.transaction import LaneTransactions
 from replicator.model import names
 from replicator.model.commands import Command
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
-from replicator.model.partition import LogEnds, Partition
+from replicator.model.partition import Partition
 from replicator.planes.contract import ReadStopped
 from replicator.state.decisions import OperatorDecision
 from replicator.state.occurrences import Closing, Ending, Occurrence
 
-LOOK_S = 1.0
 AGAIN_S = 30.0  # until what could not be done is tried again
 WRITE = frozenset({"Describe", "Write"})
 ENDINGS: Mapping[Command, Ending] = {
@@ -66,11 +66,8 @@ class LaneDecisions:
         self._plan, self._policy, self._to, self._clock, self._log = plan, policy, to, context.clock, context.log
         self._partitions, self._reports, self._throttle = memory.partitions, memory.reports, memory.throttle
         self._start, self._transactions, self._observer = start, transactions, context.observer
-        self._control = Partition(names.control_topic(plan.flow.name), 0)
         self._decided: Mapping[str, OperatorDecision] = {}
-        self._ends: LogEnds | ReplicatorError | None = None  # of the control topic, before it was read last
-        self._looked_s = context.clock.now_s()
-        self._unread = ""  # why they could not be read last
+        self._told, self._taken = memory.decisions, NOTHING  # of what was told: what was taken over last
         self._again_s = memory.decisions_again_s
         self._beforehand = SignedBeforehand(plan.flow.policy, context.clock, context.log)
 
@@ -87,25 +84,12 @@ class LaneDecisions:
         return {id_: decision for id_, decision in decided.items() if id_ in open_}
 
     def look(self) -> None:
-        """Read what was decided since, if that could concern a partition that is stopped."""
-        now_s = self._clock.now_s()
-        if not self._policy.copies_live or now_s < self._looked_s + LOOK_S or not self._waiting():
-            return
-        self._looked_s = now_s
-        try:
-            ends = self._to.target.log_ends([self._control])[self._control]
-            if isinstance(ends, LogEnds) and ends.stable < ends.end:
-                return  # somebody writes to it just now, and whoever reads it waits for that
-            if isinstance(ends, ReplicatorError) or ends != self._ends:
-                self._start.decided = self._to.state.control().decisions
-                self._decided = self._of_lane(self._start.decided)
-                self._ends = ends
-        except (Retriable, Unreachable) as error:
-            if self._unread != str(error):
-                self._unread = str(error)
-                self._log.warning("decisions_unread", reason=str(error))
-        else:
-            self._unread = ""
+        """Take over what was told since. It may have been read before the session's start was: an occurrence is decided
+        about once, so what either has stands."""
+        newest = self._told.newest
+        if self._policy.copies_live and newest is not self._taken and self._waiting():
+            self._taken, self._decided = newest, self._of_lane({**newest, **self._decided})
+            self._start.decided = {**newest, **self._start.decided}
 
     def _waiting(self) -> dict[Partition, Occurrence]:
         """Find the stopped partitions, each with the occurrence that a decision could be about."""

@@ -27,6 +27,7 @@ import structlog
 from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.failpoints import Failpoint
+from replicator.lane.flow_decisions import FlowDecisions
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.owners import check_owners, owner_of, targets_of
 from replicator.lane.pace import Rate
@@ -130,7 +131,8 @@ class Services:
 
     `connect` opens what one producer session works with; the event is set when the lane shall stop. `cluster_away` as
     of `Partitions`. `observe` makes what is told of a lane, which also gets to ask what each of its partitions does and
-    how much waits to be written. `throttle`: what operators have paused and limited of a flow.
+    how much waits to be written. `throttle`: what operators have paused and limited of a flow;
+    `decisions`: what they have decided while it runs.
     """
 
     connect: Callable[[LanePlan, Policy, threading.Event], Connections]
@@ -141,6 +143,7 @@ class Services:
     jitter: Callable[[], float] = random.random
     observe: Observe = unobserved
     throttle: Callable[[Flow], FlowThrottle] = lambda flow: FlowThrottle()
+    decisions: Callable[[Flow], FlowDecisions] = lambda flow: FlowDecisions()
 
 
 class LaneDriver:
@@ -166,7 +169,7 @@ class LaneDriver:
         records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
         size = TransactionSize(records_max, commit.bytes_max, small=policy.copies_live)
         self._memory = Memory(partitions, RefusedRecords(partitions), size, Reports(partitions))
-        self._memory.throttle = services.throttle(plan.flow)
+        self._memory.throttle, self._memory.decisions = services.throttle(plan.flow), services.decisions(plan.flow)
         self._observer = services.observe(plan, self._all_states, self._queued_bytes)
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
@@ -213,6 +216,7 @@ class LaneDriver:
 
     def forget(self) -> None:
         """Let nobody see any more what its partitions are doing. Called once it has ended."""
+        self._memory.throttle.ended(self.plan)
         self._observer.over()
 
     def _changed(self, counts: PartitionCounts) -> None:
@@ -287,6 +291,7 @@ class LaneDriver:
             self._fence_at_once(to)
         self.session = session = ProducerSession(plan, self._policy, to, self._memory, context)
         session.open()
+        self._memory.throttle.runs(plan)
         self._opened, self._opened_s = True, self._clock.now_s()
         for owner, partitions in self._predecessors.items():
             self._log.info("took_over", owner=owner, partitions=partitions)

@@ -10,6 +10,7 @@ import structlog
 
 from replicator.backoff import Jitter
 from replicator.failpoints import Failpoint
+from replicator.lane.flow_decisions import FlowDecisions
 from replicator.lane.map_outage import MapOutage
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock, LaneObserver
@@ -26,7 +27,7 @@ class Memory:
 
     `owners`: by target partition, as this process knows them; of positions that have no partition of the lane, too.
     `decisions_again_s`: by occurrence, when a decision that could not be done is tried again (monotonic).
-    `throttle`: of the flow, for all its lanes.
+    `throttle` and `decisions`: of the flow, for all its lanes.
     """
 
     partitions: Partitions
@@ -37,6 +38,7 @@ class Memory:
     map_outage: MapOutage = field(default_factory=MapOutage)
     decisions_again_s: dict[str, float] = field(default_factory=dict)
     throttle: FlowThrottle = field(default_factory=FlowThrottle)
+    decisions: FlowDecisions = field(default_factory=FlowDecisions)
 
 
 @dataclass(frozen=True, slots=True)

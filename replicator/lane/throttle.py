@@ -6,6 +6,9 @@ large a transaction was; and nothing is read that would have to be kept until it
 
 Invariants
 - Over any time of T seconds no more is copied than rate * (T + BURST_S), and what one transaction of each lane holds.
+- That holds for all processes that share the flow together: each keeps to the part that its lanes have, of the flow's
+  limit by their number, of a topic's by its partitions. A lane that another process takes over counts here until it
+  ends: for so long a little more may be copied.
 - An older state of the settings never replaces a newer one, whoever has read it.
 """
 
@@ -15,6 +18,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from replicator.lane.plan import LanePlan
 from replicator.state.run_settings import FLOW, NO_SETTINGS, Paused, RateLimit, RunSettings
 
 BURST_S = 1.0
@@ -65,7 +69,16 @@ class _Limiter:
         self.limit = limit
         self.records = None if limit.records_per_s is None else TokenBucket.full(limit.records_per_s, now_s)
         self.bytes = None if limit.bytes_per_s is None else TokenBucket.full(limit.bytes_per_s, now_s)
-        self.held = False
+        self.held, self.share = False, 1.0
+
+    def scale(self, share: float, now_s: float) -> None:
+        """Keep to this part of the limit from now on; what was copied too much before still counts."""
+        self.share = share
+        for bucket, rate in ((self.records, self.limit.records_per_s), (self.bytes, self.limit.bytes_per_s)):
+            if bucket is not None and rate is not None:
+                bucket.fill(now_s)
+                bucket.rate = rate * share
+                bucket.level = min(bucket.level, bucket.rate * BURST_S)
 
     def take(self, now_s: float, records: int, size: int) -> None:
         if self.records is not None:
@@ -94,6 +107,30 @@ class FlowThrottle:
         self._limiters: dict[str, _Limiter] = {}
         self._stale = from_file.limits  # whether the buckets aren't those of the settings yet
         self._record_bytes = 0.0
+        self._lanes: dict[tuple[int, int], LanePlan] = {}  # that run here, by generation and number
+
+    def runs(self, plan: LanePlan) -> None:
+        """Note that a lane runs here, with these routes."""
+        with self._lock:
+            self._stale = self._stale or self._lanes.get((plan.generation, plan.lane)) is not plan
+            self._lanes[plan.generation, plan.lane] = plan
+
+    def ended(self, plan: LanePlan) -> None:
+        """Note that it does no more."""
+        with self._lock:
+            self._stale = self._lanes.pop((plan.generation, plan.lane), None) is not None or self._stale
+
+    def _share(self, at: str) -> float:
+        """Return which part of a limit is this process's. While no lane runs here nothing is copied."""
+        newest = max((generation for generation, _ in self._lanes), default=0)
+        here = [plan for (generation, _), plan in self._lanes.items() if generation == newest]
+        if not here:
+            return 1.0
+        if at == FLOW:
+            return min(1.0, len(here) / here[0].assignment.lanes)
+        own = sum(route.source.topic == at for plan in here for route in plan.routes)
+        known = max(plan.topic_partitions.get(at, 0) for plan in here)
+        return own / known if 0 < own < known else 1.0
 
     @property
     def settings(self) -> RunSettings:
@@ -140,6 +177,8 @@ class FlowThrottle:
                 at: before[at] if at in before and before[at].limit == limit else _Limiter(limit, now_s)
                 for at, limit in self.rates().items()
             }
+            for at, limiter in self._limiters.items():
+                limiter.scale(self._share(at), now_s)
             self._stale = False
         return self._limiters
 
@@ -191,7 +230,7 @@ class FlowThrottle:
         for topic, limiter in limiters.items():
             if limiter.held:
                 continue
-            most = _most(limiter.limit, seconds, average, 1 if topic == FLOW else TOPIC_RECORDS_MIN)
+            most = _most(limiter.limit, seconds * limiter.share, average, 1 if topic == FLOW else TOPIC_RECORDS_MIN)
             left.append(most - records if topic == FLOW or topic in heard else most)
         return min(left, default=None)
 

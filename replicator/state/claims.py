@@ -243,6 +243,10 @@ class Claims:
 def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
     """Read all records of the claims topic. The newest of each key counts, and a tombstone withdraws it.
 
+    Partitions come one after the other, so a key that several lanes have written comes in any order of generations.
+    Within one generation only one lane writes it, to one partition, where the log's order is certain: the time that a
+    record says is never compared, as a clock may be set back.
+
     Raises NotOurs and NewerFormat, see `envelope`.
     """
     newest: dict[bytes, ClaimsRecord] = {}
@@ -257,8 +261,8 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
             continue
         found = _decoded(key, body)
         before = newest.get(key)
-        if before is None or (before.generation, before.at_ms) <= (found.generation, found.at_ms):
-            newest[key] = found  # lanes write to different partitions, which are read one after the other
+        if before is None or before.generation <= found.generation:
+            newest[key] = found
     claims = {found.target: found for found in newest.values() if isinstance(found, Claim)}
     occurred = tuple(found for found in newest.values() if isinstance(found, Occurrence))
     repairs = tuple(found for found in newest.values() if isinstance(found, Repair))

@@ -78,6 +78,11 @@ class Control:
         return found if found is not None and found.kind is Kind.FROZEN else None
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether it is failed over by now. Before that, workers of the generation before still copy."""
+        return self.frozen is not None and self.open is not None
+
+    @property
     def failed_over(self) -> Mapping[str, int]:
         """Source topics that were failed over, or are about to be, each with the generation that did it. Of a flow that
         is failed over as a whole: those that stay so when that is undone."""

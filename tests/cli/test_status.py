@@ -247,6 +247,10 @@ def test_a_flow_that_nobody_copies_is_not_well() -> None:
     assert problems(released, LagBounds(lag_records_max=7)) == [], "so many are well"
     assert problems(replace(released, partitions=behind[1:]), LagBounds()) == [], "all is copied"
     assert problems(replace(flow, failed_over=True), LagBounds()) == ["flow orders was failed over: nothing is copied"]
+    half = replace(flow, being_failed_over="it is being failed over (generation 3): workers may still copy")
+    assert problems(half, LagBounds()) == [
+        "flow orders: it is being failed over (generation 3): workers may still copy"
+    ]
     other = replace(flow, other_settings="workers run those of generation 3")
     [said] = problems(other, LagBounds())
     assert said.endswith("than the flow file has: workers run those of generation 3")

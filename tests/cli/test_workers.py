@@ -68,3 +68,11 @@ def test_who_keeps_the_positions_of_a_flow_that_was_failed_over_is_told() -> Non
     assert f"its positions are kept by {LONG}:1:a, which has committed them last at 2027-01-15T08:00:00Z" in said
     assert _as_json(over)["kept_by"]["at"] == "2027-01-15T08:00:00Z"
     assert _as_json(found())["kept_by"] is None
+
+
+def test_workers_of_a_flow_that_is_only_being_failed_over_are_shown() -> None:
+    half = found(worker("host-1", 0, 1), being_failed_over="it is being failed over (generation 3): workers may copy")
+    said = " ".join(" ".join(drawn(half)).split())
+    assert "orders: it is being failed over (generation 3): workers may copy" in said
+    assert "host-1:4711" in said
+    assert (_as_json(half)["failed_over"], _as_json(half)["being_failed_over"]) == ("", half.being_failed_over)

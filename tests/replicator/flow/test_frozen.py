@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,6 +26,7 @@ from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind, Phase
+from replicator.workers.settings import FINISH_AFTER_S
 from tests.replicator.flow.fakes import claim, flow
 
 pytestmark = pytest.mark.tier("default")
@@ -32,6 +34,8 @@ pytestmark = pytest.mark.tier("default")
 MINE, THEIRS = Partition("a.t1", 0), Partition("a.t2", 0)
 ALL = frozenset({"Describe", "Read", "Write"})
 FROZEN = Generation(2, Phase.OPEN, 1, kind=Kind.FROZEN)
+HALF = replace(FROZEN, phase=Phase.PREPARING, by="who has died", at_ms=5)
+LIVE_CLOSED, LIVE = Generation(1, Phase.CLOSED, 1), Generation(1, Phase.OPEN, 1)
 
 
 @dataclass
@@ -42,7 +46,8 @@ class Target:
     unread: dict[Partition, ReplicatorError] = field(default_factory=dict)
     committed: list[set[Partition]] = field(default_factory=list)
     refuses: list[NotAllowed] = field(default_factory=list)
-    undone: bool = False
+    generations: dict[int, Generation] = field(default_factory=lambda: {1: LIVE_CLOSED, 2: FROZEN})
+    opened: list[str] = field(default_factory=list)  # by which process, of a change that was half done
 
     def describe(self, topics: Iterable[str], *, rights: bool = False) -> dict[str, TopicInfo | ReplicatorError]:
         return {name: self._described(name, rights=rights) for name in topics}
@@ -68,8 +73,7 @@ class Target:
         return Claims({it.target: it for it in (claim("t1"), claim("t2"))}, ())
 
     def control(self) -> Control:
-        opened = Generation(3, Phase.OPEN, 1)
-        return Control({1: Generation(1, Phase.CLOSED, 1), **({3: opened} if self.undone else {2: FROZEN})})
+        return Control(dict(self.generations))
 
     control_if_any = control
 
@@ -211,3 +215,99 @@ def test_one_that_is_taken_away_later_is_waited_for(target: Target) -> None:
     events = [it["event"] for it in logs if it["event"].startswith("positions")]
     assert events == ["positions_kept", "positions_not_kept", "positions_kept"]
     assert target.committed == [{MINE, THEIRS}] * 2
+
+
+class FakeChanger:
+    """Finishes what `target` has half done. `meanwhile`: what others do before it has the control id."""
+
+    def __init__(self, target: Target, by: str, meanwhile: Mapping[int, Generation] | None) -> None:
+        self.target, self.by, self.meanwhile = target, by, meanwhile
+
+    def ensure(
+        self, propose: Callable[[Control], None], listing: object, may_replace: object
+    ) -> tuple[Generation | None, bool]:
+        self.target.generations.update(self.meanwhile or {})
+        control = self.target.control()
+        propose(control)
+        if control.open is not None:
+            return control.open, False
+        assert control.preparing is not None
+        self.target.opened.append(self.by)
+        self.target.generations = {1: LIVE_CLOSED, 2: replace(control.preparing, phase=Phase.OPEN)}
+        return control.preparing, True
+
+
+class Ticking(Asked):
+    """Time passes, by this process's own clock, while it waits. The clock on the wall is an hour behind all others."""
+
+    def __init__(self, looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(looks)
+        self.now_s = 100.0
+        clock = SimpleNamespace(monotonic=lambda: self.now_s, time=lambda: 0.0, time_ns=lambda: 0)
+        monkeypatch.setattr(frozen, "time", clock)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.now_s += timeout or 0.0
+        return super().wait(timeout)
+
+
+class Said(NoConditions):
+    """Hears what is told of a flow that is failed over."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def failed_over(self, said: str) -> None:
+        self.said.append(said)
+
+
+def half_done(
+    target: Target, asked: Asked, monkeypatch: pytest.MonkeyPatch, meanwhile: Mapping[int, Generation] | None = None
+) -> tuple[list[str], list[str]]:
+    """A failover whose command has died is found; the log's events, and what is told."""
+    target.generations = {1: LIVE, 2: HALF}
+    monkeypatch.setattr(frozen, "Changer", lambda flow, state, by, *_: FakeChanger(target, by, meanwhile))
+    told = Said()
+    with capture_logs() as logs:
+        while_frozen(always_due(), asked, structlog.get_logger(), lambda: None, told)
+    return [str(it["event"]) for it in logs], told.said
+
+
+def test_a_failover_whose_command_has_died_is_finished_and_the_positions_are_kept(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Ticking(5, monkeypatch)
+    events, said = half_done(target, asked, monkeypatch)
+    assert events[:4] == ["being_failed_over", "failover_finished", "failed_over", "positions_kept"]
+    assert len(target.opened) == 1
+    assert ["may still copy" in it for it in said] == [True, False, False]
+    assert "nothing is copied" in said[1]
+    assert target.committed
+
+
+def test_who_is_at_it_is_not_cut_short(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    events, _ = half_done(target, Ticking(2, monkeypatch), monkeypatch)
+    assert (events, target.opened) == (["being_failed_over"], [])
+
+
+def test_what_is_undone_meanwhile_is_not_finished(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    back = Generation(3, Phase.PREPARING, 1, by="ann")
+    closed = {2: replace(HALF, phase=Phase.CLOSED)}
+    events, _ = half_done(target, Ticking(4, monkeypatch), monkeypatch, {**closed, 3: back})
+    assert target.opened == []
+    assert events == ["being_failed_over", "positions_not_kept"]
+    events, _ = half_done(target, Ticking(9, monkeypatch), monkeypatch, {**closed, 3: replace(back, phase=Phase.OPEN)})
+    assert (events, target.opened) == (["being_failed_over", "failover_undone"], [])
+
+
+def test_an_undoing_is_waited_for_by_this_processs_own_clock(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`at_ms` is of another host, whose clock may be hours ahead."""
+    asked = Ticking(50, monkeypatch)
+
+    class Undone(NoConditions):
+        def failed_over(self, said: str) -> None:
+            ahead_ms = 3_600_000
+            target.generations[3] = Generation(3, Phase.PREPARING, 1, by="who has died", at_ms=ahead_ms)
+
+    assert while_frozen(always_due(), asked, structlog.get_logger(), lambda: None, Undone())
+    assert FINISH_AFTER_S <= asked.now_s - 100.0 <= FINISH_AFTER_S + 2 * frozen.LOOK_S_MAX

@@ -14,10 +14,13 @@ from structlog.testing import capture_logs
 
 from replicator.flow.settings_watch import LOOK_S, SettingsWatch
 from replicator.kafka.offset_questions import ListedOffset
+from replicator.lane.flow_decisions import FlowDecisions
 from replicator.lane.throttle import FlowThrottle
-from replicator.model.errors import ReplicatorError, Retriable, TakenOver, Unreachable
+from replicator.model.commands import Command
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TakenOver, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control
+from replicator.state.decisions import OperatorDecision
 from replicator.state.generation import Generation, Kind, Phase
 from replicator.state.run_settings import NO_SETTINGS, Paused, RunSettings
 from replicator.workers.settings import FINISH_AFTER_S
@@ -42,6 +45,9 @@ class Target:
     time_s: float = 0.0
     read: int = 0
     throttle: FlowThrottle = field(default_factory=FlowThrottle)
+    decisions: FlowDecisions = field(default_factory=FlowDecisions)
+    decided: dict[str, OperatorDecision] = field(default_factory=dict)
+    refuses: ReplicatorError | None = None  # what is said of the ends
     ended: threading.Event = field(default_factory=threading.Event)
 
     wanted: Any = ()
@@ -55,7 +61,8 @@ class Target:
         return self.answers
 
     def values(self) -> list[dict[Partition, object]]:
-        return [{AT: ListedOffset(self.stable if each.stable else self.end, -1)} for each in self.wanted]
+        refused = self.refuses if self.answers else Unreachable("no answer in time")
+        return [{AT: refused or ListedOffset(self.stable if each.stable else self.end, -1)} for each in self.wanted]
 
     def close(self) -> None:
         pass
@@ -74,10 +81,14 @@ class Target:
         self.read += 1
         if self.fails is not None:
             raise self.fails
-        return Control(self.generations, settings=self.settings)
+        return Control(self.generations, settings=self.settings, decisions=dict(self.decided))
 
     def watch(self, log: Any) -> SettingsWatch:
-        return SettingsWatch(flow(), RUNS, cast(Any, self), self.control, self.throttle, self.ended, log, self)
+        return self.watch_under(RUNS, log)
+
+    def watch_under(self, runs: Generation, log: Any) -> SettingsWatch:
+        told = self.throttle, self.decisions
+        return SettingsWatch(flow(), runs, cast(Any, self), self.control, told, self.ended, log, self)
 
 
 def watched(target: Target) -> SettingsWatch:
@@ -120,6 +131,58 @@ def test_what_cannot_be_read_is_told_once_and_tried_again() -> None:
         watch.look()
     assert target.throttle.paused("t") == BY
     assert [it["event"] for it in logs] == ["settings_unread", "settings_taken"]
+
+
+def decided(occurrence: str) -> OperatorDecision:
+    return OperatorDecision(
+        occurrence=occurrence,
+        command=Command.RETRY,
+        name="record_refused",
+        offset=1,
+        end=2,
+        by="ann",
+        why="",
+        at_ms=1,
+        token="t",
+    )
+
+
+def test_decisions_reach_the_lanes() -> None:
+    target = Target()
+    watch = watched(target)
+    watch.look()
+    before = target.decisions.newest
+    target.decided, target.stable, target.end = {"x": decided("x")}, 5, 5
+    watch.look()
+    assert dict(before) == {}
+    assert target.decisions.newest == {"x": decided("x")}
+    seen, target.settings, target.end = target.decisions.newest, NO_SETTINGS.pause(["t"], BY), 6
+    target.stable = 6
+    watch.look()
+    assert target.throttle.paused("t") == BY
+    assert target.decisions.newest is seen, "nothing else was decided"
+
+
+@pytest.mark.parametrize("why", [Retriable("it has no leader"), NotAllowed("Describe"), None])
+def test_a_topic_that_nobody_leads_or_answers_for_is_told_once_and_read_once_it_can_be(
+    why: ReplicatorError | None,
+) -> None:
+    with capture_logs() as logs:
+        target = Target(decided={"x": decided("x")}, refuses=why, answers=why is not None)
+        watch = watched(target)
+        watch.look()
+        watch.look()
+        assert not target.decisions.newest
+        target.refuses, target.answers = None, True
+        watch.look()
+        assert target.decisions.newest == target.decided
+        target.refuses = Retriable("it has no leader")
+        watch.look()
+        target.refuses = None
+        watch.look()
+        target.refuses = Retriable("it has no leader")
+        watch.look()
+    assert [it["event"] for it in logs] == ["settings_unread"] * 3, "another outage is told again"
 
 
 def test_a_target_that_does_not_answer_holds_up_no_end() -> None:
@@ -178,7 +241,7 @@ def test_a_change_to_another_source_cluster_is_left_to_whoever_wants_it(before: 
     """The workers of the first one would end their lanes, and stand by."""
     target = Target()
     runs = replace(RUNS, source_cluster=before)
-    watch = SettingsWatch(flow(), runs, cast(Any, target), target.control, target.throttle, target.ended, LOG, target)
+    watch = target.watch_under(runs, LOG)
     begun = Generation(2, Phase.PREPARING, 2, source_cluster=after)
     target.generations = {1: runs, 2: begun}
     watch.look()

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from replicator.inspect.flow_status import PartitionStatus
+from replicator.config import load_text
+from replicator.flow.frozen import being_failed_over, failed_over
+from replicator.inspect.flow_status import PartitionStatus, assembled
 from replicator.inspect.target_status import describe
 from replicator.model.checkpoint import Evidence, Position
 from replicator.model.commands import Command
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.state import occurrences
+from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
 from replicator.state.decisions import OperatorDecision
 from replicator.state.generation import Generation, Kind, Phase
@@ -20,6 +23,10 @@ from replicator.state.run_settings import Paused, RunSettings
 
 pytestmark = pytest.mark.tier("default")
 
+EXAMPLE = """
+clusters: { a: { properties: { bootstrap.servers: "a:1" } }, b: { properties: { bootstrap.servers: "b:1" } } }
+flows: { orders: { source: a, target: b, topics: ["^.*"] } }
+"""
 AT, TO = Partition("t", 3), Partition("west.t", 3)
 STORED = Position(
     40,
@@ -84,6 +91,20 @@ def test_why_it_is_not_copied_is_known_where_an_operator_has_said_so() -> None:
     controls = Control(settings=PAUSED), frozen(), frozen(settings=PAUSED)
     states = [describe(AT, TO, STORED, control, ()).state for control in controls]
     assert states == ["paused", "failed_over", "paused"]
+
+
+def test_what_is_only_being_failed_over_may_still_be_copied() -> None:
+    live, half = Generation(7, Phase.OPEN, 1), Generation(8, Phase.PREPARING, 1, Kind.FROZEN, by="ann")
+    control = Control({7: live, 8: half})
+    assert describe(AT, TO, STORED, control, ()).state == "waiting"
+    assert failed_over(control) == ""
+    assert "may still copy" in being_failed_over(control)
+    assert "nothing is copied" in failed_over(frozen())
+    assert being_failed_over(frozen()) == failed_over(Control()) == being_failed_over(None) == ""
+    flow = load_text(EXAMPLE, env={}).flows["orders"]
+    found = assembled(flow, (), control, Claims({}, ()), {})
+    assert (found.failed_over, "may still copy" in found.being_failed_over) == (False, True)
+    assert assembled(flow, (), frozen(), Claims({}, ()), {}).failed_over
 
 
 def test_a_position_that_is_gone_is_told() -> None:

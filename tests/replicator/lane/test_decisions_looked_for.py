@@ -1,43 +1,72 @@
-"""When a lane looks for decisions, and that it waits for nobody meanwhile."""
+"""How a lane learns of decisions while it runs: it is told, and asks the control topic for nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from replicator.model.commands import Command
-from replicator.model.partition import Partition
-from tests.replicator.lane.fakes.loads import filled
-from tests.replicator.lane.fakes.log import Fate
-from tests.replicator.lane.fakes.world import World
-from tests.replicator.lane.test_decisions import A, lose, losing
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError
+from replicator.state.control_topic import Control
+from tests.replicator.lane.fakes.loads import numbered
+from tests.replicator.lane.fakes.world import CONTROL, World
+from tests.replicator.lane.test_decisions import A, B, losing
 
 
-def test_the_control_topic_is_looked_at_only_while_something_has_stopped() -> None:
-    world = World()
-    filled(world, 6)
-    world.run()
-    fine = world.trace.count("east.log_ends")
-    world.trace.clear()
-    lose(world, 8)
-    world.run("another")
-    assert world.trace.count("state.control") <= 2, "it is read once more, and then only its end is asked for"
-    assert world.trace.count("east.log_ends") > fine + 10
+def leaderless(world: World) -> None:
+    world.target.log(CONTROL).leaderless = True
 
 
-def test_a_transaction_that_is_open_in_the_control_topic_is_not_waited_for() -> None:
-    world, at_s = losing(), list[float]()
-    control = world.target.log(Partition("__eos.f.control", 0))
+def unreachable(world: World) -> None:
+    world.target.log(CONTROL).unreachable = True
 
-    def decide() -> None:
-        world.resolve(Command.SKIP, A)
-        control.put("somebody's", fate=Fate.OPEN)
-        world.on.append(("state.control", lambda: at_s.append(world.time_s)))
-        world.actions[world.calls + 100] = end
 
-    def end() -> None:
-        assert not at_s, "whoever reads it waits for the end of that, and the lane's other partitions would"
-        control.entries[-1].fate = Fate.COMMITTED
-        at_s.append(world.time_s)
+def refused(error: ReplicatorError) -> Callable[[World], None]:
+    """Whoever reads the topic is told so."""
 
-    world.actions[world.calls + 60] = decide
+    def happens(world: World) -> None:
+        def raises() -> Control:
+            world.call("state.control")
+            raise error
+
+        world.target.log(CONTROL).put("a pause")  # it has grown
+        world.state.control = raises  # type: ignore[method-assign]
+
+    return happens
+
+
+DENIED = NotAllowed("cluster 'east': the user needs Read on topic '__eos.f.control'")
+NOT_OURS = Incident("control_topic_unreadable", "a record without key")
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [leaderless, unreachable, refused(DENIED), refused(NOT_OURS)],
+    ids=["leaderless", "unreachable", "denied", "unreadable"],
+)
+def test_a_control_topic_that_cannot_be_read_holds_up_no_partition(happens: Callable[[World], None]) -> None:
+    world = losing()
+    world.idle_s_max = 10.0
+
+    def begun() -> None:
+        world.trace.clear()
+        happens(world)
+        world.actions[world.calls + 60] = lambda: world.source.log(B).put(*numbered("more", 4))
+
+    world.on.append(("step.claimed", begun))
     assert world.run("another") is None
-    assert at_s[1] - at_s[0] <= 1.5
+    assert world.copied(B)[-4:] == numbered("more", 4)
+    assert world.incidents()[A] == "source_records_gone"
+    assert world.trace.count("state.control") == 0, "the lane's own thread would wait for the answer"
+    assert len(world.told("lane_started")) == 2, "no session ends for that"
+
+
+def test_what_was_told_before_a_session_began_is_not_forgotten() -> None:
+    world = losing()
+    world.run()
+    known = world.state.current
+    world.resolve(Command.SKIP, A)
+    world.state.current = known  # as if it had been written behind what the session reads
+    assert world.run("another") is None
     assert world.position(A) == 10

@@ -76,9 +76,8 @@ def test_a_bug_and_an_incident_of_the_flow_end_the_lane_and_are_told() -> None:
         assert world.position(A) == 0
 
 
-def test_a_lane_that_finds_the_control_topic_gone_while_it_runs_releases_its_positions() -> None:
-    """It looks there for decisions while a partition is stopped. `rebuild-control` is refused while the process holds
-    positions, and nobody could tell that it has gone."""
+def test_a_lane_that_an_incident_of_the_flow_ends_while_it_runs_releases_its_positions() -> None:
+    """`rebuild-control` is refused while the process holds positions, and nobody could tell that it has gone."""
     world = World(idle_s_max=30.0)
     filled(world, 6)
     assert world.run() is None
@@ -88,8 +87,7 @@ def test_a_lane_that_finds_the_control_topic_gone_while_it_runs_releases_its_pos
 
     def lose() -> None:
         assert world.owner(B) == "second"
-        world.state.lost = True
-        world.target.topics.pop(CONTROL.topic)
+        raise Incident("control_topic_lost", "it is not there", topic=CONTROL.topic)
 
     world.on.append(("plane.poll", lose))
     lane.start()

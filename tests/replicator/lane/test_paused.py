@@ -9,6 +9,8 @@ import pytest
 from replicator.lane.partition import Reason, Waiting
 from replicator.lane.throttle import TOPIC_RECORDS_MIN
 from replicator.model.partition import Partition
+from replicator.state.control_topic import Control
+from replicator.state.generation import Generation, LaneAssignment, Phase
 from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit
 from tests.replicator.lane.fakes.loads import filled, held, more
 from tests.replicator.lane.fakes.world import World
@@ -136,6 +138,18 @@ def test_a_limited_flow_keeps_its_rate_on_average_and_copies_all() -> None:
     assert [len(world.copied(at)) for at in ALL] == [20, 20, 20]
     committed = [event for event in world.told("committed") if event["records"]]
     assert len(committed) > 20, "in small transactions"
+    assert 60 / 2 - 3 <= world.happened_s - began_s <= 60 / 2 + 3
+
+
+def test_a_lane_of_a_flow_that_others_share_keeps_to_its_part_of_the_rate() -> None:
+    world = World(idle_s_max=60.0)
+    world.assignment = LaneAssignment(2)
+    world.state.current = Control({1: Generation(1, Phase.OPEN, 2, partitions={"t": 2, "u": 1})})
+    world.throttle.take(NO_SETTINGS.limit([], RateLimit(records_per_s=4)), 1)
+    filled(world, 20)
+    began_s = world.time_s
+    assert world.run() is None
+    assert [len(world.copied(at)) for at in ALL] == [20, 20, 20]
     assert 60 / 2 - 3 <= world.happened_s - began_s <= 60 / 2 + 3
 
 

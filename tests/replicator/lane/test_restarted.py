@@ -98,6 +98,20 @@ def test_a_target_topic_that_was_made_again_is_filled_from_the_beginning() -> No
     assert "the target topic with the id" in adoptions(world.occurrences())[0].said
 
 
+def test_a_target_is_filled_each_time_it_was_made_again_whatever_the_clock_says() -> None:
+    world = stopped(target_again())
+    world.time_s -= 900.0  # by a host whose clock is behind
+    world.resolve(Command.RESTART_TOPIC, A)
+    world.run("a third")
+    claim = read_claims(world.target.claims).claims[target_of(A)]
+    assert claim.target_topic_id == world.target.topics["t.copy"].topic_id
+    stopped(target_again(world))
+    world.resolve(Command.RESTART_TOPIC, A)
+    world.run("a fourth")
+    assert world.copied(A) == numbered("t[0]", 6)
+    assert world.told("decision_outdated") == []
+
+
 def test_a_topic_that_was_made_again_on_both_sides_is_copied_from_its_beginning() -> None:
     world = stopped(both_again())
     former = read_claims(world.target.claims).claims[target_of(A)]

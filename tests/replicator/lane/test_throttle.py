@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replicator.flow.listing import Routing
+from replicator.flow.worker import with_routes
+from replicator.lane.plan import LanePlan
 from replicator.lane.throttle import BURST_S, FIRST_RECORDS, TOPIC_RECORDS_MIN, FlowThrottle, TokenBucket
+from replicator.model.partition import Partition
+from replicator.model.route import Route
+from replicator.state.generation import LaneAssignment
 from replicator.state.run_settings import NO_SETTINGS, Paused, RateLimit
+from tests.replicator.lane.fakes.world import flow_starting
 
 BY = Paused(by="ann", at_ms=1)
 
@@ -138,3 +148,68 @@ def test_a_change_of_one_limit_forgives_no_other_s_debt() -> None:
     assert made.held(0.0) == {"t"}
     made.take(made.settings.limit([], RateLimit(records_per_s=5)), 1)
     assert made.held(1.0) == {"t"}
+
+
+def plan(lane: int, lanes: int, at: Sequence[int], generation: int = 1) -> LanePlan:
+    """A lane with these partitions of a topic of eight."""
+    routes = tuple(Route(Partition("t", number), Partition("t.copy", number), "s", "w") for number in at)
+    made = LanePlan(
+        flow_starting("earliest", 3_600_000), generation, lane, "me", "c", routes, lanes, LaneAssignment(lanes)
+    )
+    return replace(made, topic_partitions={"t": 8})
+
+
+def copied(throttle: FlowThrottle, seconds: float, topic: str, each: int = 10) -> int:
+    """What a process copies that always has more, `each` records in a transaction."""
+    now_s, records = 0.0, 0
+    while now_s < seconds:
+        if throttle.left_s(now_s) == 0.0 and topic not in throttle.held(now_s):
+            throttle.spent(now_s, {topic: (each, each)})
+            records += each
+        now_s += 0.01
+    return records
+
+
+@pytest.mark.parametrize("at", ["", "t"])
+def test_processes_that_share_a_flow_copy_no_more_together_than_its_limit(at: str) -> None:
+    made = [limited(at, records_per_s=100) for _ in range(2)]
+    made[0].runs(plan(0, 4, [0, 1, 2]))
+    for lane, partitions in ((1, [3]), (2, [4, 5]), (3, [6, 7])):
+        made[1].runs(plan(lane, 4, partitions))
+    found = [copied(throttle, 60.0, "t") for throttle in made]
+    assert sum(found) <= 100 * (60 + BURST_S) + 4 * 10
+    assert sum(found) >= 100 * 60 * 0.95, "where all have something"
+    assert found[0] / sum(found) == pytest.approx(3 / 8 if at else 1 / 4, abs=0.02)
+
+
+def test_the_part_of_a_process_changes_with_its_lanes_and_what_it_owes_stays() -> None:
+    made = limited(records_per_s=100)
+    made.runs(plan(0, 2, [0]))
+    made.runs(plan(1, 2, [1]))
+    made.spent(0.0, {"t": (300, 300)})
+    assert made.left_s(0.0) == pytest.approx(2.0)
+    made.ended(plan(1, 2, [1]))
+    assert made.left_s(0.0) == pytest.approx(4.0), "half as fast"
+    made.runs(plan(0, 4, [0], generation=2))
+    assert made.left_s(0.0) == pytest.approx(8.0), "lanes of a generation that is over count no more"
+    assert made.records_left(0.0, 1.0, 0, 0, ()) == 25
+
+
+def test_a_process_without_partitions_of_a_topic_and_one_that_runs_all_have_the_whole_limit() -> None:
+    other, alone = limited("u", records_per_s=100), limited("t", records_per_s=100)
+    other.runs(plan(0, 2, [0]))
+    alone.runs(plan(0, 1, range(8)))
+    for made, topic in ((other, "u"), (alone, "t")):
+        assert made.held(0.0) == frozenset()
+        made.spent(0.0, {topic: (300, 0)})
+        assert made.held(1.9) == frozenset({topic})
+        assert made.held(2.6) == frozenset()
+
+
+def test_a_lane_is_told_how_many_partitions_its_topics_have_in_all_lanes() -> None:
+    sources = [Partition("t", number) for number in range(8)]
+    routing = Routing({at: Route(at, Partition("t.copy", at.partition), "s", "w") for at in sources})
+    lanes = [with_routes(plan(lane, 2, []), routing) for lane in range(2)]
+    assert sum(len(lane.routes) for lane in lanes) == 8
+    assert [lane.topic_partitions["t"] for lane in lanes] == [8, 8]
+    assert replace(lanes[0], topic_partitions={"t": 9}) == lanes[0], "no session begins anew for that"

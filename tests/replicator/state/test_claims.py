@@ -9,6 +9,7 @@ import pytest
 
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Repair, read_claims
+from replicator.state.config_fault import ConfigFault
 from replicator.state.control_topic import Control
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.flow_end import FlowEnd
@@ -35,6 +36,15 @@ def test_the_newest_claim_counts_whichever_partition_is_read_first() -> None:
     later = replace(CLAIM, offset=50, generation=2, owner="you", at_ms=100)
     for records in ([CLAIM.encode(), later.encode()], [later.encode(), CLAIM.encode()]):
         assert read_claims(records).claims == {CLAIM.target: later}
+
+
+def test_within_a_generation_the_log_says_which_is_newer_whatever_clocks_say() -> None:
+    """One lane has a partition in a generation, and writes to one partition of the claims topic."""
+    later = replace(CLAIM, target_topic_id="again", owner="you", at_ms=CLAIM.at_ms - 60_000)
+    assert read_claims([CLAIM.encode(), later.encode()]).claims == {CLAIM.target: later}
+    fault = ConfigFault(owner="me", at_ms=500, detail="why")
+    over = replace(fault, at_ms=400, detail="")
+    assert read_claims([fault.encode(), over.encode()]).config_fault == over
 
 
 def test_who_keeps_the_positions_counts_for_the_failover_that_stands() -> None:
@@ -109,7 +119,7 @@ def test_the_end_of_a_flow_stands_beside_its_claims_and_the_newest_counts() -> N
     later = replace(end, detail="d" * 10_000, at_ms=200)
     assert read_claims([CLAIM.encode()]).ended is None
     assert read_claims([end.encode(), CLAIM.encode()]).ended == end
-    found = read_claims([later.encode(), CLAIM.encode(), end.encode()])
+    found = read_claims([end.encode(), CLAIM.encode(), later.encode()])
     assert found.claims == {CLAIM.target: CLAIM}
     assert found.ended == replace(later, detail="d" * 4_000)
     assert json.loads(end.encode()[1])["must_understand"] is False, "older versions ignore it"

@@ -15,6 +15,7 @@ import structlog
 from replicator.config import Flow, load_text
 from replicator.flow.first_offsets import resolve_starts
 from replicator.lane.driver import DriverEvent, LaneDriver, Services
+from replicator.lane.flow_decisions import FlowDecisions
 from replicator.lane.partition import PartitionState
 from replicator.lane.permit import UNASKED, FencePermit
 from replicator.lane.plan import LanePlan
@@ -180,6 +181,7 @@ class World:
     calls: int = 0
     recommit_ms: int = 3_600_000
     throttle: FlowThrottle = field(default_factory=FlowThrottle)  # of all its lanes
+    decisions: FlowDecisions = field(default_factory=FlowDecisions)  # the same
     idle_s_max: float = 30.0  # for so long nothing has happened: the lane is asked to stop
     actions: dict[int, Callable[[], None]] = field(default_factory=dict)  # before the n-th call of any kind
     faults: dict[int, Callable[[str], None]] = field(default_factory=dict)  # the same; told the call, may raise
@@ -196,8 +198,7 @@ class World:
         if self.maps:
             for number, cluster in enumerate((self.source, self.target), 1):
                 cluster.name_id = partial(_topic_id, number)  # type: ignore[method-assign]
-        self.flow = flow_starting(self.start, self.recommit_ms)
-        self.assignment = LaneAssignment(1)
+        self.flow, self.assignment = flow_starting(self.start, self.recommit_ms), LaneAssignment(1)
         listing = {"t": 2, "u": 1}
         self.state = FakeState(self.target, Control({1: Generation(1, Phase.OPEN, 1, partitions=listing)}))
         self.origins = FakeOrigins(self.source)
@@ -241,10 +242,11 @@ class World:
         return self.write(replace(decision, end=adopted, adopted=sides))
 
     def write(self, decision: OperatorDecision) -> OperatorDecision:
-        """Put a decision into the control topic."""
+        """Put a decision into the control topic. Who watches it tells the lanes at once."""
         known = {**self.state.current.decisions, decision.occurrence: decision}
         self.state.current = replace(self.state.current, decisions=known)
         self.target.log(CONTROL).put("a decision")
+        self.decisions.take(known)
         return decision
 
     def occurrences(self, name: str = "") -> list[Occurrence]:
@@ -334,9 +336,8 @@ class World:
     ) -> tuple[LaneDriver, queue.SimpleQueue[DriverEvent]]:
         """Make a lane, and the queue in which its owner hears of it."""
         log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
-        services = Services(
-            self._connect, self, lambda step: self.call(f"step.{step}"), log, throttle=lambda flow: self.throttle
-        )
+        services = Services(self._connect, self, lambda step: self.call(f"step.{step}"), log)
+        services = replace(services, throttle=lambda flow: self.throttle, decisions=lambda flow: self.decisions)
         events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
         self.driver = LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events, self.permit)
         self._happened_s = self.time_s
