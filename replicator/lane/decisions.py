@@ -87,7 +87,7 @@ class LaneDecisions:
     def look(self) -> None:
         """Read what was decided since, if that could concern a partition that is stopped."""
         now_s = self._clock.now_s()
-        if not self._policy.copies_live or now_s < self._looked_s + LOOK_S or not self._waiting():
+        if not self._policy.decides or now_s < self._looked_s + LOOK_S or not self._waiting():
             return
         self._looked_s = now_s
         try:
@@ -118,7 +118,7 @@ class LaneDecisions:
     def due(self) -> dict[Partition, OperatorDecision]:
         """Find what was decided of what stops partitions now: by an operator, or else by the flow's policy."""
         decides = self._plan.flow.policy.decides
-        if not (self._decided or decides) or not self._policy.copies_live:
+        if not (self._decided or decides) or not self._policy.decides:
             return {}
         waiting = self._waiting()
         decided = {at: self._decided.get(it.id) or self._beforehand.decide(it) for at, it in waiting.items()}

@@ -205,7 +205,7 @@ class LaneStart:
 
     def _truncated_before(self, partition: LanePartition) -> Incident | None:
         position = partition.position
-        return partition.report.truncated(position) if self._policy.copies_live and position is not None else None
+        return partition.report.truncated(position) if self._policy.decides and position is not None else None
 
     def wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
         """Make a partition wait for what `error` says; `missing`: whose topic a TopicMissing means."""
@@ -223,7 +223,7 @@ class LaneStart:
 
     def _note(self, at: Partition, incident: Incident, topics: Topics = UNKNOWN) -> None:
         """Have an incident written down: told where `status` reads it, and decided about by its occurrence's id."""
-        if self._policy.copies_live:
+        if self._policy.decides:
             self._reports.note(self._partitions[at], incident, topics)
 
     def _wait(self, at: Partition, reason: Reason, detail: str) -> None:
