@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from replicator.config import Config, Flow, SparkSection
     from replicator.proof.outcome import Mode, Outcome
     from replicator.proof.signing import Seal
+    from replicator.spark.reconcile.reconcile import Reconciled
     from replicator.spark.session import SparkSettings
 
 EPILOG = """\b
@@ -215,7 +216,7 @@ def _run(
     from replicator.proof import snapshot
     from replicator.spark import directories, executors, failures, session
     from replicator.spark.engine import SparkEngine
-    from replicator.spark.reconcile import report
+    from replicator.spark.reconcile import report, what_is_left
     from replicator.spark.reconcile.reconcile import reconcile as compare
     from replicator.spark.task_log import TaskLog
 
@@ -241,15 +242,16 @@ def _run(
             if repairing is not None:
                 repairing.begin()
             taken = snapshot.take(flow, topics, span, connect_timeout_ms=patience)
-            with (
-                _interruptible(stopping, spark),
-                failures.explained(flow, taken, connect_timeout_ms=patience),
-                status.watching(spark),
-            ):
-                found = compare(spark, flow, taken, mode, status.update, values=values, for_repair=bool(repairing))
-                outcome = replace(found.outcome, tool_version=__version__)
+
+            def compared(left: snapshot.Snapshot) -> Reconciled:
+                found = compare(spark, flow, left, mode, status.update, values=values, for_repair=bool(repairing))
                 if repairing is not None:
                     repairing.find(found)
+                return found
+
+            with _interruptible(stopping, spark), status.watching(spark):
+                found, taken = what_is_left.compared(flow, taken, compared, status.update, connect_timeout_ms=patience)
+            outcome = replace(found.outcome, tool_version=__version__)
             if repairing is not None:
                 outcome = repairing.finish(outcome, taken, stopping, status.update)
             if out is not None:

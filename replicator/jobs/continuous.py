@@ -2,13 +2,16 @@
 
 Each round copies what is there, to the read_committed ends at its beginning. What is new takes up to a round
 longer than with the daemon; what can be lost or doubled is the same: nothing.
+
+Incidents are found, written down and ended by the lanes of tasks, as in the daemon. A partition that one has stopped
+gets no task until an operator has decided about it (`jobs.decided`).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 
@@ -20,6 +23,7 @@ from replicator.flow.occupied import occupied
 from replicator.flow.setup import Setup
 from replicator.jobs import partition_state, ranges
 from replicator.jobs.clients import JobClients
+from replicator.jobs.decided import DecidedPartitions
 from replicator.jobs.engine import Engine, EngineGone, PartitionProgress
 from replicator.jobs.partition_state import PartitionOffsets
 from replicator.jobs.range_copy import RangeDone
@@ -98,6 +102,7 @@ class Rounds:
         self._stale = False  # another generation is needed, and not open yet: nothing may run with the one before
         self._listed_s = time.monotonic()
         self._unread: dict[Partition, str] = {}
+        self._decided = DecidedPartitions(flow, clients, log)
 
     def run(self, engine: Engine, listing: Listing) -> None:
         """Run rounds until asked to stop, or nothing can go on. Raises TakenOver, EngineGone, Incident of the control
@@ -156,21 +161,30 @@ class Rounds:
             if self._unread.get(at) != str(error):
                 self._log.warning("waiting", topic=at.topic, partition=at.partition, detail=str(error))
         self._unread = {at: str(error) for at, error in read.errors.items()}
+        decided = self._decided.due()
+        job.try_again(decided)
         left_out = job.incidents.keys() | job.waiting
         offsets = {at: found for at, found in read.found.items() if at not in left_out}
-        plan = self._plan(offsets)
-        for at, gone in plan.lost.items():
-            job.stop(at, gone)
+        plan = self._plan(offsets, decided)
         job.run(engine, plan, offsets, None)
         self._observer.round_ended()
         return bool(plan.ranges)
 
-    def _plan(self, offsets: Mapping[Partition, PartitionOffsets]) -> Plan:
+    def _plan(self, offsets: Mapping[Partition, PartitionOffsets], decided: Collection[Partition]) -> Plan:
+        """Plan the round. Partitions that have lost what comes next, and those that were decided about, get a task,
+        whatever there is to copy: its lane does what follows.
+        """
         begins: Mapping[Partition, int] = {}
         if any(found.position is None for found in offsets.values()):
             control = self._clients.state.control()
             begins = partition_state.first_offsets(self._flow, offsets, control, self._clients.source)
-        return ranges.plan(offsets, OFFSETS_MAX, begins=begins)
+        plan = ranges.plan(offsets, OFFSETS_MAX, begins=begins)
+        planned = {cut.at for cut in plan.ranges}
+        more: list[Range] = []
+        for at in sorted({*plan.lost, *(offsets.keys() & decided)} - planned):
+            start, end = plan.bounds[at]
+            more.append(Range(at, min(start, end), min(end, max(start, offsets[at].log_start) + OFFSETS_MAX)))
+        return plan._replace(ranges=[*plan.ranges, *more], lost={})
 
 
 def _shape(listing: Listing) -> dict[str, tuple[int, str]]:

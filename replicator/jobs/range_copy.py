@@ -47,7 +47,7 @@ class RangeTask:
 
     `plan` is the lane's, without an owner. `start` is where the partition begins if it has no position yet; otherwise
     the position decides. A task always commits the positions of its lane again, so that they don't expire; unless it
-    `copies`, it does nothing else. `rate_max`: records a second, None: as fast as it goes.
+    `copies`, it does nothing else. `rate_max`: records a second, None: as fast as it goes. `decides`: see `Policy`.
     """
 
     plan: LanePlan
@@ -56,6 +56,7 @@ class RangeTask:
     end: int
     rate_max: float | None = None
     copies: bool = True
+    decides: bool = False
 
     @property
     def target(self) -> Partition:
@@ -66,7 +67,7 @@ class RangeTask:
         """Return the policy, which is what a lane of this task does."""
         if not self.copies:
             return RangePolicy({}, {})
-        return RangePolicy({self.at: self.start}, {self.at: self.end}, self.rate_max)
+        return RangePolicy({self.at: self.start}, {self.at: self.end}, self.rate_max, decides=self.decides)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -69,7 +69,8 @@ class RangeJob(JobGeneration):
         waits: bool = False,
     ) -> None:
         """`asked` is set when the job shall stop: the tasks that run are cancelled. `waits`: a partition that fails
-        waits until the next discovery, see `waiting`, and doesn't end the job."""
+        waits until the next discovery, see `waiting`, and doesn't end the job; tasks write incidents down, and act on
+        what was decided about them."""
         super().__init__(flow, setup, clients, log)
         self._observer, self._asked, self._waits = observer, asked, waits
         self._kept_s: dict[int, float] = {}  # by lane: when its positions were last committed, by the monotonic clock
@@ -170,7 +171,8 @@ class RangeJob(JobGeneration):
         lane_of = self.generation.assignment.lane_of
         rate = running.share(min(free, schedule.waiting))
         while free and rate != 0.0 and (cut := schedule.next(joined=rate is None)) is not None:
-            running.submit(RangeTask(self.plan(lane_of(*cut.at)), cut.at, cut.start, cut.end), cut, rate)
+            plan = self.plan(lane_of(*cut.at))
+            running.submit(RangeTask(plan, cut.at, cut.start, cut.end, decides=self._waits), cut, rate)
             free -= 1
 
     def _due(self, run: _Run) -> list[tuple[int, Partition]]:
@@ -247,6 +249,11 @@ class RangeJob(JobGeneration):
         if self._reported.get(at) != incident:
             tell_incident(self._log, incident)
         self.incidents[at] = self._reported[at] = incident
+
+    def try_again(self, partitions: Collection[Partition]) -> None:
+        """Take partitions in again that incidents have stopped."""
+        for at in partitions:
+            self.incidents.pop(at, None)
 
     def wait(self, at: Partition, why: str) -> None:
         """Leave a partition out until the topics are listed again."""

@@ -23,15 +23,22 @@ class RangePolicy:
     copies_live = False
 
     def __init__(
-        self, first: Mapping[Partition, int], ends: Mapping[Partition, int], rate_max: float | None = None
+        self,
+        first: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+        rate_max: float | None = None,
+        *,
+        decides: bool = False,
     ) -> None:
         """
         Args:
             first: where partitions without a position begin.
             ends: source offsets (exclusive) up to which partitions are copied.
             rate_max: records a second of all partitions together, None: as fast as it goes.
+            decides: see `Policy`.
         """
         self._first, self._ends, self.rate_max = dict(first), dict(ends), rate_max
+        self.decides = decides
         self._until: dict[Partition, int] = {}  # how far the plane was asked to read
         self._to: Connections | None = None
 

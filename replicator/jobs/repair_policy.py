@@ -76,6 +76,7 @@ class RepairPolicy:
 
     waits = False
     copies_live = False
+    decides = False
     rate_max: float | None = None
 
     def __init__(self, plan: LanePlan, at: Partition, lost: LostRecords, log: structlog.stdlib.BoundLogger) -> None:

@@ -87,7 +87,7 @@ class LaneDecisions:
         """Take over what was told since. It may have been read before the session's start was: an occurrence is decided
         about once, so what either has stands."""
         newest = self._told.newest
-        if self._policy.copies_live and newest is not self._taken and self._waiting():
+        if self._policy.decides and newest is not self._taken and self._waiting():
             self._taken, self._decided = newest, self._of_lane({**newest, **self._decided})
             self._start.decided = {**newest, **self._start.decided}
 
@@ -105,7 +105,7 @@ class LaneDecisions:
     def due(self) -> dict[Partition, OperatorDecision]:
         """Find what was decided of what stops partitions now: by an operator, or else by the flow's policy."""
         decides = self._plan.flow.policy.decides
-        if not (self._decided or decides) or not self._policy.copies_live:
+        if not (self._decided or decides) or not self._policy.decides:
             return {}
         waiting = self._waiting()
         decided = {at: self._decided.get(it.id) or self._beforehand.decide(it) for at, it in waiting.items()}

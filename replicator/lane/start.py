@@ -232,7 +232,7 @@ class LaneStart:
         partition = self._partitions[at]
         it = partition.report.open.get(TRUNCATED)
         decision = None if it is None else self.decided.get(it.id)
-        if it is None or decision is None or not decision.goes_back or not self._policy.copies_live:
+        if it is None or decision is None or not decision.goes_back or not self._policy.decides:
             return
         position = partition.position
         if position is not None and position.offset == it.offset and decision.fits(it):
@@ -262,7 +262,7 @@ class LaneStart:
 
         Jobs leave that to the lanes of `run`, which find the same; but not where they may find it no longer (`once`).
         """
-        if self._policy.copies_live or once:
+        if self._policy.decides or once:
             self._reports.note(self._partitions[at], incident, topics)
 
     def _wait(self, at: Partition, reason: Reason, detail: str) -> None:

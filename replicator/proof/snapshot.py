@@ -255,18 +255,37 @@ def after_reading(flow: Flow, pairs: Sequence[Pair]) -> list[Pair]:
     """
     with ControlPlane(flow) as clusters:
         clusters.connect()
-        starts = []
-        for admin, topics in (
-            (clusters.source, {pair.source: pair.source_id for pair in pairs}),
-            (clusters.target, {pair.target: pair.target_id for pair in pairs}),
-        ):
-            there = admin.topics({at.topic for at in topics})
-            for at, topic_id in sorted(topics.items()):
-                if at.topic not in there or there[at.topic].topic_id != topic_id:
-                    why = f"cluster {admin.cluster.name!r} has no topic {at.topic} any more, or another one"
-                    raise Incident("topic_gone", why, topic=at.topic)
-            starts.append(admin.offsets(topics, end=False))
+        for incident in _gone(clusters, pairs).values():
+            raise incident
+        starts = [
+            admin.offsets([pair.at(of_source) for pair in pairs], end=False)
+            for admin, of_source in ((clusters.source, True), (clusters.target, False))
+        ]
     return [pair.beginning_at(starts[0][pair.source], starts[1][pair.target]) for pair in pairs]
+
+
+def gone_meanwhile(
+    flow: Flow, pairs: Sequence[Pair], *, connect_timeout_ms: int | None = None
+) -> dict[Partition, Incident]:
+    """Find the pairs of which a topic was deleted or created again since the snapshot, by source partition.
+
+    Raises Unreachable, NotAllowed, Retriable: see `ControlPlane`.
+    """
+    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
+        clusters.connect()
+        return _gone(clusters, pairs)
+
+
+def _gone(clusters: ControlPlane, pairs: Sequence[Pair]) -> dict[Partition, Incident]:
+    found: dict[Partition, Incident] = {}
+    for admin, of_source in ((clusters.source, True), (clusters.target, False)):
+        there = admin.topics({pair.at(of_source).topic for pair in pairs})
+        for pair in sorted(pairs, key=lambda one: one.source):
+            at, topic_id = pair.at(of_source), pair.source_id if of_source else pair.target_id
+            if at.topic not in there or there[at.topic].topic_id != topic_id:
+                why = f"cluster {admin.cluster.name!r} has no topic {at.topic} any more, or another one"
+                found.setdefault(pair.source, Incident("topic_gone", why, topic=at.topic, partition=at.partition))
+    return found
 
 
 def _routes(flow: Flow, sources: Mapping[str, TopicInfo]) -> Iterable[tuple[Partition, Partition]]:

@@ -9,9 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from replicator.config import Flow
-from replicator.flow.topics import ControlPlane
-from replicator.model.errors import Incident, ReplicatorError, Unreachable
-from replicator.proof.snapshot import Snapshot
+from replicator.model.errors import ReplicatorError, Unreachable
+from replicator.proof.snapshot import Snapshot, gone_meanwhile
 from replicator.spark.cause import BROKEN, out_of_memory, root, unfit
 
 
@@ -21,7 +20,7 @@ def explained(flow: Flow, snapshot: Snapshot, *, connect_timeout_ms: int) -> Ite
 
     Raises:
         ConfigError: an executor can't run this program, such as one that came after the others were looked at.
-        Incident: a topic is gone.
+        Incident: a topic is gone, or another one now.
         Unreachable, NotAllowed: a cluster does not answer any more, or Spark failed for a reason of its own.
     """
     try:
@@ -37,19 +36,7 @@ def explained(flow: Flow, snapshot: Snapshot, *, connect_timeout_ms: int) -> Ite
 
 def _reason(flow: Flow, snapshot: Snapshot, connect_timeout_ms: int) -> ReplicatorError | None:
     try:
-        with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
-            clusters.connect()
-            for admin, topics in (
-                (clusters.source, {pair.source.topic for pair in snapshot.pairs}),
-                (clusters.target, {pair.target.topic for pair in snapshot.pairs}),
-            ):
-                gone = sorted(topics - admin.topics(topics).keys())
-                if gone:
-                    return Incident(
-                        "topic_gone",
-                        f"cluster {admin.cluster.name!r} has no topic {', '.join(gone)} any more",
-                        topic=gone[0],
-                    )
+        gone = gone_meanwhile(flow, snapshot.pairs, connect_timeout_ms=connect_timeout_ms)
     except ReplicatorError as error:
         return error
-    return None
+    return next(iter(gone.values()), None)

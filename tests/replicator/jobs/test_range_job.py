@@ -43,7 +43,7 @@ class Flows:
     take_generation = staticmethod(lambda generation: None)
 
     def __init__(self, flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.flow, self.state, self.source = flow, self, self
+        self.flow, self.state, self.source, self.plane, self.target_logs = flow, self, self, self, self
         self.source_cluster, self.target_cluster = "west-id", "east-id"
         self.ends = {T: 10, U: 10}
         self.positions: dict[Partition, Committed] = {}
@@ -111,7 +111,7 @@ class Flows:
     # clients: the source's ends, the flow's state
 
     def log_ends(self, partitions: Iterable[Partition]) -> dict[Partition, LogEnds | ReplicatorError]:
-        return {at: LogEnds(f"{at.topic}-id", 0, self.ends[at], self.ends[at]) for at in partitions}
+        return {at: LogEnds(f"{at.topic}-id", 0, self.ends.get(at, 0), self.ends.get(at, 0)) for at in partitions}
 
     def claims(self) -> Claims:
         return Claims({}, ())

@@ -1,0 +1,36 @@
+"""Partitions of a flow in rounds that an operator has decided about."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator.jobs.decided import DecidedPartitions
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition
+from tests.replicator.jobs.test_range_job import Flows, T, repeat
+from tests.replicator.lane.fakes.world import World
+
+
+@pytest.fixture
+def flows(monkeypatch: pytest.MonkeyPatch) -> Flows:
+    flow = World().flow
+    limits = flow.limits.model_copy(update={"discovery_interval_ms": 0})
+    commit = flow.commit.model_copy(update={"interval_ms": 1})
+    return Flows(flow.model_copy(update={"limits": limits, "commit": commit}), monkeypatch)
+
+
+def test_a_stopped_partition_gets_a_task_once_it_is_decided_about(
+    flows: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows.answers[T] = Incident("source_truncated", "it was cut", topic="t", partition=0, offset=3)
+    due = [frozenset[Partition](), frozenset[Partition](), frozenset({T})]
+    monkeypatch.setattr(DecidedPartitions, "due", lambda self: due.pop(0) if due else frozenset())
+
+    def decide(number: int) -> None:
+        if number == 2:
+            flows.answers.clear()
+
+    repeat(flows, 5, decide)
+    assert flows.positions[T].offset > 10
+    assert not flows.made.incidents
+    assert all(task.decides for task in flows.tasks)
