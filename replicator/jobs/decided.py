@@ -14,11 +14,12 @@ import structlog
 
 from replicator.config import Flow
 from replicator.jobs.clients import JobClients
-from replicator.lane.decisions import AGAIN_S, LOOK_S
+from replicator.lane.decisions import AGAIN_S
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
 
+LOOK_S = 1.0  # between two looks at the control topic
 NONE: AbstractSet[Partition] = frozenset()
 
 

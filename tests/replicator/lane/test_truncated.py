@@ -162,7 +162,7 @@ def test_what_keeps_a_decision_back_for_a_while_does_not_have_the_cut_forgotten(
 
     def decide() -> None:
         world.resolve(Command.SKIP, A, adopted=4)
-        world.on.append(("state.control", lambda: hinder(world)))
+        hinder(world)
 
     found_once(world, decide)
     assert world.run("another") is None
