@@ -112,8 +112,8 @@ EVENTS = {
         "An operator's decision can't be acted on now, and is tried again after half a minute; nothing was changed."
     ),
     "decisions_unread": (
-        "Rounds on Spark can't read decisions about stopped partitions now; they are read again a second later. This is "
-        "logged once for each cause."
+        "Rounds on Spark can't read decisions about stopped partitions now; they are read again a second later. This "
+        "is logged once for each cause."
     ),
     "deleted_group_kept": (
         "Offsets of a group that was deleted at the source are kept at the target; `reason` says why (`groups.deleted: "

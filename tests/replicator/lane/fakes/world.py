@@ -215,8 +215,7 @@ class World:
         """Open the flow as its set-up does: starts are resolved now and stored with the `open` record."""
         listing = {name: len(topic.logs) for name, topic in self.source.topics.items()}
         log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
-        found = resolve_starts(self.flow, self.source, listing, threading.Event(), log)
-        written = starts.encode(found)
+        written = starts.encode(resolve_starts(self.flow, self.source, listing, threading.Event(), log))
         prepared = Control().prepare(self.assignment, listing, self.now_ms())
         self.assignment = prepared.assignment
         opened = Control().apply(prepared).finish(self.now_ms(), len(written))
