@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (24).
 
-Behaviour: all partitions are added or none. If one doesn't exist or is internal, the others are answered
-OPERATION_NOT_ATTEMPTED.
+Behaviour: all partitions are added or none. If one doesn't exist, is internal or is stopped, the others are answered
+OPERATION_NOT_ATTEMPTED. Nothing can be written to a stopped partition, so nothing of a transaction is begun there: it
+could never take the marker, and would hold up the transactional id.
 Version notes: v2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v4 carries several transactions, each to be
 added to or only verified (KIP-890): used between brokers, and requires CLUSTER_ACTION; only v5 implies that the
 transaction's client supports transaction version 2 (`TransactionVersion.transactionVersionForAddPartitionsToTxn`).
@@ -69,6 +70,8 @@ async def _add(
     missing = _missing(broker, wanted)
     if missing:
         return _unadded(wanted, missing, ErrorCode.unknown_topic_or_partition)
+    if stopped := _stopped(broker, wanted):
+        return _unadded(wanted, stopped, ErrorCode.kafka_storage_error)
     error_code = await broker.transactions.add_partitions(*claim, wanted, client_version, owner)
     return dict.fromkeys(wanted, error_code)
 
@@ -85,6 +88,11 @@ def _wanted(topics: Any) -> list[TopicPartition]:
 
 def _missing(broker: Parts, wanted: list[TopicPartition]) -> set[TopicPartition]:
     return {partition for partition in wanted if broker.topics.partition(*partition) is None}
+
+
+def _stopped(broker: Parts, wanted: list[TopicPartition]) -> set[TopicPartition]:
+    found = {name: broker.topics.partition(*name) for name in wanted}
+    return {name for name, partition in found.items() if partition is not None and partition.stopped is not None}
 
 
 def _by_topic(topics: Any, errors: dict[TopicPartition, ErrorCode]) -> list[dict[str, Any]]:

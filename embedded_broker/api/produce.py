@@ -109,6 +109,8 @@ class _Appends:
             return _refusal(data.index, ErrorCode.invalid_topic_exception, "an internal topic")
         if self._request.acks not in ACKS:
             return _refusal(data.index, ErrorCode.invalid_required_acks, f"acks={self._request.acks}")
+        if partition.stopped is not None:  # before it is added to a transaction, which it would hold up
+            return _refusal(data.index, ErrorCode.kafka_storage_error, partition.stopped)
         insync_min = partition.config.insync_min
         if self._request.acks == -1 and insync_min > 1:
             return _refusal(data.index, ErrorCode.not_enough_replicas, f"1 of {insync_min} replicas is in sync")
