@@ -36,7 +36,7 @@ from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.producer_quota import ProducerQuota
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import DiskSpace
-from embedded_broker.storage.failures import is_disk_failure
+from embedded_broker.storage.failures import call_all, is_disk_failure
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, Lock, RealFileSystem
 from embedded_broker.storage.log.open_files import OpenFiles
@@ -235,7 +235,11 @@ class Broker:
         asyncio.get_running_loop().call_exception_handler(context)
 
     async def stop(self) -> None:
-        """Wait for changes and writes in progress, then close all files."""
+        """Wait for changes and writes in progress, then close all files.
+
+        Raises OSError if something could not be flushed; the directory is free then, too.
+        """
+        self.flush_scheduler.end_retries()
         await self.changes.stop()
         await self.disk_space.stop()
         await self._retention.stop()
@@ -244,9 +248,7 @@ class Broker:
         await self.flush_scheduler.stop()
         self.batch_checks.stop()
         self.coding.stop()
-        self.topics.close()
-        self._metadata_log.close()
-        self._lock.release()
+        call_all((self.topics.close, self._metadata_log.close, self._lock.release))
 
     def abandon(self) -> None:
         """Leave the data directory as a kill would: nothing is completed. `fs` closes its files itself."""

@@ -23,6 +23,7 @@ from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.metadata.topic_names import INTERNAL, metric_name
 from embedded_broker.state.producer_quota import ProducerQuota
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
+from embedded_broker.storage.failures import call_all
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, SyncFailed
 from embedded_broker.storage.log.segment import CorruptLog, OnBatch
@@ -304,7 +305,5 @@ class Topics:
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", body, own=topic.is_internal)
 
     def close(self) -> None:
-        """Flush and close all partitions."""
-        for topic in self._by_name.values():
-            for partition in topic.partitions:
-                partition.close()
+        """Flush and close all partitions. Raises OSError; all are closed then, too."""
+        call_all(partition.close for topic in self._by_name.values() for partition in topic.partitions)

@@ -11,7 +11,8 @@ Invariants
 - After a failed fsync nothing is known about the pages that were dirty: the broker must stop, and never retries. If it
   was not the disk that failed, its partition stops, and only those that wait for it get the error; but one of the
   broker's own logs must not be behind the memory, so the broker stops (`OwnLogFailed`).
-- What could not be flushed for want of a thread or an open file stays dirty, and is flushed by a later round.
+- What could not be flushed for want of a thread or an open file is flushed by a later round, for which no other round
+  waits; nor does `stop`.
 - A checkpoint covers only what was fsynced: one that is due (`Checkpoints`) fsyncs its partition first. It is written
   concurrently with the rounds (a round with the same partition waits for that fsync); only the removal of files, and
   `stop`, wait for it. With fsync `never` these are the only fsyncs.
@@ -148,6 +149,9 @@ class FlushScheduler:
         self._waiting = 0  # requests that wait for the next round
         self._lingers_until_s = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._unflushed: dict[Partition, None] = {}  # had no thread or no file, and is tried again
+        self._timer: asyncio.TimerHandle | None = None
+        self._again, self._ends = asyncio.Event(), False  # set when `_unflushed` is tried again; by `end_retries`
         self._flushers, self._writer = workers(THREADS, "fsync"), workers(1, "checkpoint")
         self._round, self._writing = asyncio.Lock(), asyncio.Lock()  # held through a round; through a checkpoint
         self._checkpoints = Checkpoints(scan_bytes_max, thresholds.checkpoint_worth)
@@ -169,17 +173,13 @@ class FlushScheduler:
         if self._fsync is Fsync.NEVER:
             self._note(dirty)
             return
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-        waiting = self._next
+        waiting = self._begin()
         if len(dirty) <= PART or self._fsync is not Fsync.ALWAYS:
             self._dirty.update(dict.fromkeys(dirty))
         else:
             self._large.append(large := _LargeRequest(dirty))
             waiting = large.done
         self._waiting += 1
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="flush-scheduler")
         if self._fsync is Fsync.ALWAYS:
             failures = await asyncio.shield(waiting)
             for partition in dirty:
@@ -188,18 +188,29 @@ class FlushScheduler:
 
     async def until_durable(self, partition: Partition) -> None:
         """Wait as `durable` does, but wait on while the system has no thread or no file: for those whose memory must
-        follow what they have appended. Raises OSError; of the broker's own logs nothing else, and it stops then."""
+        follow what they have appended. Raises OSError; of the broker's own logs nothing else, and it stops then. After
+        `end_retries` it raises what `durable` does for want of a thread or a file, too."""
         while True:
             try:
                 return await self.durable(partition)
             except Exception as error:
-                if is_passing(error):  # the next round begins after a while
+                if is_passing(error) and not self._ends:
+                    if self._timer is not None:  # else it has been begun again just now
+                        await self._again.wait()
                     continue
-                if not partition.internal or is_disk_failure(error):
+                if is_passing(error) or not partition.internal or is_disk_failure(error):
                     raise
                 failure = OwnLogFailed(partition, error)
                 self._on_failure(failure)
                 raise failure from error
+
+    def _begin(self) -> asyncio.Future[Failures]:
+        """Let there be a next round, and return it."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="flush-scheduler")
+        return self._next
 
     def _note(self, partitions: list[Partition]) -> None:
         """Note that the partitions have grown: start writing checkpoints if any is due. Not of those that are
@@ -275,8 +286,8 @@ class FlushScheduler:
             try:
                 ends = await self._flushers.all([partition.log.flush for partition in live])
             except NoThread as error:
-                self._fail(waiting, error)
-                await self._try_again(live)
+                _fail(waiting, error)
+                self._set_aside(live, error)
                 return
             if several and size_bytes >= self._linger_bytes_min:
                 self._lingers_until_s = loop.time() + LINGER_WINDOW_S
@@ -287,25 +298,42 @@ class FlushScheduler:
                 if isinstance(end, BaseException)
             }
             if of_the_disk := [failure for failure in failures.values() if is_disk_failure(failure)]:
-                self._fail(waiting, of_the_disk[0])
+                _fail(waiting, of_the_disk[0])
+                self._on_failure(of_the_disk[0])
                 return
+            waiting.set_result(failures)  # who waits for it goes on when all of this is done
             for partition, end in zip(live, ends, strict=True):
-                if isinstance(end, int):
-                    partition.advance(end)
-                elif not is_passing(end):  # it isn't known how far it is durable
-                    partition.stop(end)
-            waiting.set_result(failures)
-            for failure in failures.values():
-                self._on_failure(failure)
+                self._take_in(partition, end, failures)
             self._note(live)
-            if unflushed := [partition for partition, failure in failures.items() if is_passing(failure)]:
-                await self._try_again(unflushed)
 
-    async def _try_again(self, unflushed: list[Partition]) -> None:
-        """Let these be flushed by the next round, which begins after a while."""
-        self._dirty = {**dict.fromkeys(unflushed), **self._dirty}
-        await asyncio.sleep(RETRY_S)
-        self._next = self._next or asyncio.get_running_loop().create_future()
+    def _take_in(self, partition: Partition, end: int | BaseException, failures: Failures) -> None:
+        """Note how a partition has come out of a round."""
+        if isinstance(end, BaseException) and is_passing(end):
+            return self._set_aside([partition], end)
+        self._unflushed.pop(partition, None)
+        if isinstance(end, int):
+            partition.advance(end)
+        else:  # it isn't known how far it is durable
+            partition.stop(end)
+            self._on_failure(failures[partition])
+
+    def _set_aside(self, partitions: list[Partition], shortage: BaseException) -> None:
+        """Let these be flushed again after a while. A shortage is reported once, until all has been flushed."""
+        if not self._unflushed:
+            self._on_failure(shortage)
+        self._unflushed.update(dict.fromkeys(partitions))
+        if self._timer is None and not self._ends:
+            self._timer = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        """Let the next round have what was set aside, and wake those who wait for that in time to be part of it."""
+        self._timer = None
+        self._unflushed = {partition: None for partition in self._unflushed if not partition.closed}
+        again, self._again = self._again, asyncio.Event()
+        again.set()
+        if self._unflushed:
+            self._dirty = {**self._unflushed, **self._dirty}
+            self._begin()
 
     async def _write_checkpoint(self) -> None:
         """Write one partition's checkpoint if it is due. Hold `_writing`: no files may be removed meanwhile."""
@@ -328,23 +356,28 @@ class FlushScheduler:
             log.checkpoint_stored(captured, written)
             self._checkpoints.note(partition)  # a round that ended meanwhile has noted it as it was before
 
-    def _fail(self, waiting: asyncio.Future[Failures], failure: BaseException) -> None:
-        waiting.set_exception(failure)
-        waiting.exception()  # nobody may be waiting for it
-        self._on_failure(failure)
-
     def exclusive(self) -> BothLocks:
         """Hold this to close or remove files: no fsync and no checkpoint is in progress meanwhile."""
         return BothLocks(self._writing, self._round)
 
+    def end_retries(self) -> None:
+        """Try once more what had no thread or no file, and then no more: those who wait for that get the error."""
+        self._ends = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._try_again()
+
     async def stop(self) -> None:
-        """Wait for rounds and checkpoints in progress, then end the threads."""
+        """Wait for rounds and checkpoints in progress, then end the threads. Closing a log flushes it once more."""
+        self.end_retries()
         while under_way := [task for task in (self._task, self._checkpoint_task) if task is not None]:
             await asyncio.wait(under_way)
         self.abandon()
 
     def abandon(self) -> None:
         """End the threads without waiting for rounds; requests that still wait get no result."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._flushers.stop()
         self._writer.stop()
 
@@ -352,6 +385,11 @@ class FlushScheduler:
 def is_passing(error: BaseException) -> bool:
     """Return whether nothing has failed but the system's threads or files, which it may have later."""
     return isinstance(error, NoThread) or (isinstance(error, OSError) and is_out_of_files(error))
+
+
+def _fail(waiting: asyncio.Future[Failures], failure: BaseException) -> None:
+    waiting.set_exception(failure)
+    waiting.exception()  # nobody may be waiting for it
 
 
 def _failure_of(partition: Partition, failure: BaseException) -> BaseException:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -370,13 +371,14 @@ class Partition:
     def close(self) -> None:
         """Flush and close the files, with a checkpoint if there would be much to read at the next start."""
         self.closed = True
-        sound = self.stopped is None and not self.log.has_failed
-        if sound and self.log.scan_cost_bytes >= self.log.thresholds.close_checkpoint_bytes:
-            with suppress_disk_full():
-                self.log.write_checkpoint(self.capture())
-        self.log.close()
-        self.producers.release()
-        self._wake()
+        with ExitStack() as closing:  # these are called from the last to the first, whatever one of them raises
+            closing.callback(self._wake)
+            closing.callback(self.producers.release)
+            closing.callback(self.log.close)
+            sound = self.stopped is None and not self.log.has_failed
+            if sound and self.log.scan_cost_bytes >= self.log.thresholds.close_checkpoint_bytes:
+                with suppress_disk_full():
+                    self.log.write_checkpoint(self.capture())
 
     def destroy(self) -> None:
         """Remove the files; readers find the partition gone. End its compaction first (`cleaning`), then hold
