@@ -84,6 +84,8 @@ async def _delete(broker: Parts, name: str | None, topic_id: UUID | None) -> dic
             await broker.topics.delete(topic)
         except NoSpace as error:
             return {**answer, **refusal(error)}
-        broker.transactions.on_topic_deleted(topic.name)
-        await broker.groups.on_topic_deleted(topic.name)
+        finally:
+            if broker.topics.get(topic.name) is not topic:  # also if its files could not be removed
+                broker.transactions.on_topic_deleted(topic.name)
+                await broker.groups.on_topic_deleted(topic.name)
         return answer

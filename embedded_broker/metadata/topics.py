@@ -286,7 +286,8 @@ class Topics:
     async def delete(self, topic: Topic) -> None:
         """Delete a topic durably, then its files; within `Changes.one`.
 
-        Raises NoSpace with nothing changed, or another OSError.
+        Raises NoSpace with nothing changed, or another OSError: the topic may be gone then (`get`), and what is left of
+        its files is removed by the next start.
         """
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", None)
         del self._by_name[topic.name]
@@ -297,8 +298,7 @@ class Topics:
         for partition in topic.partitions:
             await partition.cleaning.abort()
         async with self._flush_scheduler.exclusive():
-            for partition in topic.partitions:
-                partition.destroy()
+            call_all(partition.destroy for partition in topic.partitions)
 
     async def _save(self, topic: Topic, partitions: int) -> None:
         body = {"name": topic.name, "partitions": partitions, "configs": topic.configs, "growth": topic.growth}

@@ -382,9 +382,10 @@ class Partition:
 
     def destroy(self) -> None:
         """Remove the files; readers find the partition gone. End its compaction first (`cleaning`), then hold
-        `FlushScheduler.exclusive`.
+        `FlushScheduler.exclusive`. Raises OSError; readers find it gone then, too.
         """
         self.closed = True
-        self.log.destroy()
-        self.producers.release()
-        self._wake()
+        with ExitStack() as closing:  # as in `close`
+            closing.callback(self._wake)
+            closing.callback(self.producers.release)
+            self.log.destroy()
