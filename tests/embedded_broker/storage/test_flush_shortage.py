@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -19,7 +20,7 @@ from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.partition import Partition
 from tests.embedded_broker.served import Served, batch, change
 from tests.embedded_broker.simulated import simulated
-from tests.embedded_broker.storage.test_flush_failures import INIT, NO_FILE, Scene, in_a_scene
+from tests.embedded_broker.storage.test_flush_failures import NO_FILE, Scene, in_a_scene
 
 QUICK_S = 0.1
 STOP_S = 3 * RETRY_S
@@ -140,14 +141,14 @@ def test_the_scheduler_stops_without_a_file(error: Exception, monkeypatch: pytes
     simulated(main())
 
 
-async def _decided(served: Served) -> dict[str, int]:
+async def _decided(served: Served) -> tuple[int, int]:
     """A transaction in two partitions, so that its end takes a record of the decision; its producer."""
     await served.topic("t", 2)
-    identity = await served.broker.transactions.init_producer_id("tx", INIT["transaction_timeout"], None)
-    ids = {"producer_id": identity.producer_id, "epoch": identity.epoch}
-    added = await served.broker.transactions.add_partitions("tx", *ids.values(), [("t", 0), ("t", 1)])
+    identity = await served.broker.transactions.init_producer_id("tx", 60_000, None)
+    producer = identity.producer_id, identity.epoch
+    added = await served.broker.transactions.add_partitions("tx", *producer, [("t", 0), ("t", 1)])
     assert added is ErrorCode.none
-    return ids
+    return producer
 
 
 @pytest.mark.parametrize("crowded_log", [TRANSACTION_TOPIC, "__cluster_metadata"])
@@ -160,13 +161,14 @@ def test_a_broker_stops_without_a_file(crowded_log: str, tmp_path: Path, monkeyp
         broker = Broker(BrokerConfig(tmp_path, port=0), fs)
         await broker.start()
         served = Served(broker, Server(broker))
-        ids = await _decided(served)
+        producer = await _decided(served)
         last = broker.topics.partitions()[-1]
         last.append(batch(b"v"))
         own = broker._metadata_log if crowded_log != TRANSACTION_TOPIC else broker.internal_log(crowded_log)
         crowded = Crowded(monkeypatch, own)
+        ending: asyncio.Future[Any]
         if crowded_log == TRANSACTION_TOPIC:
-            ending = asyncio.ensure_future(broker.transactions.end("tx", *ids.values(), commit=True))
+            ending = asyncio.ensure_future(broker.transactions.end("tx", *producer, commit=True))
         else:
             ending = asyncio.ensure_future(change(broker, lambda: broker.topics.create("u", 1, {})))
         while not crowded.tries:  # noqa: ASYNC110
