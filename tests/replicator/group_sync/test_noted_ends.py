@@ -297,6 +297,20 @@ def test_what_is_noted_of_a_topic_goes_with_its_copy_and_is_noted_again() -> Non
     assert (rig.others(), rig.noted(OUT).offset) == ({}, 100)
 
 
+def test_an_older_end_that_is_still_noted_makes_nothing_complete() -> None:
+    """The target has lost a topic, or hides it, and its offsets are there."""
+    rig = NotingRig()
+    rig.rounds()
+    rig.map.not_there.add(OUT)
+    rig.map.ends[OUT] = 130
+    rig.rounds()
+    assert rig.noted(OUT).offset == 100
+    assert [(row.source, row.end_seen) for row in rig.rows() if not row.complete] == [(OUT, 130)]
+    rig.map.unknown[OUT] = Retriable("nobody leads it")
+    rig.rounds()
+    assert [(row.source, row.end_seen) for row in rig.rows() if not row.complete] == [(OUT, None)]
+
+
 def test_what_was_noted_is_not_forgotten_where_the_notes_can_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = NotingRig()
     rig.rounds()
