@@ -106,6 +106,9 @@ class ConditionObserver(Protocol):
     def failed_over(self, said: str) -> None:
         """Note that the whole flow was failed over, by whom; empty: it isn't any more, or nobody looks."""
 
+    def being_failed_over(self, said: str) -> None:
+        """Note that somebody has begun to fail it over, and other workers may still copy; empty: as above."""
+
     def other_settings(self, said: str) -> None:
         """Note that it runs other settings than its file has, and why; empty: it runs those of its file."""
 
@@ -123,6 +126,9 @@ class NoConditions:
         """See `ConditionObserver`."""
 
     def failed_over(self, said: str) -> None:
+        """See `ConditionObserver`."""
+
+    def being_failed_over(self, said: str) -> None:
         """See `ConditionObserver`."""
 
     def other_settings(self, said: str) -> None:
