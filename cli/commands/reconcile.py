@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -249,8 +249,10 @@ def _run(
                     repairing.find(found)
                 return found
 
-            with _interruptible(stopping, spark), status.watching(spark):
-                found, taken = what_is_left.compared(flow, taken, compared, status.update, connect_timeout_ms=patience)
+            with _interruptible(stopping, spark) as stopped, status.watching(spark):
+                found, taken = what_is_left.compared(
+                    flow, taken, compared, status.update, connect_timeout_ms=patience, stopped=stopped
+                )
             outcome = replace(found.outcome, tool_version=__version__)
             if repairing is not None:
                 outcome = repairing.finish(outcome, taken, stopping, status.update)
@@ -289,8 +291,9 @@ def _or_locally(flow: Flow) -> Iterator[None]:
 
 
 @contextmanager
-def _interruptible(stopping: Stopping, spark: SparkSession) -> Iterator[None]:
-    """Let a signal stop Spark; whatever exception the block then raises becomes KeyboardInterrupt.
+def _interruptible(stopping: Stopping, spark: SparkSession) -> Iterator[Callable[[], bool]]:
+    """Let a signal stop Spark; whatever exception the block then raises becomes KeyboardInterrupt. Gives what tells
+    whether one has.
 
     An exception raised in the signal handler would interrupt py4j in the middle of a call to the JVM.
     """
@@ -302,7 +305,7 @@ def _interruptible(stopping: Stopping, spark: SparkSession) -> Iterator[None]:
 
     try:
         with stopping.asks(stop):
-            yield
+            yield asked.is_set
     except Exception:
         if asked.is_set():
             raise KeyboardInterrupt from None

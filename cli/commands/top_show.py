@@ -97,6 +97,8 @@ def _conditions(flow: Mapping[str, Any], *, whole: bool) -> Iterator[Text]:
         yield _line(f"  no broker of {printable(cluster)} has answered since {since}", "red", whole=whole)
     if flow.get("failed_over"):
         yield _line(f"  {printable(flow['failed_over'])}", "cyan", whole=whole)
+    if flow.get("being_failed_over"):
+        yield _line(f"  {printable(flow['being_failed_over'])}", "yellow", whole=whole)
     if flow.get("other_settings"):
         yield _line(f"  other settings: {printable(flow['other_settings'])}", "yellow", whole=whole)
 

@@ -84,6 +84,8 @@ def show(console: Console, found: FoundWorkers) -> None:
         print_wrapped(console, f"{its.flow}: {found.being_failed_over}", style="yellow")
     if its.generation is None:
         print_wrapped(console, f"{its.flow}: no generation is open")
+        if found.being_failed_over and its.workers:  # the one that they may still run is a closed one by now
+            _show_workers(console, [_row(worker) for worker in its.workers])
         return
     if not its.workers:
         print_wrapped(console, f"{its.flow}: nobody runs it, or a process that runs it alone (run --standalone)")

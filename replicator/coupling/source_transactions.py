@@ -245,6 +245,7 @@ class SourceTransactions:
         ends_after: Callable[[], Mapping[Partition, int]],
         *,
         ids: Mapping[str, str] | None = None,
+        there: Collection[Partition] = (),
         to_end: bool = True,
     ) -> list[int]:
         """Take a look.
@@ -254,6 +255,7 @@ class SourceTransactions:
             logged: what the log has since the last look, in the order of each id.
             ends_after: asks for them again; called where something is committed.
             ids: of topics, asked for before `ends`.
+            there: partitions that the source has, also those that don't tell their ends now.
             to_end: whether the log was read to its end: else older ends bound what the next look sees.
 
         Returns:
@@ -266,9 +268,7 @@ class SourceTransactions:
             if committed is not None and (committed.transactional_id, committed.start_ms) not in self._noted:
                 done.append(committed)
         if to_end:
-            # One that wasn't asked, because it has no leader, hadn't ended before where it was seen to end.
-            ends, ids = {**self._last.ends, **ends}, {**self._last.ids, **(ids or {})}
-            self._last = self._last._replace(ends=ends, ids=ids)
+            self._last = self._kept(ends, ids or {}, there, done)
         if not done:
             return numbers
         after = ends_after()
@@ -276,6 +276,24 @@ class SourceTransactions:
             it.parts = {at: RecordRange(bounds.first, after.get(at)) for at, bounds in it.parts.items()}
             numbers.append(self._add(it))
         return numbers
+
+    def _kept(
+        self,
+        ends: Mapping[Partition, int],
+        ids: Mapping[str, str],
+        there: Collection[Partition],
+        done: Iterable[SourceTransaction],
+    ) -> SourceLook:
+        """Return what the next look goes on from. A partition that didn't tell its end, because it has no leader,
+        hadn't ended before where it was seen to end. Of one that the source doesn't have any more that is known only
+        while it bounds a transaction: topics come and go."""
+        older = self._last.ends.keys() - ends.keys()
+        if gone := older.difference(there):
+            gone -= {at for it in (*self.open.values(), *self.ended.values(), *done) for at in it.parts}
+        kept = {**{at: end for at, end in self._last.ends.items() if at not in gone}, **ends}
+        topics = {at.topic for at in kept}
+        known = {topic: topic_id for topic, topic_id in self._last.ids.items() if topic in topics}
+        return self._last._replace(ends=kept, ids={**known, **ids})
 
     def _add(self, it: SourceTransaction) -> int:
         number = self._next

@@ -57,7 +57,7 @@ def failed_partitions(
     """
     rows, stopped = [], claims.open_occurrences()
     others_at = {Partition(routing.target_topic(flow, at.topic), at.partition): at for at in others}
-    known = {**{to: others[at] for to, at in others_at.items()}, **ends}
+    known = _known_ends(ends, {to: others[at] for to, at in others_at.items()})
     for claim in claims.claims.values():
         it = found.get(claim.target)
         position, problem = (it.offset, "") if isinstance(it, Position) else (None, "it has no position any more")
@@ -70,6 +70,16 @@ def failed_partitions(
         source = others_at.get(at) or Partition(routing.source_topic(flow, at.topic) or at.topic, at.partition)
         rows.append(FailedPartition(source, at, None, known[at], _said(NEVER_COPIED, stopped.get(at, ()))))
     return sorted(rows)
+
+
+def _known_ends(ends: Mapping[Partition, int], others: Mapping[Partition, int | None]) -> dict[Partition, int | None]:
+    """Join what is noted at two places. Where both have a partition, the target took an end of it once, and later no
+    more: the older one would call it complete. If the later one isn't known, none is."""
+    known = {**others, **ends}
+    for at in ends.keys() & others.keys():
+        other = others[at]
+        known[at] = None if other is None else max(ends[at], other)
+    return known
 
 
 def _said(problem: str, incidents: Iterable[Occurrence]) -> str:

@@ -95,6 +95,7 @@ def while_frozen(
         return _kept_while_frozen(flow, asked, log, found, observer, note)
     finally:
         observer.failed_over("")
+        observer.being_failed_over("")
 
 
 def _kept_while_frozen(
@@ -121,9 +122,11 @@ def _kept_while_frozen(
                     if told:
                         log.info("failover_undone")
                     return told > 0
-                if found is not None and (now_said := failed_over(control) or being_failed_over(control)) != said:
-                    told, said = found.number, now_said
-                    observer.failed_over(said)  # first: who reads the log may ask for it at once
+                whole, half = failed_over(control), being_failed_over(control)
+                if found is not None and (whole or half) != said:
+                    told, said = found.number, whole or half
+                    observer.failed_over(whole)  # first: who reads the log may ask for it at once
+                    observer.being_failed_over(half)
                     if found == change:
                         log.warning("being_failed_over", generation=told, by=found.who)
                     else:

@@ -304,6 +304,7 @@ class GroupWorker:
 
     def _discovered(self, routing: Routing) -> None:
         self._routing = routing
+        self._parts.partitions(self._flow, routing.topic_partitions)
         if self._stopping:
             return
         if self._was_assigned or self._lanes:  # before that it has no lanes that could report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -92,6 +93,11 @@ class Routing:
 
     routes: Mapping[Partition, Route] = field(default_factory=dict)
     message_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def topic_partitions(self) -> Mapping[str, int]:
+        """How many partitions each source topic has, by its name."""
+        return Counter(at.topic for at in self.routes)
 
     def sizes(self, routes: Iterable[Route]) -> list[int]:
         """Return max.message.bytes of the target topics to which these routes copy, ascending."""

@@ -106,6 +106,9 @@ class ConditionObserver(Protocol):
     def failed_over(self, said: str) -> None:
         """Note that the whole flow was failed over, by whom; empty: it isn't any more, or nobody looks."""
 
+    def being_failed_over(self, said: str) -> None:
+        """Note that somebody has begun to fail it over, and other workers may still copy; empty: as above."""
+
     def other_settings(self, said: str) -> None:
         """Note that it runs other settings than its file has, and why; empty: it runs those of its file."""
 
@@ -123,6 +126,9 @@ class NoConditions:
         """See `ConditionObserver`."""
 
     def failed_over(self, said: str) -> None:
+        """See `ConditionObserver`."""
+
+    def being_failed_over(self, said: str) -> None:
         """See `ConditionObserver`."""
 
     def other_settings(self, said: str) -> None:
@@ -173,8 +179,8 @@ class Parts:
     """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane; what watches
     a generation; what watches the flow's clusters; what one worker of a flow does for all of them; what notes something
     on the target where `status` reads it, such as how the flow has ended; what is told of what keeps the whole flow
-    from copying. For one that shares its flow also: a membership in the flow's group; who the members are; what is told
-    of it; and the program's version.
+    from copying, and how many `partitions` each source topic has, whenever that was listed. For one that shares its
+    flow also: a membership in the flow's group; who the members are; what is told of it; and the program's version.
     """
 
     plane: Callable[[Flow], ControlPlane]
@@ -185,6 +191,7 @@ class Parts:
     note: Callable[[Flow, Note], None] = lambda flow, note: None
     group: Callable[[Flow, int, str, Callable[[GroupEvent], None]], Group] | None = None
     members: Callable[[ControlPlane], list[str]] = lambda plane: []
+    partitions: Callable[[Flow, Mapping[str, int]], None] = lambda flow, partitions: None
     frozen: WhileFrozen = lambda flow, asked, log, found: False
     observe: Callable[[Flow], WorkerObserver] = lambda flow: Unwatched()
     conditions: Callable[[Flow], ConditionObserver] = lambda flow: NoConditions()

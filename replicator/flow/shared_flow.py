@@ -267,6 +267,7 @@ class SharedFlow:
         discovery.start()
         self._parts.watch(flow, generation, ended, lambda error: events.put(DiscoveryEnded(error)))
         self._watch_clusters(flow)
+        self._parts.partitions(flow, routing.topic_partitions)
         return worker, partial(worker.run, routing)
 
     def _with(self, flow: Flow) -> Config:

@@ -281,6 +281,7 @@ def parts(
             note=write_flow_note,
             group=GroupConsumer,
             members=member_clients,
+            partitions=lambda flow, partitions: throttle(flow).listed(partitions),
             frozen=keep_frozen,
             observe=observe_worker,
             conditions=conditions,

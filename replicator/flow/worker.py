@@ -12,7 +12,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -110,6 +109,7 @@ class FlowWorker:
         if opened is None:
             return 0
         plane, setup, generation, routing = opened
+        self._parts.partitions(self._flow, routing.topic_partitions)
         discovery = Discovery(setup, plane, generation, self._notes, self._events, self._ended, self._log)
         discovery.start()
 
@@ -245,6 +245,7 @@ class FlowWorker:
             raise TypeError(f"unknown event {event!r}")
 
     def _discovered(self, routing: Routing) -> None:
+        self._parts.partitions(self._flow, routing.topic_partitions)
         if self._stop_by is not None:
             return
         self._counts.settle()
@@ -352,7 +353,7 @@ def with_routes(plan: LanePlan, routing: Routing) -> LanePlan:
     routes: tuple[Route, ...] = tuple(
         routing.routes[at] for at in sorted(routing.routes) if plan.assignment.lane_of(*at) == plan.lane
     )
-    plan = replace(plan, routes=routes, topic_partitions=Counter(at.topic for at in routing.routes))
+    plan = replace(plan, routes=routes)
     sizes = routing.sizes(routes)
     if not sizes:
         return plan

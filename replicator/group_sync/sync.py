@@ -83,7 +83,7 @@ class GroupSync:
         self._hold = Hold[Snapshot]()
         self._held_s: float | None = None  # since when nothing was released
         self._ends = NotedEnds(flow, target, live_map, notes, clock)
-        self._at_source: Mapping[Partition, int] = {}  # where the partitions end, as that was asked last
+        self._at_source = SourceEnds({}, {}, {})  # where the partitions end, as that was asked last
         self._failed_over: Collection[str] = ()  # source topics
 
     def shown(self) -> list[GroupShown]:
@@ -112,7 +112,8 @@ class GroupSync:
         """
         if self._transactions is None or self._known is None:
             return LOOK_S
-        noted = self._transactions.look(self._at_source)
+        at_source = self._at_source
+        noted = self._transactions.look(at_source.noted, {*at_source.ends, *at_source.unknown})
         if noted:
             try:
                 self._notes.write(noted)
@@ -133,7 +134,7 @@ class GroupSync:
         self._read(unanswered)
         asked_ms = self._clock.now_ms()
         source = self._map.source_ends()
-        self._at_source = source.noted
+        self._at_source = source
         unanswered += _first(source.unknown)
         self._followed.bound(source.ends)
         committed = 0

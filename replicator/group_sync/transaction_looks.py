@@ -88,8 +88,9 @@ class TransactionLooks:
         """Return how long to wait for the next look."""
         return max(0.0, self._due_s - self._clock.now_s())
 
-    def look(self, ats: Collection[Partition]) -> Noted:
-        """Take a look, if it is time to; return what is to be noted. `ats`: the partitions that the flow copies.
+    def look(self, ats: Collection[Partition], there: Collection[Partition] = ()) -> Noted:
+        """Take a look, if it is time to; return what is to be noted. `ats`: the partitions that the flow copies;
+        `there`: all of them that the source has, also those that don't tell their ends.
 
         Never raises ReplicatorError.
         """
@@ -98,7 +99,7 @@ class TransactionLooks:
             return []
         last = self._notes.last
         try:
-            found = self._look(ats)
+            found = self._look(ats, there)
             self._tell("")
         except ReplicatorError as error:
             self._tell(str(error))
@@ -109,7 +110,7 @@ class TransactionLooks:
         self._due_s = max(ended_s, began_s + min(LOOK_S_MAX, max(LOOK_S, (ended_s - began_s) / SHARE)))
         return found
 
-    def _look(self, ats: Collection[Partition]) -> Noted:
+    def _look(self, ats: Collection[Partition], there: Collection[Partition]) -> Noted:
         """Look once: first do all that may fail, then take what was read."""
         was_read, missed = self._tail.offsets, False
         try:
@@ -132,12 +133,13 @@ class TransactionLooks:
         begins = was_read is None or missed
         if begins:
             self._since_ms = now_ms
-        return self._taken(ids, ends, part, after, positions, now_ms, begins=begins)
+        return self._taken(ids, ends, {*ats, *there}, part, after, positions, now_ms, begins=begins)
 
     def _taken(
         self,
         ids: Mapping[str, str],
         ends: Mapping[Partition, int],
+        there: Collection[Partition],
         part: LogPart,
         after: Mapping[Partition, int],
         positions: Mapping[Partition, GroupOffset],
@@ -147,7 +149,7 @@ class TransactionLooks:
     ) -> Noted:
         last, seen = self._notes.last, self._seen
         known, was_open = set(seen.ended), seen.still_open()
-        seen.look(ends, part.records, lambda: after, ids=ids, to_end=part.to_end)
+        seen.look(ends, part.records, lambda: after, ids=ids, there=there, to_end=part.to_end)
         gone = seen.drop(_of_these(positions, seen))
         new = {number: it for number, it in seen.ended.items() if number not in known}
         lost = known - seen.ended.keys() - set(gone)  # they have new numbers, or nothing is known of them any more

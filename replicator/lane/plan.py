@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from replicator.config import Flow
 from replicator.model import names
@@ -20,8 +19,7 @@ class LanePlan:
     `max.message.bytes` of the lane's target topics: no batch may be larger than every target takes, and no record is
     refused here that some target takes. `compress`: the target has refused records for their size, and none of its
     properties says how they are to be compressed. `writes_map`: the flow has an offset map;
-    `map_topic_id`: of its topic, if that was found fit before the lanes were started. `topic_partitions`: how many each
-    source topic of its routes has, also in other lanes; a lane isn't given other routes because that has changed.
+    `map_topic_id`: of its topic, if that was found fit before the lanes were started.
     """
 
     flow: Flow
@@ -38,7 +36,6 @@ class LanePlan:
     target_cluster: str = ""
     writes_map: bool = False
     map_topic_id: str = ""
-    topic_partitions: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def transactional_id(self) -> str:

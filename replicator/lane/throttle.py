@@ -8,7 +8,7 @@ Invariants
 - Over any time of T seconds no more is copied than rate * (T + BURST_S), and what one transaction of each lane holds.
 - That holds for all processes that share the flow together: each keeps to the part that its lanes have, of the flow's
   limit by their number, of a topic's by its partitions. A lane that another process takes over counts here until it
-  ends: for so long a little more may be copied.
+  ends, and a process hears of new partitions at its own next listing: for so long a little more may be copied.
 - An older state of the settings never replaces a newer one, whoever has read it.
 """
 
@@ -108,6 +108,7 @@ class FlowThrottle:
         self._stale = from_file.limits  # whether the buckets aren't those of the settings yet
         self._record_bytes = 0.0
         self._lanes: dict[tuple[int, int], LanePlan] = {}  # that run here, by generation and number
+        self._partitions: Mapping[str, int] = {}  # of each source topic, in all lanes
 
     def runs(self, plan: LanePlan) -> None:
         """Note that a lane runs here, with these routes."""
@@ -120,6 +121,13 @@ class FlowThrottle:
         with self._lock:
             self._stale = self._lanes.pop((plan.generation, plan.lane), None) is not None or self._stale
 
+    def listed(self, partitions: Mapping[str, int]) -> None:
+        """Note how many partitions each source topic has by now. Not by the lanes: those whose own routes are as before
+        go on, and hear of no others."""
+        with self._lock:
+            self._stale = self._stale or self._partitions != partitions
+            self._partitions = partitions
+
     def _share(self, at: str) -> float:
         """Return which part of a limit is this process's. While no lane runs here nothing is copied."""
         newest = max((generation for generation, _ in self._lanes), default=0)
@@ -129,7 +137,7 @@ class FlowThrottle:
         if at == FLOW:
             return min(1.0, len(here) / here[0].assignment.lanes)
         own = sum(route.source.topic == at for plan in here for route in plan.routes)
-        known = max(plan.topic_partitions.get(at, 0) for plan in here)
+        known = self._partitions.get(at, 0)
         return own / known if 0 < own < known else 1.0
 
     @property

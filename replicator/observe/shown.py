@@ -116,6 +116,7 @@ def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
         "cause": view.cause,
         "unreachable_since_ms": dict(view.conditions.unreachable_ms),
         "failed_over": view.conditions.failed_over,
+        "being_failed_over": view.conditions.being_failed_over,
         "other_settings": view.conditions.other_settings,
         "paused": _settings(view.paused),
         "paused_count": len(view.paused),

@@ -132,7 +132,7 @@ class FlowView:
         return None if lags is None else max((lag.seconds for lag in lags), default=0.0)
 
     def _lags(self) -> list[Lag] | None:
-        if self.conditions.failed_over or self.stage is not Stage.RUNNING:
+        if self.conditions.by_failover or self.stage is not Stage.RUNNING:
             return None
         here = (one for one in self.partitions if one.doing not in (Doing.GONE, Doing.FAILED_OVER))
         placed = [one for one in here if one.figures.position is not None or one.doing is Doing.STOPPED]
@@ -144,7 +144,7 @@ class FlowView:
     @property
     def ready(self) -> bool:
         """Whether both clusters answer, its lanes run and each of their partitions is copied, but for those that an
-        operator has paused or failed over. A flow that was failed over as a whole isn't."""
+        operator has paused or failed over. A flow that was failed over as a whole, or is about to be, isn't."""
         if not self.lanes_run or self.conditions:
             return False
         well = (Doing.COPYING, Doing.GONE, Doing.PAUSED, Doing.FAILED_OVER)
@@ -212,7 +212,7 @@ class Views:
             )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
-        acts = stage is Stage.RUNNING and not conditions.failed_over
+        acts = stage is Stage.RUNNING and not conditions.by_failover
         settings = (found.paused, found.rates) if acts else ({}, {})
         named = {at for it in settings for at in it if at}
         return FlowView(

@@ -142,6 +142,8 @@ def _readiness_of(flow: FlowView) -> dict[str, Any]:
         found["unreachable"] = sorted(flow.conditions.unreachable_ms)
     if flow.conditions.failed_over:
         found["failed_over"] = flow.conditions.failed_over
+    if flow.conditions.being_failed_over:
+        found["being_failed_over"] = flow.conditions.being_failed_over
     if flow.conditions.other_settings:
         found["other_settings"] = flow.conditions.other_settings
     if flow.stage is Stage.RUNNING:

@@ -76,3 +76,13 @@ def test_workers_of_a_flow_that_is_only_being_failed_over_are_shown() -> None:
     assert "orders: it is being failed over (generation 3): workers may copy" in said
     assert "host-1:4711" in said
     assert (_as_json(half)["failed_over"], _as_json(half)["being_failed_over"]) == ("", half.being_failed_over)
+
+
+def test_workers_may_still_copy_while_no_generation_is_open() -> None:
+    workers = (worker("host-1"), worker("host-2"))
+    none_open = FlowWorkers(flow="orders", generation=None, lanes=0, workers=workers, unassigned=())
+    half = FoundWorkers(workers=none_open, being_failed_over="it is being failed over: workers may still copy")
+    said = " ".join(" ".join(drawn(half)).split())
+    assert "orders: no generation is open" in said
+    assert ("host-1:4711" in said, "host-2:4711" in said) == (True, True)
+    assert "host-1" not in " ".join(drawn(FoundWorkers(workers=none_open)))

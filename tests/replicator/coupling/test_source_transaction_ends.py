@@ -76,3 +76,30 @@ def test_where_a_partition_ended_is_known_from_the_next_look_on_and_noted_anew()
     assert found.ended == seen.ended, "each once"
     assert seen.look({A: 90, B: 50}, [], dict) == []
     assert sorted(seen.drop({A: 12, B: 40})) == sorted(new)
+
+
+def test_nothing_is_kept_of_topics_that_are_gone() -> None:
+    seen = SourceTransactions(lambda topic: True)
+    for number in range(3):
+        topic = f"run-{number}"
+        seen.look({A: 10, Partition(topic, 0): 1}, [], dict, ids={"a": "1", topic: "2"})
+    seen.look({A: 10}, [], dict, ids={"a": "1"})
+    assert (seen.ends, seen.ids) == ({A: 10}, {"a": "1"})
+
+
+def test_where_a_partition_ended_is_kept_while_it_is_there_or_something_may_stand_below() -> None:
+    seen = SourceTransactions(lambda topic: True)
+    ids = {"a": "1", "b": "2"}
+    seen.look({A: 10, B: 10}, [], dict, ids=ids)
+    seen.look({A: 11}, [], dict, ids={"a": "1"}, there=[A, B])
+    assert (seen.ends, seen.ids) == ({A: 11, B: 10}, ids), "nobody leads it"
+    seen.look({A: 12}, [logged(S.ONGOING, 5, 5)], dict, ids={"a": "1"})
+    assert (seen.ends, seen.ids) == ({A: 12, B: 10}, ids), "one is open that has written there"
+    seen.look({A: 13}, [logged(S.PREPARE_COMMIT, 5, 6)], lambda: {A: 13})
+    assert (seen.ends, seen.ids) == ({A: 13, B: 10}, ids), "it isn't copied"
+    (it,) = seen.ended.values()
+    assert it.parts == {A: RecordRange(11, 13), B: RecordRange(10, None)}
+    seen.look({A: 13, B: 9}, [], dict, ids=ids)
+    assert seen.lost
+    seen.look({A: 13}, [], dict, ids={"a": "1"})
+    assert (seen.ends, seen.ids) == ({A: 13}, {"a": "1"})

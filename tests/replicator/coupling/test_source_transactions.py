@@ -69,7 +69,7 @@ class Watcher:
         history.steps(4)
         before = set(self.seen.ended)
         after = {at: end for at, end in history.ends.items() if at != away}
-        self.seen.look(ends, records, lambda: after, ids=ids, to_end=to_end)
+        self.seen.look(ends, records, lambda: after, ids=ids, there=history.ats, to_end=to_end)
         positions = {at: it for at, it in history.positions.items() if ids[at.topic] == history.topic_ids[at.topic]}
         gone = self.seen.drop(positions) if draw.random() < 0.7 else []
         new = {number: it for number, it in self.seen.ended.items() if number not in before}
@@ -227,7 +227,7 @@ def test_a_look_without_a_partition_knows_where_it_ended_before() -> None:
     seen.look({A: 10, B: 20}, [], dict, ids={"t": "1"})
     committed(seen)
     seen.look({A: 14, B: 27}, [], dict, ids={"t": "1"})
-    seen.look({A: 14}, [], dict, ids={"t": "1"})
+    seen.look({A: 14}, [], dict, ids={"t": "1"}, there=[A, B])
     seen.look({A: 14, B: 22}, [], dict, ids={"t": "1"})
     assert seen.lost
     assert not seen.ended

@@ -252,18 +252,22 @@ class Ticking(Asked):
 
 
 class Said(NoConditions):
-    """Hears what is told of a flow that is failed over."""
+    """Hears what is told of a flow that is failed over; `half`: that it is about to be."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.said: list[tuple[str, str]] = []
+        self.whole = ""
 
     def failed_over(self, said: str) -> None:
-        self.said.append(said)
+        self.whole = said
+
+    def being_failed_over(self, said: str) -> None:
+        self.said.append((self.whole, said))
 
 
 def half_done(
     target: Target, asked: Asked, monkeypatch: pytest.MonkeyPatch, meanwhile: Mapping[int, Generation] | None = None
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], list[tuple[str, str]]]:
     """A failover whose command has died is found; the log's events, and what is told."""
     target.generations = {1: LIVE, 2: HALF}
     monkeypatch.setattr(frozen, "Changer", lambda flow, state, by, *_: FakeChanger(target, by, meanwhile))
@@ -280,8 +284,10 @@ def test_a_failover_whose_command_has_died_is_finished_and_the_positions_are_kep
     events, said = half_done(target, asked, monkeypatch)
     assert events[:4] == ["being_failed_over", "failover_finished", "failed_over", "positions_kept"]
     assert len(target.opened) == 1
-    assert ["may still copy" in it for it in said] == [True, False, False]
-    assert "nothing is copied" in said[1]
+    (no_whole, half), (whole, no_half), (over, half_over) = said
+    assert "may still copy" in half
+    assert "nothing is copied" in whole
+    assert (no_whole, no_half, over, half_over) == ("", "", "", "")
     assert target.committed
 
 

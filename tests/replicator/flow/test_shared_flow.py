@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import threading
 import time
+from collections.abc import Mapping
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,7 +20,7 @@ from replicator.state.own_file import own_file
 from replicator.workers import membership
 from replicator.workers.early import WorkerClientId
 from replicator.workers.membership import LEAVING_S
-from tests.replicator.flow.fakes import opened
+from tests.replicator.flow.fakes import opened, topic
 from tests.replicator.flow.shared_run import WAIT_S, Run, lanes_topic, running
 
 __all__ = ["lanes_topic"]
@@ -117,6 +119,19 @@ def test_an_incident_of_the_flow_or_a_bug_ends_it(error: BaseException) -> None:
         lanes[0].end(error)
         assert run.end() is error
         assert lanes[1].asked.is_set()
+
+
+def test_how_many_partitions_topics_have_is_told_before_lanes_run_and_when_it_changes() -> None:
+    """Also to a worker whose lanes get none of those that are new."""
+    told = queue.SimpleQueue[Mapping[str, int]]()
+    settings = "lanes: 2, limits: {discovery_interval_ms: 100}"
+    run = Run(settings, partitions=lambda flow, partitions: told.put(partitions))
+    run.start().assign()
+    assert told.get(timeout=WAIT_S) == {"t1": 8}
+    run.plane.source["t1"] = topic("t1", 9)
+    while told.get(timeout=WAIT_S) != {"t1": 9}:
+        pass
+    assert run.stop() == 0
 
 
 def test_partitions_without_lanes_are_an_incident() -> None:

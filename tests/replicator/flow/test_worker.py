@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -90,7 +90,12 @@ class Run:
         self.plane = plane or run_before(FakePlane(self.flow, {"t1": topic("t1", 8), "t2": topic("t2", 8)}))
         self.lanes: dict[int, FakeLane] = {}
         self.hangs, self.slow = hangs, slow
-        parts = Parts(plane=lambda flow: cast(ControlPlane, self.plane), lane=self._lane)
+        self.partitions = queue.SimpleQueue[Mapping[str, int]]()
+        parts = Parts(
+            plane=lambda flow: cast(ControlPlane, self.plane),
+            lane=self._lane,
+            partitions=lambda flow, partitions: self.partitions.put(partitions),
+        )
         self.worker = FlowWorker(self.flow, whole, parts, structlog.get_logger(), exit_on_incident=exit_on_incident)
         self.result: int | BaseException | None = None
         self.alive = threading.Event()
@@ -249,6 +254,16 @@ def test_the_first_incident_ends_the_flow_if_that_is_wanted() -> None:
         run.lanes[1].tell(running=7, stopped=1)
         assert run.end() == 4
         assert all(lane.asked.is_set() for lane in run.lanes.values()), "what was copied is committed"
+
+
+def test_how_many_partitions_topics_have_is_told_before_lanes_run_and_when_it_changes() -> None:
+    with running("limits: {discovery_interval_ms: 100}") as run:
+        assert run.partitions.get_nowait() == {"t1": 8, "t2": 8}
+        run.plane.source["t1"] = topic("t1", 9)
+        while run.partitions.get(timeout=10) != {"t1": 9, "t2": 8}:
+            pass
+        run.worker.stop()
+        assert run.end() == 0
 
 
 def test_lanes_whose_routes_changed_are_reassigned() -> None:

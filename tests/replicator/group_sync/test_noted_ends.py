@@ -110,17 +110,18 @@ class NotingRig(Rig):
 
 
 class Looks(TransactionLooks):
-    """Looks at nothing; `looked`: at which partitions it was to look last."""
+    """Looks at nothing; `looked`: at which partitions it was to look last; `there`: which the source has."""
 
     def __init__(self) -> None:
         self.looked: Collection[Partition] = ()
+        self.there: Collection[Partition] = ()
 
     def begin(self, notes: TransactionNotes) -> None:
         """See `TransactionLooks`."""
 
-    def look(self, ats: Collection[Partition]) -> Noted:
+    def look(self, ats: Collection[Partition], there: Collection[Partition] = ()) -> Noted:
         """See `TransactionLooks`."""
-        self.looked = ats
+        self.looked, self.there = ats, there
         return []
 
     def pause_s(self) -> float:
@@ -162,6 +163,11 @@ def test_that_the_ends_are_never_noted_is_told_and_keeps_nobody_from_looking_at_
     assert rig.there() == place(10)
     rig.sync.look()
     assert set(looks.looked) == {A, B, OUT}
+    rig.map.unknown[OUT] = Retriable("nobody leads it")
+    rig.map.not_there.add(B)
+    rig.sync.round()
+    rig.sync.look()
+    assert (set(looks.looked), set(looks.there)) == ({A}, {A, B, OUT})
 
 
 def test_an_answer_that_is_lost_is_told_and_the_ends_are_noted_again() -> None:
@@ -289,6 +295,20 @@ def test_what_is_noted_of_a_topic_goes_with_its_copy_and_is_noted_again() -> Non
     rig.map.not_there.clear()
     rig.rounds()
     assert (rig.others(), rig.noted(OUT).offset) == ({}, 100)
+
+
+def test_an_older_end_that_is_still_noted_makes_nothing_complete() -> None:
+    """The target has lost a topic, or hides it, and its offsets are there."""
+    rig = NotingRig()
+    rig.rounds()
+    rig.map.not_there.add(OUT)
+    rig.map.ends[OUT] = 130
+    rig.rounds()
+    assert rig.noted(OUT).offset == 100
+    assert [(row.source, row.end_seen) for row in rig.rows() if not row.complete] == [(OUT, 130)]
+    rig.map.unknown[OUT] = Retriable("nobody leads it")
+    rig.rounds()
+    assert [(row.source, row.end_seen) for row in rig.rows() if not row.complete] == [(OUT, None)]
 
 
 def test_what_was_noted_is_not_forgotten_where_the_notes_can_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,12 +151,10 @@ def test_a_change_of_one_limit_forgives_no_other_s_debt() -> None:
 
 
 def plan(lane: int, lanes: int, at: Sequence[int], generation: int = 1) -> LanePlan:
-    """A lane with these partitions of a topic of eight."""
+    """A lane with these partitions of a topic."""
     routes = tuple(Route(Partition("t", number), Partition("t.copy", number), "s", "w") for number in at)
-    made = LanePlan(
-        flow_starting("earliest", 3_600_000), generation, lane, "me", "c", routes, lanes, LaneAssignment(lanes)
-    )
-    return replace(made, topic_partitions={"t": 8})
+    flow = flow_starting("earliest", 3_600_000)
+    return LanePlan(flow, generation, lane, "me", "c", routes, lanes, LaneAssignment(lanes))
 
 
 def copied(throttle: FlowThrottle, seconds: float, topic: str, each: int = 10) -> int:
@@ -173,6 +171,8 @@ def copied(throttle: FlowThrottle, seconds: float, topic: str, each: int = 10) -
 @pytest.mark.parametrize("at", ["", "t"])
 def test_processes_that_share_a_flow_copy_no_more_together_than_its_limit(at: str) -> None:
     made = [limited(at, records_per_s=100) for _ in range(2)]
+    for each in made:
+        each.listed({"t": 8})
     made[0].runs(plan(0, 4, [0, 1, 2]))
     for lane, partitions in ((1, [3]), (2, [4, 5]), (3, [6, 7])):
         made[1].runs(plan(lane, 4, partitions))
@@ -206,10 +206,40 @@ def test_a_process_without_partitions_of_a_topic_and_one_that_runs_all_have_the_
         assert made.held(2.6) == frozenset()
 
 
-def test_a_lane_is_told_how_many_partitions_its_topics_have_in_all_lanes() -> None:
-    sources = [Partition("t", number) for number in range(8)]
-    routing = Routing({at: Route(at, Partition("t.copy", at.partition), "s", "w") for at in sources})
-    lanes = [with_routes(plan(lane, 2, []), routing) for lane in range(2)]
-    assert sum(len(lane.routes) for lane in lanes) == 8
-    assert [lane.topic_partitions["t"] for lane in lanes] == [8, 8]
-    assert replace(lanes[0], topic_partitions={"t": 9}) == lanes[0], "no session begins anew for that"
+def routing_of(partitions: int) -> Routing:
+    sources = [Partition("t", number) for number in range(partitions)]
+    return Routing({at: Route(at, Partition("t.copy", at.partition), "s", "w") for at in sources})
+
+
+def dealt(lane: int, partitions: int) -> LanePlan:
+    """One of two lanes, without routes, of a generation that was opened when the topic had so many partitions."""
+    return replace(plan(lane, 2, []), assignment=LaneAssignment(2, dealt={"t": partitions}))
+
+
+def discover(throttle: FlowThrottle, lanes: dict[int, LanePlan], partitions: int) -> None:
+    """As a worker does: lanes whose own routes are as before go on."""
+    routing = routing_of(partitions)
+    throttle.listed(routing.topic_partitions)
+    for lane, before in lanes.items():
+        if (after := with_routes(before, routing)) != before or not before.routes:
+            lanes[lane] = after
+            throttle.runs(after)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (2, 4), (2, 6), (6, 5)])
+def test_processes_keep_to_a_topic_s_limit_together_when_it_gets_other_partitions(before: int, after: int) -> None:
+    made = [(limited("t", records_per_s=100), {lane: dealt(lane, before)}) for lane in range(2)]
+    for partitions in (before, after):
+        for throttle, lanes in made:
+            discover(throttle, lanes, partitions)
+    assert sum(copied(throttle, 60.0, "t") for throttle, _ in made) == pytest.approx(6000, rel=0.03)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (6, 5)])
+def test_a_process_that_runs_all_lanes_has_a_topic_s_whole_limit_whatever_its_partitions(
+    before: int, after: int
+) -> None:
+    made, lanes = limited("t", records_per_s=100), {lane: dealt(lane, before) for lane in range(2)}
+    for partitions in (before, after):
+        discover(made, lanes, partitions)
+    assert copied(made, 60.0, "t") == pytest.approx(6000, rel=0.03)

@@ -175,6 +175,14 @@ def test_what_keeps_the_whole_flow_from_copying_stands_above_its_partitions() ->
     assert said.index("of paris") < said.index("lag unknown") < said.index("Partitions that are not copied")
 
 
+def test_a_flow_that_is_being_failed_over_is_not_shown_as_failed_over() -> None:
+    conditions = FlowConditions(being_failed_over="it is being failed over by ann: workers may still copy")
+    view = replace(EVERY_STATE, conditions=conditions)
+    assert "being failed over it is being failed over by ann: workers may still copy." in words(rendered(view))
+    (flow,) = as_json(Process("h", 1, "v", 0), [shown_of(view, ())])["flows"]
+    assert (flow["failed_over"], flow["being_failed_over"]) == ("", conditions.being_failed_over)
+
+
 def test_all_who_share_a_flow_are_shown_whichever_process_is_asked() -> None:
     lanes = tuple(HeldLane(lane=number, since_ms=1_700_000_000_000 + number) for number in range(40))
     others = [ShownWorker(host="h", pid=number, address="/10.0.0.2", lanes=()) for number in range(100, 170)]

@@ -117,6 +117,20 @@ def test_a_flow_that_was_failed_over_as_a_whole_is_not_ready_and_has_no_lag(flow
         assert set(flow.doing().values()) <= {Doing.GONE, Doing.UNDECIDED}
 
 
+def test_a_flow_that_is_being_failed_over_is_not_ready_and_its_partitions_may_be_copied_by_others(
+    flow: OneFlow,
+) -> None:
+    flow.states = {A: Copying()}
+    flow.lane.on_committed({A: Copied(3, records=3)}, {A: position(3)}, 0.1)
+    flow.lane.over()
+    flow.figures.conditions.being_failed_over("by ann")
+    assert Doing.FAILED_OVER not in flow.doing().values()
+    found = flow.now()
+    assert (found.ready, found.lag_records, found.conditions.failed_over) == (False, None, "")
+    flow.figures.conditions.being_failed_over("")
+    assert not flow.now().conditions
+
+
 def test_a_flow_with_a_cluster_that_does_not_answer_is_not_ready(flow: OneFlow) -> None:
     flow.states = {A: Copying(), B: Copying()}
     assert flow.now().ready

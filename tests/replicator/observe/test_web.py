@@ -71,12 +71,13 @@ def test_what_keeps_the_whole_flow_from_being_ready_is_named() -> None:
     for conditions, said in (
         (FlowConditions({"b": 7}), {"unreachable": ["b"]}),
         (FlowConditions({}, "by ann"), {"failed_over": "by ann"}),
+        (FlowConditions(being_failed_over="by ann"), {"being_failed_over": "by ann"}),
     ):
         status, _, body = get("/readyz", [replace(READY, conditions=conditions)])
         assert status == 503
         found = json.loads(body)["flows"]["f"]
         assert found.items() >= said.items()
-        assert {"unreachable", "failed_over"} & found.keys() == said.keys()
+        assert {"unreachable", "failed_over", "being_failed_over"} & found.keys() == said.keys()
     assert get("/readyz/lanes", [replace(READY, conditions=FlowConditions({"b": 7}))])[0] == 200
     body = get("/readyz", [replace(READY, stage=Stage.ENDED, cause="no login")])[2]
     assert json.loads(body)["flows"]["f"] == {"ready": False, "stage": "ended", "cause": "no login"}
@@ -91,6 +92,8 @@ def test_clusters_that_do_not_answer_are_metrics() -> None:
         b'eos_flow_failed_over{flow="f"} 1\n'
         in get("/metrics", [replace(READY, conditions=FlowConditions({}, "by ann"))])[2]
     )
+    half = get("/metrics", [replace(READY, conditions=FlowConditions(being_failed_over="by ann"))])[2]
+    assert b'eos_flow_failed_over{flow="f"} 0\n' in half, "other workers may still copy"
 
 
 def test_what_keeps_a_flow_from_being_ready_is_named_within_bounds() -> None:

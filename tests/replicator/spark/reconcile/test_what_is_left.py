@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
@@ -70,8 +71,8 @@ class Comparing:
             raise self.errors.pop(0)
         return "done"
 
-    def run(self) -> tuple[str, Snapshot]:
-        return what_is_left.compared(FLOW, SNAPSHOT, self, self.said.append, connect_timeout_ms=1)
+    def run(self, **how: Any) -> tuple[str, Snapshot]:
+        return what_is_left.compared(FLOW, SNAPSHOT, self, self.said.append, connect_timeout_ms=1, **how)
 
 
 @pytest.mark.parametrize("error", [FAILED, Incident("topic_gone", "", topic="two"), Retriable("no such topic")])
@@ -103,6 +104,19 @@ def test_it_ends_where_nothing_is_left(going: Going) -> None:
     going("one", "two", "three")
     with pytest.raises(Incident, match="topic_gone"):
         Comparing(FAILED).run()
+
+
+def test_whoever_stops_it_is_not_told_that_it_begins_anew(going: Going) -> None:
+    going("two")
+    comparing = Comparing(FAILED)
+    with pytest.raises(KeyboardInterrupt):
+        comparing.run(stopped=lambda: True)
+    assert (len(comparing.topics), comparing.said) == (1, [])
+    after_it_failed = iter([False, True])
+    comparing = Comparing(FAILED)
+    with pytest.raises(Incident, match="topic_gone"):  # the command says that it was interrupted
+        comparing.run(stopped=lambda: next(after_it_failed))
+    assert (len(comparing.topics), comparing.said) == (1, [])
 
 
 def test_any_other_failure_ends_it(going: Going) -> None:
