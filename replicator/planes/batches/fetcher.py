@@ -26,7 +26,7 @@ from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.asked_broker import AskedBroker, Flight, NumberedFetch
 from replicator.planes.batches.committed import AbortedRange, Selected, select
 from replicator.planes.batches.fetch_classes import MISSING, FetchClass, code_name, fetch_class
-from replicator.planes.batches.part_read import PartRead, ReadState, ToldBy
+from replicator.planes.batches.part_read import PartRead, ReadState, ToldBy, TopicLeaders
 from replicator.planes.batches.reading_summary import ReadingSummary, summed_up
 from replicator.planes.contract import ReadPlan
 
@@ -148,39 +148,33 @@ class BatchFetcher:
     def _broker(self, number: int) -> AskedBroker:
         return self._brokers.setdefault(number, AskedBroker())
 
-    def looked_up(
-        self,
-        topic: str,
-        code: int,
-        topic_id: bytes,
-        leaders: Mapping[int, tuple[int, int, int]],
-        now_s: float,
-        told: ToldBy = _ALONE,
-    ) -> bool:
-        """Take what a broker's metadata say of a topic: `leaders` are error, leader and its epoch by partition. Return
-        whether that is of any help; if not, another broker is to be asked next."""
+    def looked_up(self, found: Mapping[str, TopicLeaders], now_s: float, told: ToldBy = _ALONE) -> bool:
+        """Take what a broker's metadata say of topics. Return whether that is of any help; if not, another broker is to
+        be asked next."""
         self._summary, helps = None, True
-        cluster, doing = self._settings.cluster, f"find the leaders of {topic!r}"
         for at, read in self._parts.items():
-            if at.topic != topic or read.state is ReadState.DONE:
-                continue
-            if code in MISSING:
-                self._fail(read, read.missing(cluster, f"cannot {doing}: {code_name(code)}"))
-            elif code == ErrorCode.topic_authorization_failed:
-                self._fail(read, read.not_allowed(cluster, code, "Describe and Read"))
-            elif code != ErrorCode.none:
-                self._again(read, f"cannot {doing}: {code_name(code)}", now_s)
-                helps = False
-            elif not any(topic_id):
-                self._again(read, f"cannot {doing}: the broker gives no topic id", now_s)
-                helps = False
-            elif self._ids.setdefault(topic, topic_id) != topic_id:
-                self._fail(read, read.missing(cluster, f"another topic is called {topic!r} now"))
-            elif at.partition not in leaders:
-                self._fail(read, read.missing(cluster, f"cannot {doing}: there is no such partition"))
-            else:
-                helps &= self._lead(read, leaders[at.partition], now_s, told)
+            if at.topic in found and read.state is not ReadState.DONE:
+                helps &= self._look(read, found[at.topic], now_s, told)
         return helps
+
+    def _look(self, read: PartRead, found: TopicLeaders, now_s: float, told: ToldBy) -> bool:
+        cluster, topic, index = self._settings.cluster, *read.at
+        doing = f"find the leaders of {topic!r}"
+        if found.code in MISSING:
+            self._fail(read, read.missing(cluster, f"cannot {doing}: {code_name(found.code)}"))
+        elif found.code == ErrorCode.topic_authorization_failed:
+            self._fail(read, read.not_allowed(cluster, found.code, "Describe and Read"))
+        elif found.code != ErrorCode.none or not any(found.topic_id):
+            why = code_name(found.code) if found.code else "the broker gives no topic id"
+            self._again(read, f"cannot {doing}: {why}", now_s)
+            return False
+        elif self._ids.setdefault(topic, found.topic_id) != found.topic_id:
+            self._fail(read, read.missing(cluster, f"another topic is called {topic!r} now"))
+        elif index not in found.leaders:
+            self._fail(read, read.missing(cluster, f"cannot {doing}: there is no such partition"))
+        else:
+            return self._lead(read, found.leaders[index], now_s, told)
+        return True
 
     def _lead(self, read: PartRead, found: tuple[int, int, int], now_s: float, told: ToldBy) -> bool:
         code, leader, epoch = found
@@ -201,13 +195,16 @@ class BatchFetcher:
             self._follow(read)
         return not looked_for or (leader, epoch) != before  # that one was asked, and isn't it
 
-    def leaders_told(self, topic: str, topic_id: bytes, leaders: Mapping[int, tuple[int, int, int]]) -> None:
+    def leaders_told(self, found: Mapping[str, TopicLeaders]) -> None:
         """Take who leads partitions that are read without a failure: an old leader that is cut off from the others
         answers like one that has nothing new."""
         self._summary = None
         for at, read in self._parts.items():
-            code, leader, epoch = leaders.get(at.partition, _NO_LEADER) if at.topic == topic else _NO_LEADER
-            reads = read.state in (ReadState.CHECK, ReadState.READ) and self._ids.get(topic) == topic_id
+            topic = found.get(at.topic)
+            if topic is None or topic.code or self._ids.get(at.topic) != topic.topic_id:
+                continue
+            code, leader, epoch = topic.leaders.get(at.partition, _NO_LEADER)
+            reads = read.state in (ReadState.CHECK, ReadState.READ)
             if reads and leader >= 0 and code == ErrorCode.none and epoch > self._leaders[at][1]:
                 self._leaders[at] = leader, epoch
                 self._follow(read)

@@ -5,6 +5,7 @@ Used by `fetcher`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -27,6 +28,14 @@ class ToldBy(NamedTuple):
 
     broker: object
     all: frozenset[object]
+
+
+class TopicLeaders(NamedTuple):
+    """What a broker's metadata say of a topic. `leaders`: error, leader and its epoch by partition."""
+
+    code: int
+    topic_id: bytes
+    leaders: Mapping[int, tuple[int, int, int]]
 
 
 class ReadState(Enum):
