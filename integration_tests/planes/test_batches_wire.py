@@ -16,7 +16,8 @@ from integration_tests.planes.conftest import make_flow
 from replicator.model.errors import Incident, TopicMissing
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.planes.batches.answer_classes import AnswerClass, TxnApi
-from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher import BatchFetcher
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
 from replicator.planes.batches.part_read import TopicLeaders
 from replicator.planes.batches.phases import TxnPhase

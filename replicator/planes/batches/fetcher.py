@@ -8,7 +8,8 @@ Whoever does the I/O calls `topics` and `looked_up`, `next_check` and `checked`,
   reach as far there (KIP-320): a log that was cut is told before anything of it is read.
 - Leader epochs never go back, and the position's is one: a broker that knows an older one only isn't believed, as long
   as any of the others may know better. What an old leader says of its log is no truncation.
-- What comes for a partition counts only if it was asked from where the partition stands now.
+- What comes for a partition counts only if it was asked from where the partition stands now, and under the leader epoch
+  that is known now: an old leader's log may have other records at the same offsets.
 - What concerns one partition stops that partition: it is told once, and not read on until the next `seek`.
 - No failure is quiet for longer than `FetcherSettings.patience_s`.
 """
@@ -16,16 +17,16 @@ Whoever does the I/O calls `topics` and `looked_up`, `next_check` and `checked`,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing
 from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchedPart
-from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.asked_broker import AskedBroker, Flight, NumberedFetch
-from replicator.planes.batches.committed import AbortedRange, Selected, select
+from replicator.model.partition import Partition
+from replicator.planes.batches.asked_broker import AskedBroker, AskedCheck, Flight, NumberedFetch
+from replicator.planes.batches.committed import AbortedRange, select
 from replicator.planes.batches.fetch_classes import MISSING, FetchClass, code_name, fetch_class
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
 from replicator.planes.batches.part_read import PartRead, ReadState, ToldBy, TopicLeaders
 from replicator.planes.batches.reading_summary import ReadingSummary, summed_up
 from replicator.planes.contract import ReadPlan
@@ -33,28 +34,6 @@ from replicator.planes.contract import ReadPlan
 _ALONE, _NO_LEADER = ToldBy("", frozenset()), (0, -1, -1)
 _SESSION_FAULTS_MAX = 1
 """In a row: each new session is answered at least once, or its partitions are said to fail."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherSettings:
-    """`cluster` is the source's name, `part_bytes_max` what a request wants of one partition. `nearer_s`: so long a
-    replica that the leader has named is read (KIP-392); the Java client takes metadata.max.age.ms."""
-
-    cluster: str
-    part_bytes_max: int = 1 << 20
-    patience_s: float = 30.0
-    nearer_s: float = 300.0
-
-
-@dataclass(slots=True)
-class FetchedNews:
-    """What is new: batches by partition, in order, of `bytes` in all; else as of `contract.PollResult`."""
-
-    selected: dict[Partition, list[Selected]] = field(default_factory=dict)
-    ends: dict[Partition, Seek] = field(default_factory=dict)
-    failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
-    heard: set[Partition] = field(default_factory=set)
-    bytes: int = 0
 
 
 class BatchFetcher:
@@ -225,8 +204,12 @@ class BatchFetcher:
         state = self._broker(broker)
         if state.checks or now_s < state.quiet_until_s:
             return {}
-        state.checks = {at: read for at, read in self._due(ReadState.CHECK, now_s) if read.leader == broker}
-        return {at: EpochQuestion(read.leader_epoch, read.epoch) for at, read in state.checks.items()}
+        state.checks = {
+            at: AskedCheck(read, EpochQuestion(read.leader_epoch, read.epoch))
+            for at, read in self._due(ReadState.CHECK, now_s)
+            if read.leader == broker
+        }
+        return {at: check.question for at, check in state.checks.items()}
 
     def checked(self, broker: int, answers: Mapping[Partition, EpochEnd], now_s: float) -> None:
         """Take the answer to `next_check`.
@@ -237,8 +220,10 @@ class BatchFetcher:
         self._summary = None
         state = self._broker(broker)
         checks, state.checks = state.checks, {}
-        for at, read in checks.items():
+        for at, (read, question) in checks.items():
             if self._parts.get(at) is not read or read.state is not ReadState.CHECK:
+                continue
+            if read.leader_epoch != question.leader_epoch:  # another one leads now, and is to be asked
                 continue
             found = answers.get(at, EpochEnd(ErrorCode.unknown_server_error))
             class_ = fetch_class(found.code)
@@ -313,7 +298,11 @@ class BatchFetcher:
             next(iter(flight.parts.values())).alone, self._summary = False, None
         for part in answer.parts:
             read, asked = flight.parts[part.key], flight.asked[part.key]
-            if self._parts.get(read.at) is read and read.state is ReadState.READ and read.offset == asked.offset:
+            if self._parts.get(read.at) is not read or read.state not in (ReadState.CHECK, ReadState.READ):
+                continue
+            if read.state is ReadState.CHECK or (asked.offset, asked.leader_epoch) != (read.offset, read.leader_epoch):
+                state.session.lost()  # what was told counts no more, and an end isn't told twice in a session
+            else:
                 before = read.counts
                 self._take_part(read, part, broker, now_s)
                 state.moved.append(part.key)

@@ -14,7 +14,8 @@ from functools import partial
 
 from replicator.model.errors import ReplicatorError, Unsupported
 from replicator.model.partition import Partition
-from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher import BatchFetcher
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
 from replicator.planes.batches.part_read import ToldBy, TopicLeaders
 from replicator.planes.batches_io.brokers import DATA, Brokers
 from replicator.planes.batches_io.budget import FetchBudget

@@ -12,7 +12,7 @@ from kafka_records.fetched import FetchedBatch
 from kafka_records.small_batches import SmallBatches
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.committed import Selected
-from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
 from replicator.planes.batches.part_read import TopicLeaders
 from replicator.planes.batches.phases import TxnPhase

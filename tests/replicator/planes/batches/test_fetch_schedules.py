@@ -14,7 +14,7 @@ from kafka_records.records import Record, decode
 from replicator.model.errors import Retriable
 from replicator.model.fetches import FetchAnswer
 from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
 from replicator.planes.batches.part_read import TopicLeaders
 from replicator.planes.contract import ReadPlan
 from tests.budget import budget

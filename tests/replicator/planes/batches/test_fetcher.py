@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from replicator.model.errors import Incident, NotAllowed, Retriable, TopicMissing
 from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchedPart
 from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
 from replicator.planes.batches.part_read import TopicLeaders
 from replicator.planes.contract import ReadPlan
 from tests.replicator.planes.batches.checked_fetcher import CheckedFetcher

@@ -6,8 +6,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replicator.model.errors import Incident
-from replicator.model.fetches import EpochEnd, EpochQuestion
+from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer
 from replicator.model.partition import Seek
+from replicator.planes.batches.fetcher_terms import FetchedNews
 from replicator.planes.batches.part_read import ToldBy, TopicLeaders
 from replicator.planes.contract import ReadPlan
 from tests.replicator.planes.batches.logs import EPOCH
@@ -86,3 +87,58 @@ def test_a_leader_that_others_name_is_read_though_the_old_one_answers() -> None:
     reader.fetcher.leaders_told({"t": TopicLeaders(0, topic_id, {0: (0, 1, EPOCH + 1)})})
     assert reader.fetcher.brokers(0.0) == {1}
     assert reader.fetcher.next_check(1, 0.0) == {AT: EpochQuestion(EPOCH + 1, EPOCH)}
+
+
+def new_leader(reader: Reader) -> None:
+    """Broker 1 leads now, as another broker says: 0 doesn't know."""
+    reader.fetcher.leaders_told({"t": TopicLeaders(0, reader.source.topic_id, {0: (0, 1, EPOCH + 1)})})
+
+
+def test_what_was_asked_of_an_old_leader_counts_no_more_once_the_new_one_was_checked() -> None:
+    """The election was unclean, so that both have other records at the same offsets."""
+    reader = Reader(ReadPlan(Seek(0, EPOCH)), at=(AT,))
+    fetcher = reader.fetcher
+    reader.look_up()
+    fetcher.next_check(0, 0.0)
+    fetcher.checked(0, {AT: EpochEnd(0, EPOCH, 99)}, 0.0)
+    asked = fetcher.next_fetch(0, 0.0)
+    assert asked is not None
+    new_leader(reader)
+    assert fetcher.next_check(1, 0.0) == {AT: EpochQuestion(EPOCH + 1, EPOCH)}
+    fetcher.checked(1, {AT: EpochEnd(0, EPOCH, 0)}, 0.0)
+    fetcher.fetched(0, asked.number, reader.source.fetch(0, asked.ask), 0.0)
+    assert fetcher.take() == FetchedNews()
+    reader.source.parts[AT].leader, reader.source.parts[AT].epoch = 1, EPOCH + 1
+    assert len(reader.fetch(1).selected[AT]) == 3
+
+
+def test_an_answer_that_counts_no_more_is_asked_for_again_though_there_is_nothing_new() -> None:
+    """A fetch session tells an end once. A nearer replica goes on being read when the leader changes."""
+    reader = Reader(ReadPlan(Seek(8, -1)), at=(AT,))
+    part = reader.part(preferred=2, last_stable=reader.source.parts[AT].log.stable)
+    reader.answer(part)
+    asked = reader.fetcher.next_fetch(2, 0.0)
+    assert asked is not None
+    new_leader(reader)
+    at_end = reader.part(last_stable=8)
+    reader.fetcher.fetched(2, asked.number, FetchAnswer(0, 7, (at_end,)), 0.0)
+    assert reader.fetcher.take() == FetchedNews()
+    again = reader.fetcher.next_fetch(2, 0.0)
+    assert again is not None
+    assert (again.ask.session_id, again.ask.session_epoch) == (7, 0), "all of them are named, and told, once more"
+    reader.fetcher.fetched(2, again.number, FetchAnswer(0, 8, (at_end,)), 0.0)
+    assert reader.fetcher.take().ends == {AT: Seek(8, -1)}
+
+
+def test_what_an_old_leader_says_of_epochs_is_no_check_at_the_new_one() -> None:
+    reader = Reader(ReadPlan(Seek(3, EPOCH)), at=(AT,))
+    reader.look_up()
+    reader.fetcher.next_check(0, 0.0)
+    new_leader(reader)
+    reader.fetcher.checked(0, {AT: EpochEnd(0, EPOCH, 99)}, 0.0)
+    assert reader.fetcher.next_fetch(1, 0.0) is None
+    assert reader.fetcher.next_check(1, 0.0) == {AT: EpochQuestion(EPOCH + 1, EPOCH)}
+    reader.fetcher.checked(1, {AT: EpochEnd(0, EPOCH, 1)}, 0.0)
+    failed = reader.fetcher.take().failed[AT]
+    assert isinstance(failed, Incident)
+    assert failed.name == "source_truncated"

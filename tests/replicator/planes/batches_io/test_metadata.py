@@ -13,7 +13,7 @@ import pytest
 from replicator.kafka.fetch_size import FetchSize
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.answer_classes import TxnApi
-from replicator.planes.batches.fetcher import FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetcherSettings
 from replicator.planes.batches.part_read import ToldBy
 from replicator.planes.batches.session import TransactionalSession
 from replicator.planes.batches.txn_protocol import TxnProtocol

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 from replicator.kafka.fetch_size import FetchSize
 from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.fetcher import FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetcherSettings
 from replicator.planes.batches.part_read import PartRead, ToldBy
 from replicator.planes.batches_io.budget import FetchBudget
 from replicator.planes.batches_io.reader import LEADERS_AGE_S, ReaderSettings, SourceReader
