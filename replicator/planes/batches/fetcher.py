@@ -158,18 +158,19 @@ class BatchFetcher:
     def _lead(self, read: PartRead, found: tuple[int, int, int], now_s: float, told: ToldBy) -> bool:
         code, leader, epoch = found
         before = self._leaders.get(read.at, (-1, -1))
-        known, looked_for = before[1], read.state is ReadState.LOOK_UP
-        if 0 <= epoch < read.epoch and not read.outvoted(told):
-            known = max(known, read.epoch)
+        known, looked_for = max(before[1], read.epoch), read.state is ReadState.LOOK_UP
+        outvoted = read.outvoted(told, older=0 <= epoch < known)
         if leader < 0 or code not in (ErrorCode.none, ErrorCode.replica_not_available):
             if looked_for:
                 self._again(read, f"it has no leader: {code_name(code)}", now_s)
             return not looked_for
-        if 0 <= epoch < known:  # of a broker that knows less; an epoch never goes back
+        if 0 <= epoch < known and not (outvoted and looked_for):  # of a broker that knows less
             if looked_for:
                 self._again(read, f"a broker knows leader epoch {epoch} only, and not {known}", now_s)
             return False
-        if looked_for or epoch > known:
+        if outvoted:
+            self._checked.pop(read.at, None)
+        if looked_for or epoch > before[1]:
             self._leaders[read.at] = leader, epoch
             self._follow(read)
         return not looked_for or (leader, epoch) != before  # that one was asked, and isn't it

@@ -142,3 +142,41 @@ def test_what_an_old_leader_says_of_epochs_is_no_check_at_the_new_one() -> None:
     failed = reader.fetcher.take().failed[AT]
     assert isinstance(failed, Incident)
     assert failed.name == "source_truncated"
+
+
+def seen(reader: Reader, *, epoch: int) -> None:
+    """All brokers are asked, one after the other, until one is believed."""
+    for broker in range(3):
+        reader.now_s += 2
+        if reader.fetcher.topics(reader.now_s):
+            found = {"t": TopicLeaders(0, reader.source.topic_id, {0: (0, 0, epoch)})}
+            reader.fetcher.looked_up(found, reader.now_s, told(broker))
+
+
+@pytest.mark.parametrize("position", [EPOCH, EPOCH - 4])
+def test_a_cluster_that_goes_back_under_a_running_lane_is_believed(position: int) -> None:
+    """Its controllers are restored, and its brokers started again. The lane has read under a newer leader epoch."""
+    reader = Reader(ReadPlan(Seek(3, position)), at=(AT,))
+    reader.look_up()
+    reader.fetcher.next_check(0, 0.0)
+    reader.fetcher.checked(0, {AT: EpochEnd(0, position, 9)}, 0.0)
+    for _ in range(2):
+        reader.fetcher.broker_lost(0, "it is restored", reader.now_s)
+        seen(reader, epoch=EPOCH - 4)
+        assert not reader.fetcher.take().failed
+        assert reader.fetcher.next_check(0, reader.now_s) == {AT: EpochQuestion(EPOCH - 4, position)}
+        reader.fetcher.seek({AT: ReadPlan(Seek(3, position))})
+        seen(reader, epoch=EPOCH - 4)
+
+
+def test_brokers_that_were_late_at_different_times_outvote_nobody() -> None:
+    reader = Reader(ReadPlan(Seek(3, EPOCH)), at=(AT,))
+    reader.look_up()
+    topic_id = reader.source.topic_id
+    for broker, epoch in ((0, EPOCH - 1), (1, EPOCH), (1, EPOCH - 1), (2, EPOCH - 1)):
+        reader.fetcher.broker_lost(0, "away", reader.now_s)
+        reader.now_s += 2
+        found = {"t": TopicLeaders(0, topic_id, {0: (0, 0, epoch)})}
+        assert reader.fetcher.looked_up(found, reader.now_s, told(broker)) is False
+        reader.now_s += 2
+    assert reader.fetcher.topics(reader.now_s) == {"t"}
