@@ -132,7 +132,7 @@ def test_who_leads_is_asked_of_others_where_one_names_an_old_leader_for_ever(sce
     assert producing._leaders == {AT: 1}
     scene.stale.epoch = 4
     producing._unknown.add(TOPIC)
-    scene.brokers._any, before = 0, scene.asked(0)
+    scene.brokers._turn, before = scene.cluster[0].address, scene.asked(0)
     answered_again()
     assert scene.asked(0) == before + 1
     assert producing._leaders == {AT: 1}, "an older leader is not believed"
