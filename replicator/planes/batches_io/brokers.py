@@ -29,6 +29,9 @@ ATTEMPT_S = 4.0
 OUT_S = 10.0
 """How long `any` leaves out a broker that couldn't be connected to, or didn't answer, while others are left: a frozen
 one takes `ATTEMPT_S` each time that it is its turn, and the look-up waits."""
+NAMED_S = 3600.0
+"""How long a broker that was named beside others may know better than one that names itself alone, as one does that was
+cut off while the others were down. Brokers that have been taken out of the cluster count no longer than that."""
 _AGAIN_S, _AGAIN_S_MAX = 0.02, 1.0
 DATA, COORDINATION, ANY = "data", "coordination", "any"
 
@@ -62,6 +65,7 @@ class Brokers:
         self._attempts: dict[tuple[str, Address], _Attempts] = {}
         self._turn = self._bootstrap[0]  # whom `any` asks; or whoever stands behind, once it isn't known any more
         self._out_until_s: dict[Address, float] = {}  # monotonic
+        self._named_s: dict[Address, float] = {}  # when one broker of several was named last, monotonic
         self.last: ReplicatorError | None = None
         """Why the last connection that ended did; None once a broker has answered since."""
 
@@ -69,6 +73,8 @@ class Brokers:
         """Take the brokers of the cluster, as one of them has told."""
         if brokers:
             self._addresses = dict(brokers)
+        if len(brokers) > 1:
+            self._named_s.update(dict.fromkeys(brokers.values(), time.monotonic()))
 
     def learn_one(self, node: int, address: Address) -> None:
         """Take the address of one broker."""
@@ -141,7 +147,8 @@ class Brokers:
     @property
     def _all(self) -> list[Address]:
         """In one order, so that each has its turn whoever has told of them."""
-        return sorted({*self._addresses.values(), *self._bootstrap})
+        others = () if len(self._addresses) > 1 else self._named_s
+        return sorted({*self._addresses.values(), *self._bootstrap, *others})
 
     def _in_turn(self) -> list[Address]:
         """Return whom to ask first, and then: those that are out come last."""
@@ -171,7 +178,7 @@ class Brokers:
             found = metadata_response.read(bytes(data), body_at(bytes(data[:5])), version, leaders=True)
             self.last = None
             self.learn(found.brokers)
-            if not answered(found, ToldBy(link.address, frozenset(self._addresses.values()))):
+            if not answered(found, ToldBy(link.address, self._voters())):
                 self.another(link.address)
 
         link.ask(
@@ -180,6 +187,12 @@ class Brokers:
             lambda error: lost(str(error)),
             time.monotonic() + ATTEMPT_S + (0 if link.ready else ATTEMPT_S),
         )
+
+    def _voters(self) -> frozenset[Address]:
+        """Return all who may know better than one that answers: not only those that it names itself."""
+        since_s = time.monotonic() - NAMED_S
+        self._named_s = {address: named_s for address, named_s in self._named_s.items() if named_s >= since_s}
+        return frozenset({*self._addresses.values(), *self._named_s})
 
     def hurry(self, node: int, why: str) -> None:
         """End the connection for records to a broker that is asked for what it doesn't lead any more."""

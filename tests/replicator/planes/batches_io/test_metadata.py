@@ -44,9 +44,11 @@ class Broker(Leader):
         super().__init__()
         self.number, self.cluster = number, cluster
         self.leader, self.epoch = 0, 5
+        self.alone = False
 
     def answer_metadata(self, request: Any) -> Answer:
         known = [{"node_id": n, "host": "127.0.0.1", "port": each.port} for n, each in enumerate(self.cluster)]
+        known = [known[self.number]] if self.alone else known
         return {**self.metadata(leader_id=self.leader, leader_epoch=self.epoch), "brokers": known}
 
     def answer_fetch(self, request: Any) -> Answer:
@@ -102,6 +104,17 @@ def test_a_broker_that_helps_is_asked_again_and_one_that_doesnt_is_not(scene: Sc
     told = [scene.ask(helps=helps)[1] for helps in (True, True, False, True, False, True)]
     assert [addresses.index(cast(tuple[str, int], each.broker)) for each in told] == [0, 0, 0, 1, 1, 0]
     assert all(each.all == set(addresses) for each in told)
+
+
+def test_a_broker_that_names_itself_alone_does_not_speak_for_all(scene: Scene) -> None:
+    """It was cut off while the others were down."""
+    scene.stale.alone = True
+    assert scene.ask(helps=True)[1].all == {scene.cluster[0].address}, "of a cluster with one broker"
+    scene.stale.alone = False
+    scene.ask(helps=True)
+    scene.stale.alone = True
+    assert scene.ask(helps=False)[1].all == {each.address for each in scene.cluster}
+    assert scene.ask(helps=True)[1].broker == scene.cluster[1].address
 
 
 def test_who_leads_is_asked_of_others_where_one_names_an_old_leader_for_ever(scene: Scene) -> None:
