@@ -16,8 +16,10 @@ from integration_tests.planes.conftest import make_flow
 from replicator.model.errors import Incident, TopicMissing
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.planes.batches.answer_classes import AnswerClass, TxnApi
-from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher import BatchFetcher
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
+from replicator.planes.batches.part_read import TopicLeaders
 from replicator.planes.batches.phases import TxnPhase
 from replicator.planes.batches.produce import ProduceAnswer
 from replicator.planes.batches.rewrite import ProducerIdentity
@@ -73,7 +75,7 @@ class Source(Wire):
             version = connection.version("metadata", metadata_response.VERSIONS[1])
             data = self.ask(metadata_request(connection, CLIENT, [topic]))
             found = metadata_response.read(data, body_at(data), version, leaders=True).topics[0]
-            fetcher.looked_up(topic, found.error, bytes(found.topic_id), found.leaders, now_s)
+            fetcher.looked_up({topic: TopicLeaders(found.error, bytes(found.topic_id), found.leaders)}, now_s)
         for broker in fetcher.brokers(now_s):
             if questions := fetcher.next_check(broker, now_s):
                 version = connection.version(epoch_ends.API)

@@ -20,7 +20,9 @@ from replicator.model.fetches import EpochEnd
 from replicator.model.partition import LogEnds
 from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision
 from replicator.state.occurrences import Occurrence
-from replicator.wire.leader_epochs import LeaderEpochs
+from replicator.wire.leader_epochs import LeaderEpochs, OldLeader
+
+_WENT_BACK = "if the source's controllers have gone back to older epochs, go on with the command position set"
 
 
 def from_the_cut_on(plane: ControlPlane, it: Occurrence, decision: OperatorDecision) -> OperatorDecision:
@@ -45,6 +47,8 @@ def _asked(plane: ControlPlane, it: Occurrence, epoch: int) -> EpochEnd:
     try:
         with closing(LeaderEpochs(plane.flow, plane.flow.source, threading.Event())) as epochs:
             return epochs.end_of(it.source, epoch)
+    except OldLeader as error:
+        raise NotDecided(Objection.NOT_PROVEN, f"{it.id}: {error}; {_WENT_BACK}") from error
     except Unsupported as error:
         raise NotDecided(
             Objection.NOT_PROVEN, f"{it.id}: the source can't be asked where it was cut: {error}"
@@ -67,6 +71,11 @@ def cut_at(
     if source.topic_id != it.topic_id:
         why = f"{it.source.topic} is not the topic any more that the flow has found"
         raise NotDecided(Objection.OUTDATED, f"{why}: its id was {it.topic_id}, is {source.topic_id}")
+    if 0 <= source.leader_epoch < epoch:
+        why = (
+            f"{it.source} is told under leader epoch {source.leader_epoch}, but the position was reached under {epoch}"
+        )
+        raise NotDecided(Objection.NOT_PROVEN, f"{it.id}: {why}: an old leader has answered; {_WENT_BACK}")
     if found.end < 0:
         raise NotDecided(Objection.NOT_PROVEN, f"{it.id}: {it.source} has no record of leader epoch {epoch} or before")
     if found.end >= it.offset:

@@ -148,6 +148,7 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored)
     if name == TRUNCATED and told_by_an_old_leader(facts):
         epochs = f"of {source} leader epoch {facts.source.leader_epoch} is told, but the position was reached under"
         text = f"{epochs} {position.evidence.leader_epoch}: an old leader, whose log may end before it"
+        text += "; if the source's controllers have gone back to older epochs, stop the flow, and use position set"
         return StartDecision(position=position, waits=(Reason.NO_ANSWER, text))
     found = Incident(
         name,

@@ -1,19 +1,31 @@
-"""Where a leader epoch ends in a partition's log (KIP-320): asked by `flow.truncation`, of the partition's leader."""
+"""Where a leader epoch ends in a partition's log (KIP-320): asked by `flow.truncation`, of the partition's leader.
+
+A broker that is cut off from the controllers names an old leader for ever, which answers of a log that nobody reads any
+more. So the leader is asked under the epoch that it is named with, and whenever that doesn't fit, another broker is
+asked who leads.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from replicator.config import Cluster, Flow
+from replicator.model.errors import Retriable
 from replicator.model.fetches import EpochEnd
 from replicator.model.partition import Partition
+from replicator.wire.connection import ConnectionLost
 from replicator.wire.epoch_ends import API
-from replicator.wire.leader_questions import LeaderQuestions
+from replicator.wire.leader_questions import LeaderQuestions, NamedLeader
 from replicator.wire.protocol import Exchange, made
 
-_CONSUMER, _UNKNOWN = -1, -1
+_CONSUMER = -1
+
+
+class OldLeader(Retriable):
+    """No broker that answers knows a leader of the epoch that is asked about, or of a newer one."""
 
 
 class LeaderEpochs(LeaderQuestions):
@@ -26,16 +38,16 @@ class LeaderEpochs(LeaderQuestions):
     def end_of(self, at: Partition, epoch: int) -> EpochEnd:
         """Return the largest epoch of the log that isn't above this one, and where it ends; -1: the log has none.
 
-        Raises Unreachable, NotAllowed, Retriable, TopicMissing, Unsupported.
+        Raises Unreachable, NotAllowed, Retriable (OldLeader), TopicMissing, Unsupported.
         """
         doing = f"find where leader epoch {epoch} of {at} ends"
 
-        def fields(exchange: Exchange) -> Mapping[str, Any]:
+        def fields(leader: NamedLeader, exchange: Exchange) -> Mapping[str, Any]:
             types = exchange.types
             row = made(
                 types.OffsetForLeaderPartition,
                 partition=at.partition,
-                current_leader_epoch=_UNKNOWN,
+                current_leader_epoch=leader.epoch,
                 leader_epoch=epoch,
             )
             return {
@@ -44,9 +56,20 @@ class LeaderEpochs(LeaderQuestions):
             }
 
         def ask() -> EpochEnd:
-            answer = self._ask(self._leader(at), API, fields)
+            leader = self._leader(at)
+            if 0 <= leader.epoch < epoch:
+                why = f"its leader is told with epoch {leader.epoch}, which is older"
+                raise OldLeader(f"cluster {self._cluster.name!r}: cannot {doing}: {why}")
+            answer = self._ask(leader.address, API, partial(fields, leader))
             found = self._only([each for topic in answer.topics for each in topic.partitions], doing)
             self._check(found.error_code, doing, f"Describe on topic {at.topic!r}")
             return EpochEnd(0, found.leader_epoch, found.end_offset)
 
-        return self._again(ask)
+        def ask_or_leave() -> EpochEnd:
+            try:
+                return ask()
+            except (Retriable, ConnectionLost):
+                self._brokers.another()
+                raise
+
+        return self._again(ask_or_leave)

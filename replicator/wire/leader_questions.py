@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from replicator.backoff import Backoff
 from replicator.config import Cluster, Flow
@@ -26,7 +26,14 @@ ATTEMPT_S = 4.0
 """How long one broker may take to connect, and then to answer."""
 RESPONSE_BYTES_MAX = 2**24
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 0.05, 1.0
-_NONE = 0
+_NONE, _NOT_KNOWN = 0, -1
+
+
+class NamedLeader(NamedTuple):
+    """Who leads a partition, as a broker says, and since which leader epoch; -1: not known."""
+
+    address: Address
+    epoch: int
 
 
 class LeaderQuestions:
@@ -64,7 +71,7 @@ class LeaderQuestions:
                 if time.monotonic() + pause_s >= deadline_s or self._stop.wait(pause_s):
                     raise
 
-    def _leader(self, at: Partition) -> Address:
+    def _leader(self, at: Partition) -> NamedLeader:
         def fields(exchange: Exchange) -> dict[str, Any]:
             return {
                 "topics": (made(exchange.types.MetadataRequestTopic, name=at.topic, topic_id=None),),
@@ -79,12 +86,12 @@ class LeaderQuestions:
         self._brokers.learn(list(addresses.values()))
         topic = self._only(answer.topics, doing)
         self._check(topic.error_code, doing, f"Describe on topic {at.topic!r}")
-        leader = next((each.leader_id for each in topic.partitions if each.partition_index == at.partition), None)
-        if leader is None:
+        found = next((each for each in topic.partitions if each.partition_index == at.partition), None)
+        if found is None:
             raise TopicMissing(f"cluster {self._cluster.name!r}: cannot {doing}: there is no such partition")
-        if leader not in addresses:
+        if found.leader_id not in addresses:
             raise Retriable(f"cluster {self._cluster.name!r}: cannot {doing}: it has none")
-        return addresses[leader]
+        return NamedLeader(addresses[found.leader_id], getattr(found, "leader_epoch", _NOT_KNOWN))
 
     def _ask_any(self, api: str, fields: Fields, *, highest: int | None = None) -> Any:
         connection = self._brokers.connection()

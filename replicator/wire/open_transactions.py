@@ -66,7 +66,7 @@ class WireOpenTransactions(LeaderQuestions):
         doing, right = f"describe the producers of {at}", f"Read on topic {at.topic!r}"
 
         def ask() -> Sequence[OpenTransaction]:
-            answer = self._ask(self._leader(at), "describe_producers", fields)
+            answer = self._ask(self._leader(at).address, "describe_producers", fields)
             found = self._only([each for topic in answer.topics for each in topic.partitions], doing)
             self._check(found.error_code, doing, right)
             return [_opened(one) for one in found.active_producers if one.current_txn_start_offset >= 0]
@@ -116,7 +116,7 @@ class WireOpenTransactions(LeaderQuestions):
         doing = f"end the transaction of producer id {transaction.producer_id} in {at}"
 
         def ask() -> None:
-            answer = self._ask(self._leader(at), "write_txn_markers", fields)
+            answer = self._ask(self._leader(at).address, "write_txn_markers", fields)
             results = [each for one in answer.markers for topic in one.topics for each in topic.partitions]
             code = int(self._only(results, doing).error_code)
             if code == _COORDINATOR_FENCED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from replicator.model.fetches import FetchAsk, FetchFrom, FetchKey
+from replicator.model.fetches import EpochQuestion, FetchAsk, FetchFrom, FetchKey
 from replicator.model.partition import Partition
 from replicator.planes.batches.fetch_session import FetchSessionHandler
 from replicator.planes.batches.part_read import PartRead
@@ -28,13 +28,20 @@ class Flight(NamedTuple):
     asked: dict[FetchKey, FetchFrom]
 
 
+class AskedCheck(NamedTuple):
+    """A position that is being checked, and what the leader was asked about it."""
+
+    read: PartRead
+    question: EpochQuestion
+
+
 @dataclass(slots=True)
 class AskedBroker:
     """`summary`: by which `last` was asked; only those partitions that have `moved` are to be named now."""
 
     session: FetchSessionHandler = field(default_factory=FetchSessionHandler)
     flight: Flight | None = None
-    checks: dict[Partition, PartRead] = field(default_factory=dict)
+    checks: dict[Partition, AskedCheck] = field(default_factory=dict)
     quiet_until_s: float = 0.0
     session_faults: int = 0
     summary: ReadingSummary | None = None

@@ -8,7 +8,8 @@ Whoever does the I/O calls `topics` and `looked_up`, `next_check` and `checked`,
   reach as far there (KIP-320): a log that was cut is told before anything of it is read.
 - Leader epochs never go back, and the position's is one: a broker that knows an older one only isn't believed, as long
   as any of the others may know better. What an old leader says of its log is no truncation.
-- What comes for a partition counts only if it was asked from where the partition stands now.
+- What comes for a partition counts only if it was asked from where the partition stands now, and under the leader epoch
+  that is known now: an old leader's log may have other records at the same offsets.
 - What concerns one partition stops that partition: it is told once, and not read on until the next `seek`.
 - No failure is quiet for longer than `FetcherSettings.patience_s`.
 """
@@ -16,45 +17,23 @@ Whoever does the I/O calls `topics` and `looked_up`, `next_check` and `checked`,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing
 from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchedPart
-from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.asked_broker import AskedBroker, Flight, NumberedFetch
-from replicator.planes.batches.committed import AbortedRange, Selected, select
+from replicator.model.partition import Partition
+from replicator.planes.batches.asked_broker import AskedBroker, AskedCheck, Flight, NumberedFetch
+from replicator.planes.batches.committed import AbortedRange, select
 from replicator.planes.batches.fetch_classes import MISSING, FetchClass, code_name, fetch_class
-from replicator.planes.batches.part_read import PartRead, ReadState, ToldBy
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
+from replicator.planes.batches.part_read import PartRead, ReadState, ToldBy, TopicLeaders
 from replicator.planes.batches.reading_summary import ReadingSummary, summed_up
 from replicator.planes.contract import ReadPlan
 
 _ALONE, _NO_LEADER = ToldBy("", frozenset()), (0, -1, -1)
 _SESSION_FAULTS_MAX = 1
 """In a row: each new session is answered at least once, or its partitions are said to fail."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherSettings:
-    """`cluster` is the source's name, `part_bytes_max` what a request wants of one partition. `nearer_s`: so long a
-    replica that the leader has named is read (KIP-392); the Java client takes metadata.max.age.ms."""
-
-    cluster: str
-    part_bytes_max: int = 1 << 20
-    patience_s: float = 30.0
-    nearer_s: float = 300.0
-
-
-@dataclass(slots=True)
-class FetchedNews:
-    """What is new: batches by partition, in order, of `bytes` in all; else as of `contract.PollResult`."""
-
-    selected: dict[Partition, list[Selected]] = field(default_factory=dict)
-    ends: dict[Partition, Seek] = field(default_factory=dict)
-    failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
-    heard: set[Partition] = field(default_factory=set)
-    bytes: int = 0
 
 
 class BatchFetcher:
@@ -148,66 +127,64 @@ class BatchFetcher:
     def _broker(self, number: int) -> AskedBroker:
         return self._brokers.setdefault(number, AskedBroker())
 
-    def looked_up(
-        self,
-        topic: str,
-        code: int,
-        topic_id: bytes,
-        leaders: Mapping[int, tuple[int, int, int]],
-        now_s: float,
-        told: ToldBy = _ALONE,
-    ) -> bool:
-        """Take what a broker's metadata say of a topic: `leaders` are error, leader and its epoch by partition. Return
-        whether that is of any help; if not, another broker is to be asked next."""
+    def looked_up(self, found: Mapping[str, TopicLeaders], now_s: float, told: ToldBy = _ALONE) -> bool:
+        """Take what a broker's metadata say of topics. Return whether that is of any help; if not, another broker is to
+        be asked next."""
         self._summary, helps = None, True
-        cluster, doing = self._settings.cluster, f"find the leaders of {topic!r}"
         for at, read in self._parts.items():
-            if at.topic != topic or read.state is ReadState.DONE:
-                continue
-            if code in MISSING:
-                self._fail(read, read.missing(cluster, f"cannot {doing}: {code_name(code)}"))
-            elif code == ErrorCode.topic_authorization_failed:
-                self._fail(read, read.not_allowed(cluster, code, "Describe and Read"))
-            elif code != ErrorCode.none:
-                self._again(read, f"cannot {doing}: {code_name(code)}", now_s)
-                helps = False
-            elif not any(topic_id):
-                self._again(read, f"cannot {doing}: the broker gives no topic id", now_s)
-                helps = False
-            elif self._ids.setdefault(topic, topic_id) != topic_id:
-                self._fail(read, read.missing(cluster, f"another topic is called {topic!r} now"))
-            elif at.partition not in leaders:
-                self._fail(read, read.missing(cluster, f"cannot {doing}: there is no such partition"))
-            else:
-                helps &= self._lead(read, leaders[at.partition], now_s, told)
+            if at.topic in found and read.state is not ReadState.DONE:
+                helps &= self._look(read, found[at.topic], now_s, told)
         return helps
+
+    def _look(self, read: PartRead, found: TopicLeaders, now_s: float, told: ToldBy) -> bool:
+        cluster, topic, index = self._settings.cluster, *read.at
+        doing = f"find the leaders of {topic!r}"
+        if found.code in MISSING:
+            self._fail(read, read.missing(cluster, f"cannot {doing}: {code_name(found.code)}"))
+        elif found.code == ErrorCode.topic_authorization_failed:
+            self._fail(read, read.not_allowed(cluster, found.code, "Describe and Read"))
+        elif found.code != ErrorCode.none or not any(found.topic_id):
+            why = code_name(found.code) if found.code else "the broker gives no topic id"
+            self._again(read, f"cannot {doing}: {why}", now_s)
+            return False
+        elif self._ids.setdefault(topic, found.topic_id) != found.topic_id:
+            self._fail(read, read.missing(cluster, f"another topic is called {topic!r} now"))
+        elif index not in found.leaders:
+            self._fail(read, read.missing(cluster, f"cannot {doing}: there is no such partition"))
+        else:
+            return self._lead(read, found.leaders[index], now_s, told)
+        return True
 
     def _lead(self, read: PartRead, found: tuple[int, int, int], now_s: float, told: ToldBy) -> bool:
         code, leader, epoch = found
         before = self._leaders.get(read.at, (-1, -1))
-        known, looked_for = before[1], read.state is ReadState.LOOK_UP
-        if 0 <= epoch < read.epoch and not read.outvoted(told):
-            known = max(known, read.epoch)
+        known, looked_for = max(before[1], read.epoch), read.state is ReadState.LOOK_UP
+        outvoted = read.outvoted(told, older=0 <= epoch < known)
         if leader < 0 or code not in (ErrorCode.none, ErrorCode.replica_not_available):
             if looked_for:
                 self._again(read, f"it has no leader: {code_name(code)}", now_s)
             return not looked_for
-        if 0 <= epoch < known:  # of a broker that knows less; an epoch never goes back
+        if 0 <= epoch < known and not (outvoted and looked_for):  # of a broker that knows less
             if looked_for:
                 self._again(read, f"a broker knows leader epoch {epoch} only, and not {known}", now_s)
             return False
-        if looked_for or epoch > known:
+        if outvoted:
+            self._checked.pop(read.at, None)
+        if looked_for or epoch > before[1]:
             self._leaders[read.at] = leader, epoch
             self._follow(read)
         return not looked_for or (leader, epoch) != before  # that one was asked, and isn't it
 
-    def leaders_told(self, topic: str, topic_id: bytes, leaders: Mapping[int, tuple[int, int, int]]) -> None:
+    def leaders_told(self, found: Mapping[str, TopicLeaders]) -> None:
         """Take who leads partitions that are read without a failure: an old leader that is cut off from the others
         answers like one that has nothing new."""
         self._summary = None
         for at, read in self._parts.items():
-            code, leader, epoch = leaders.get(at.partition, _NO_LEADER) if at.topic == topic else _NO_LEADER
-            reads = read.state in (ReadState.CHECK, ReadState.READ) and self._ids.get(topic) == topic_id
+            topic = found.get(at.topic)
+            if topic is None or topic.code or self._ids.get(at.topic) != topic.topic_id:
+                continue
+            code, leader, epoch = topic.leaders.get(at.partition, _NO_LEADER)
+            reads = read.state in (ReadState.CHECK, ReadState.READ)
             if reads and leader >= 0 and code == ErrorCode.none and epoch > self._leaders[at][1]:
                 self._leaders[at] = leader, epoch
                 self._follow(read)
@@ -228,8 +205,12 @@ class BatchFetcher:
         state = self._broker(broker)
         if state.checks or now_s < state.quiet_until_s:
             return {}
-        state.checks = {at: read for at, read in self._due(ReadState.CHECK, now_s) if read.leader == broker}
-        return {at: EpochQuestion(read.leader_epoch, read.epoch) for at, read in state.checks.items()}
+        state.checks = {
+            at: AskedCheck(read, EpochQuestion(read.leader_epoch, read.epoch))
+            for at, read in self._due(ReadState.CHECK, now_s)
+            if read.leader == broker
+        }
+        return {at: check.question for at, check in state.checks.items()}
 
     def checked(self, broker: int, answers: Mapping[Partition, EpochEnd], now_s: float) -> None:
         """Take the answer to `next_check`.
@@ -240,8 +221,10 @@ class BatchFetcher:
         self._summary = None
         state = self._broker(broker)
         checks, state.checks = state.checks, {}
-        for at, read in checks.items():
+        for at, (read, question) in checks.items():
             if self._parts.get(at) is not read or read.state is not ReadState.CHECK:
+                continue
+            if read.leader_epoch != question.leader_epoch:  # another one leads now, and is to be asked
                 continue
             found = answers.get(at, EpochEnd(ErrorCode.unknown_server_error))
             class_ = fetch_class(found.code)
@@ -316,7 +299,11 @@ class BatchFetcher:
             next(iter(flight.parts.values())).alone, self._summary = False, None
         for part in answer.parts:
             read, asked = flight.parts[part.key], flight.asked[part.key]
-            if self._parts.get(read.at) is read and read.state is ReadState.READ and read.offset == asked.offset:
+            if self._parts.get(read.at) is not read or read.state not in (ReadState.CHECK, ReadState.READ):
+                continue
+            if read.state is ReadState.CHECK or (asked.offset, asked.leader_epoch) != (read.offset, read.leader_epoch):
+                state.session.lost()  # what was told counts no more, and an end isn't told twice in a session
+            else:
                 before = read.counts
                 self._take_part(read, part, broker, now_s)
                 state.moved.append(part.key)

@@ -5,6 +5,7 @@ Used by `fetcher`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -29,6 +30,14 @@ class ToldBy(NamedTuple):
     all: frozenset[object]
 
 
+class TopicLeaders(NamedTuple):
+    """What a broker's metadata say of a topic. `leaders`: error, leader and its epoch by partition."""
+
+    code: int
+    topic_id: bytes
+    leaders: Mapping[int, tuple[int, int, int]]
+
+
 class ReadState(Enum):
     """What is to be done next."""
 
@@ -43,7 +52,7 @@ class PartRead:
     """`epoch`: leader epoch of the last batch before `offset` (-1: unknown). `nearer`: the replica that the leader has
     named (KIP-392; -1: none), until `nearer_until_s`; none is taken before `leader_only_until_s`. `at_end`: its last
     answer left nothing committed behind. `alone`: it is asked for by itself, because an answer was too large. `behind`:
-    brokers that know an older leader epoch than `epoch` only.
+    brokers that have told older leader epochs than those that are known, since any has told one of those.
     """
 
     at: Partition
@@ -87,11 +96,18 @@ class PartRead:
         known = ReadState.CHECK, ReadState.READ
         return self.state in known and before.state in known and before.at_end and before.offset == self.offset
 
-    def outvoted(self, told: ToldBy) -> bool:
-        """Take note of a broker that knows an older leader epoch than that of what was read; return whether all of them
-        do: the cluster itself has gone back."""
+    def outvoted(self, told: ToldBy, *, older: bool) -> bool:
+        """Take note whether a broker tells an older leader epoch than those that are known, of this partition's leaders
+        and of what was read; return whether all of them have done so since any knew it: the cluster itself has gone
+        back. Then they begin anew."""
+        if not older:
+            self.behind.clear()
+            return False
         self.behind.add(told.broker)
-        return self.behind.issuperset(told.all)
+        if not told.all or not self.behind.issuperset(told.all):
+            return False
+        self.behind.clear()
+        return True
 
     @property
     def counts(self) -> tuple[object, ...]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from replicator.config import Cluster
 from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.planes.batches.part_read import ToldBy
-from replicator.planes.batches_io.link import BrokerLink, framed
+from replicator.planes.batches_io.link import AnswerLate, BrokerLink, framed
 from replicator.planes.batches_io.loop import LinkLoop
 from replicator.wire import metadata_response
 from replicator.wire.access import Access
@@ -25,6 +26,12 @@ from replicator.wire.metadata_response import Metadata
 
 ATTEMPT_S = 4.0
 """How long a broker that others could stand in for may take to connect, or to answer."""
+OUT_S = 10.0
+"""How long `any` leaves out a broker that couldn't be connected to, or didn't answer, while others are left: a frozen
+one takes `ATTEMPT_S` each time that it is its turn, and the look-up waits."""
+NAMED_S = 3600.0
+"""How long a broker that was named beside others may know better than one that names itself alone, as one does that was
+cut off while the others were down. Brokers that have been taken out of the cluster count no longer than that."""
 _AGAIN_S, _AGAIN_S_MAX = 0.02, 1.0
 DATA, COORDINATION, ANY = "data", "coordination", "any"
 
@@ -56,15 +63,18 @@ class Brokers:
         self._addresses: dict[int, Address] = {}
         self._links: dict[tuple[str, Address], BrokerLink] = {}
         self._attempts: dict[tuple[str, Address], _Attempts] = {}
-        self._any = 0  # place in the list of addresses
+        self._turn = self._bootstrap[0]  # whom `any` asks; or whoever stands behind, once it isn't known any more
+        self._out_until_s: dict[Address, float] = {}  # monotonic
+        self._named_s: dict[Address, float] = {}  # when one broker of several was named last, monotonic
         self.last: ReplicatorError | None = None
         """Why the last connection that ended did; None once a broker has answered since."""
 
     def learn(self, brokers: dict[int, Address]) -> None:
-        """Take the brokers of the cluster, as one of them has told: in one order, so that each has its turn in `any`
-        whoever has told them."""
+        """Take the brokers of the cluster, as one of them has told."""
         if brokers:
-            self._addresses = dict(sorted(brokers.items()))
+            self._addresses = dict(brokers)
+        if len(brokers) > 1:
+            self._named_s.update(dict.fromkeys(brokers.values(), time.monotonic()))
 
     def learn_one(self, node: int, address: Address) -> None:
         """Take the address of one broker."""
@@ -95,6 +105,9 @@ class Brokers:
     def _ended(self, key: tuple[str, Address], link: BrokerLink) -> None:
         del self._links[key]
         attempts = self._attempts.setdefault(key, _Attempts())
+        purpose, address = key
+        if purpose == ANY and (link.socket is None or isinstance(link.error, AnswerLate)):
+            self._out_until_s[address] = time.monotonic() + OUT_S
         if link.ended_requests:
             attempts.again_s = _AGAIN_S
         attempts.not_before_s = time.monotonic() + attempts.again_s * random.uniform(0.5, 1.0)
@@ -124,24 +137,31 @@ class Brokers:
 
     def any(self) -> BrokerLink | None:
         """Return a connection to any broker; after one that has failed, to the next one. None: all have, just now."""
-        addresses = self._all
-        for _ in addresses:
-            link = self._link(addresses[self._any % len(addresses)], ANY)
+        for address in self._in_turn():
+            link = self._link(address, ANY)
             if link is not None:
+                self._turn = address
                 return link
-            self._any += 1
         return None
 
     @property
     def _all(self) -> list[Address]:
-        return list(dict.fromkeys([*self._addresses.values(), *self._bootstrap]))
+        """In one order, so that each has its turn whoever has told of them."""
+        others = () if len(self._addresses) > 1 else self._named_s
+        return sorted({*self._addresses.values(), *self._bootstrap, *others})
+
+    def _in_turn(self) -> list[Address]:
+        """Return whom to ask first, and then: those that are out come last."""
+        all_, now_s = self._all, time.monotonic()
+        at = bisect_left(all_, self._turn)
+        return sorted([*all_[at:], *all_[:at]], key=lambda address: self._out_until_s.get(address, 0.0) > now_s)
 
     def another(self, than: Address) -> None:
         """Have another broker asked next. One that is cut off from the controllers answers all the same, for ever with
         what it knew last."""
-        addresses = self._all
-        if addresses[self._any % len(addresses)] == than:
-            self._any += 1
+        if self._turn == than:
+            all_ = self._all
+            self._turn = all_[bisect_right(all_, than) % len(all_)]
 
     def ask_topics(
         self, topics: Collection[str], answered: Callable[[Metadata, ToldBy], bool], lost: Callable[[str], None]
@@ -158,7 +178,7 @@ class Brokers:
             found = metadata_response.read(bytes(data), body_at(bytes(data[:5])), version, leaders=True)
             self.last = None
             self.learn(found.brokers)
-            if not answered(found, ToldBy(link.address, frozenset(self._addresses.values()))):
+            if not answered(found, ToldBy(link.address, self._voters())):
                 self.another(link.address)
 
         link.ask(
@@ -167,6 +187,12 @@ class Brokers:
             lambda error: lost(str(error)),
             time.monotonic() + ATTEMPT_S + (0 if link.ready else ATTEMPT_S),
         )
+
+    def _voters(self) -> frozenset[Address]:
+        """Return all who may know better than one that answers: not only those that it names itself."""
+        since_s = time.monotonic() - NAMED_S
+        self._named_s = {address: named_s for address, named_s in self._named_s.items() if named_s >= since_s}
+        return frozenset({*self._addresses.values(), *self._named_s})
 
     def hurry(self, node: int, why: str) -> None:
         """End the connection for records to a broker that is asked for what it doesn't lead any more."""

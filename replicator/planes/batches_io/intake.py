@@ -27,7 +27,7 @@ from replicator.planes.batches.decoding import (
     epoch_of,
     wanted_records,
 )
-from replicator.planes.batches.fetcher import FetchedNews
+from replicator.planes.batches.fetcher_terms import FetchedNews
 from replicator.planes.batches.merge import BatchMerger, Merged, MergeLimits
 from replicator.planes.contract import ReadPlan
 

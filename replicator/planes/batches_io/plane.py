@@ -21,7 +21,7 @@ from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, ReplicatorError
 from replicator.model.partition import Committed, Partition
 from replicator.planes.batches.decoding import WritableBatch
-from replicator.planes.batches.fetcher import FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetcherSettings
 from replicator.planes.batches.merge import MergeLimits
 from replicator.planes.batches_io.brokers import Brokers, BrokerSettings
 from replicator.planes.batches_io.budget import FetchBudget

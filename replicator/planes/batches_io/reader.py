@@ -6,6 +6,7 @@ so the source is read ahead, within the bytes that a lane, and all lanes of the 
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from functools import partial
 
 from replicator.model.errors import ReplicatorError, Unsupported
 from replicator.model.partition import Partition
-from replicator.planes.batches.fetcher import BatchFetcher, FetchedNews, FetcherSettings
-from replicator.planes.batches.part_read import ToldBy
+from replicator.planes.batches.fetcher import BatchFetcher
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
+from replicator.planes.batches.part_read import ToldBy, TopicLeaders
 from replicator.planes.batches_io.brokers import DATA, Brokers
 from replicator.planes.batches_io.budget import FetchBudget
 from replicator.planes.batches_io.link import AnswerLate, AnswerTooLarge, BrokerLink, Pieces, framed
@@ -50,7 +52,8 @@ class SourceReader:
         self._settings, self._brokers, self._budget, self._fetches = settings, brokers, budget, fetches
         self._fetcher = BatchFetcher(settings.fetcher)
         self._looking: set[str] = set()
-        self._refresh_s = time.monotonic() + LEADERS_AGE_S
+        # The lanes of a process begin together, and aren't to ask together for ever.
+        self._refresh_s = time.monotonic() + random.uniform(0.0, LEADERS_AGE_S)
         self._taken_bytes = 0  # by `take`, less those of `took`
         self._unsupported: Unsupported | None = None
 
@@ -117,11 +120,7 @@ class SourceReader:
 
         def answered(found: Metadata, told: ToldBy) -> bool:
             self._looking.difference_update(topics)
-            helps, now_s = True, time.monotonic()
-            for topic in found.topics:
-                topic_id = bytes(topic.topic_id)
-                helps &= self._fetcher.looked_up(topic.name, topic.error, topic_id, topic.leaders, now_s, told)
-            return helps
+            return self._fetcher.looked_up(_leaders(found), time.monotonic(), told)
 
         def lost(why: str) -> None:
             self._looking.difference_update(topics)
@@ -133,9 +132,7 @@ class SourceReader:
         """Ask who leads what is read without a failure, each time another broker."""
 
         def answered(found: Metadata, _: ToldBy) -> bool:
-            for topic in found.topics:
-                if not topic.error:
-                    self._fetcher.leaders_told(topic.name, bytes(topic.topic_id), topic.leaders)
+            self._fetcher.leaders_told(_leaders(found))
             return False
 
         if topics:
@@ -195,3 +192,7 @@ class SourceReader:
     def close(self) -> None:
         """Let go of what is held."""
         self._budget.hold(self, 0)
+
+
+def _leaders(found: Metadata) -> dict[str, TopicLeaders]:
+    return {each.name: TopicLeaders(each.error, bytes(each.topic_id), each.leaders) for each in found.topics}

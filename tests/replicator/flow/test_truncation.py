@@ -33,6 +33,7 @@ def test_it_goes_on_where_the_epoch_of_the_last_copied_record_ends() -> None:
         (EpochEnd(0, 5, 130), SOURCE, "outdated"),
         (EpochEnd(0, -1, -1), SOURCE, "not_proven: .*no record of leader epoch 5"),
         (EpochEnd(0, 5, 10), SOURCE, "not_proven: .*was cut at 10, and begins at 20"),
+        (EpochEnd(0, 4, 80), SOURCE._replace(leader_epoch=4), "not_proven: .*told under leader epoch 4.* position set"),
         (EpochEnd(0, 5, 80), SOURCE._replace(topic_id="another"), "outdated: .*not the topic any more"),
     ],
 )

@@ -99,6 +99,7 @@ def test_the_end_that_an_old_leader_tells_is_waited_out() -> None:
         facts = replace(FACTS, stored=Position(500, evidence), source=cut._replace(leader_epoch=epoch))
         if held:
             assert waits(facts) is Reason.NO_ANSWER
+            assert "position set" in str(verdict(facts).waits), "the way out where all brokers have gone back"
         else:
             assert stopped(facts).name == "source_truncated"
         other = replace(facts, source=facts.source._replace(topic_id="new"))  # type: ignore[union-attr]

@@ -12,8 +12,9 @@ from kafka_records.fetched import FetchedBatch
 from kafka_records.small_batches import SmallBatches
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.committed import Selected
-from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
 from replicator.planes.batches.merge import BatchMerger, MergeLimits
+from replicator.planes.batches.part_read import TopicLeaders
 from replicator.planes.batches.phases import TxnPhase
 from replicator.planes.batches.session import TransactionalSession
 from replicator.planes.batches.txn_protocol import TxnProtocol
@@ -84,7 +85,7 @@ class CopyingLane(Lane):
         fetcher, now_s = self.fetcher, self.now_s
         self.now_s += 0.5
         for topic in fetcher.topics(now_s):
-            fetcher.looked_up(topic, 0, self.source.topic_id, self.source.leaders(), now_s)
+            fetcher.looked_up({topic: TopicLeaders(0, self.source.topic_id, self.source.leaders())}, now_s)
         for broker in BROKERS:
             if questions := fetcher.next_check(broker, now_s):
                 answers = {at: self.source.epoch_end(broker, at, each) for at, each in questions.items()}

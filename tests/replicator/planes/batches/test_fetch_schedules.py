@@ -14,7 +14,8 @@ from kafka_records.records import Record, decode
 from replicator.model.errors import Retriable
 from replicator.model.fetches import FetchAnswer
 from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
+from replicator.planes.batches.part_read import TopicLeaders
 from replicator.planes.contract import ReadPlan
 from tests.budget import budget
 from tests.replicator.planes.batches.checked_fetcher import CheckedFetcher
@@ -104,7 +105,7 @@ class Reading:
         if not self.calm and random.random() < 0.3:
             self.upset()
         for topic in fetcher.topics(now_s):
-            fetcher.looked_up(topic, 0, self.source.topic_id, self.source.leaders(), now_s)
+            fetcher.looked_up({topic: TopicLeaders(0, self.source.topic_id, self.source.leaders())}, now_s)
         for broker in BROKERS:
             if questions := fetcher.next_check(broker, now_s):
                 answers = {at: self.source.epoch_end(broker, at, each) for at, each in questions.items()}

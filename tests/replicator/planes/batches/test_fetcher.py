@@ -8,7 +8,8 @@ from kio.schema.errors import ErrorCode
 from replicator.model.errors import Incident, NotAllowed, Retriable, TopicMissing
 from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer, FetchedPart
 from replicator.model.partition import Partition, Seek
-from replicator.planes.batches.fetcher import FetchedNews, FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetchedNews, FetcherSettings
+from replicator.planes.batches.part_read import TopicLeaders
 from replicator.planes.contract import ReadPlan
 from tests.replicator.planes.batches.checked_fetcher import CheckedFetcher
 from tests.replicator.planes.batches.logs import EPOCH, Step, built, singly
@@ -33,7 +34,7 @@ class Reader:
 
     def look_up(self) -> None:
         for topic in self.fetcher.topics(self.now_s):
-            self.fetcher.looked_up(topic, 0, self.source.topic_id, self.source.leaders(), self.now_s)
+            self.fetcher.looked_up({topic: TopicLeaders(0, self.source.topic_id, self.source.leaders())}, self.now_s)
 
     def fetch(self, broker: int = 0) -> FetchedNews:
         """Look up what is to be looked up, and fetch once if there is something to fetch."""
@@ -184,7 +185,7 @@ def test_a_leader_that_moved_is_asked_and_an_older_epoch_is_not_believed() -> No
     part.leader, part.epoch = 1, EPOCH + 1
     assert not reader.fetch(0).heard  # it doesn't lead any more
     reader.now_s += 1
-    reader.fetcher.looked_up("t", 0, reader.source.topic_id, {0: (0, 0, EPOCH - 1)}, reader.now_s)
+    reader.fetcher.looked_up({"t": TopicLeaders(0, reader.source.topic_id, {0: (0, 0, EPOCH - 1)})}, reader.now_s)
     assert reader.fetcher.next_fetch(0, reader.now_s) is None
     reader.now_s += 1
     assert reader.fetch(1).heard == {AT}
@@ -239,7 +240,7 @@ def test_a_right_that_is_missing_is_named() -> None:
 def test_a_topic_or_partition_that_isnt_there_is_missing(code: int, partitions: int) -> None:
     reader = Reader(at=(AT,))
     leaders = dict.fromkeys(range(partitions), (0, 0, EPOCH))
-    reader.fetcher.looked_up("t", code, reader.source.topic_id, leaders, 0.0)
+    reader.fetcher.looked_up({"t": TopicLeaders(code, reader.source.topic_id, leaders)}, 0.0)
     assert isinstance(reader.fetcher.take().failed[AT], TopicMissing)
 
 
@@ -313,7 +314,7 @@ def test_what_an_old_leader_answers_late_is_not_read_again() -> None:
     late = reader.source.fetch(0, request.ask)
     part = reader.source.parts[AT]
     part.leader, part.epoch = 1, EPOCH + 1
-    reader.fetcher.looked_up("t", 0, reader.source.topic_id, reader.source.leaders(), 0.0)
+    reader.fetcher.looked_up({"t": TopicLeaders(0, reader.source.topic_id, reader.source.leaders())}, 0.0)
     assert len(reader.fetch(1).selected[AT]) == 3
     reader.fetcher.fetched(0, request.number, late, 0.0)
     assert reader.fetcher.take() == FetchedNews()

@@ -15,7 +15,7 @@ from replicator.model.partition import Partition, Seek
 from replicator.model.timestamps import TimestampBounds
 from replicator.planes.batches.committed import FetchedRange, Selected, SelectedBatch, select
 from replicator.planes.batches.decoding import WritableBatch
-from replicator.planes.batches.fetcher import FetchedNews
+from replicator.planes.batches.fetcher_terms import FetchedNews
 from replicator.planes.batches.merge import MergeLimits
 from replicator.planes.batches_io import intake
 from replicator.planes.batches_io.budget import FetchBudget

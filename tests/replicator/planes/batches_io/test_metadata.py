@@ -13,7 +13,7 @@ import pytest
 from replicator.kafka.fetch_size import FetchSize
 from replicator.model.partition import Partition, Seek
 from replicator.planes.batches.answer_classes import TxnApi
-from replicator.planes.batches.fetcher import FetcherSettings
+from replicator.planes.batches.fetcher_terms import FetcherSettings
 from replicator.planes.batches.part_read import ToldBy
 from replicator.planes.batches.session import TransactionalSession
 from replicator.planes.batches.txn_protocol import TxnProtocol
@@ -44,9 +44,11 @@ class Broker(Leader):
         super().__init__()
         self.number, self.cluster = number, cluster
         self.leader, self.epoch = 0, 5
+        self.alone = False
 
     def answer_metadata(self, request: Any) -> Answer:
         known = [{"node_id": n, "host": "127.0.0.1", "port": each.port} for n, each in enumerate(self.cluster)]
+        known = [known[self.number]] if self.alone else known
         return {**self.metadata(leader_id=self.leader, leader_epoch=self.epoch), "brokers": known}
 
     def answer_fetch(self, request: Any) -> Answer:
@@ -104,6 +106,17 @@ def test_a_broker_that_helps_is_asked_again_and_one_that_doesnt_is_not(scene: Sc
     assert all(each.all == set(addresses) for each in told)
 
 
+def test_a_broker_that_names_itself_alone_does_not_speak_for_all(scene: Scene) -> None:
+    """It was cut off while the others were down."""
+    scene.stale.alone = True
+    assert scene.ask(helps=True)[1].all == {scene.cluster[0].address}, "of a cluster with one broker"
+    scene.stale.alone = False
+    scene.ask(helps=True)
+    scene.stale.alone = True
+    assert scene.ask(helps=False)[1].all == {each.address for each in scene.cluster}
+    assert scene.ask(helps=True)[1].broker == scene.cluster[1].address
+
+
 def test_who_leads_is_asked_of_others_where_one_names_an_old_leader_for_ever(scene: Scene) -> None:
     """The leader that it names is itself, and acknowledges nothing."""
     producing = Producing(scene.brokers, "me", "id", 1_000, lambda _: None)
@@ -132,7 +145,7 @@ def test_who_leads_is_asked_of_others_where_one_names_an_old_leader_for_ever(sce
     assert producing._leaders == {AT: 1}
     scene.stale.epoch = 4
     producing._unknown.add(TOPIC)
-    scene.brokers._any, before = 0, scene.asked(0)
+    scene.brokers._turn, before = scene.cluster[0].address, scene.asked(0)
     answered_again()
     assert scene.asked(0) == before + 1
     assert producing._leaders == {AT: 1}, "an older leader is not believed"
