@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from replicator.jobs.decided import DecidedPartitions
+from replicator.model import checkpoint
 from replicator.model.errors import Incident
-from replicator.model.partition import Partition
-from tests.replicator.jobs.test_range_job import Flows, T, repeat
+from replicator.model.partition import Committed, Partition
+from tests.replicator.jobs.test_range_job import Flows, T, U, evidence_of, repeat
 from tests.replicator.lane.fakes.world import World
 
 
@@ -34,3 +35,13 @@ def test_a_stopped_partition_gets_a_task_once_it_is_decided_about(
     assert flows.positions[T].offset > 10
     assert not flows.made.incidents
     assert all(task.decides for task in flows.tasks)
+
+
+def test_a_source_that_was_cut_below_the_position_gets_a_task_before_it_has_grown_again(flows: Flows) -> None:
+    """Nothing is there to be copied; its lane finds the cut, which nothing may show later."""
+    flows.ends = {T: 3, U: 10}
+    flows.positions = {at: Committed(offset, checkpoint.encode(evidence_of(at))) for at, offset in ((T, 6), (U, 10))}
+    flows.answers[T] = Incident("source_truncated", "it was cut", topic="t", partition=0, offset=6)
+    repeat(flows, 6)
+    assert [(task.at, task.start, task.end, task.copies) for task in flows.tasks if task.at == T] == [(T, 3, 3, True)]
+    assert flows.made.incidents == {T: flows.answers[T]}
