@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from replicator.flow.listing import Listing
 from replicator.jobs.decided import DecidedPartitions
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
@@ -45,3 +47,23 @@ def test_a_source_that_was_cut_below_the_position_gets_a_task_before_it_has_grow
     repeat(flows, 6)
     assert [(task.at, task.start, task.end, task.copies) for task in flows.tasks if task.at == T] == [(T, 3, 3, True)]
     assert flows.made.incidents == {T: flows.answers[T]}
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_rounds_do_not_end_while_a_decision_is_only_postponed(
+    flows: Flows, monkeypatch: pytest.MonkeyPatch, left: bool
+) -> None:
+    """All partitions are stopped, and the lane can't do now what was decided."""
+    flows.listed, flows.ends = Listing({"t": TopicInfo("t", "t-id", 1, {})}), {T: 10}
+    flows.answers[T] = Incident("record_too_large", "more than its target takes", topic="t", partition=0, offset=6)
+    due = [frozenset[Partition](), frozenset({T}), frozenset[Partition](), frozenset({T})]
+
+    def look(decided: DecidedPartitions) -> frozenset[Partition]:
+        found = due.pop(0) if due else frozenset[Partition]()
+        decided.left = bool(due) and left
+        return found
+
+    monkeypatch.setattr(DecidedPartitions, "due", look)
+    repeat(flows, 5, lambda number: flows.answers.clear() if number == 3 else None)
+    assert bool(flows.made.incidents) is not left
+    assert flows.rounds == (5 if left else 3)
