@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from integration_tests.conftest import MakeCopying
 from integration_tests.exactly_once.test_backfill import RANGE, engine
+from integration_tests.exactly_once.test_truncation import END, copied, lose_the_end, put
 from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.jobs import Threads, backfill
 from replicator.jobs.range_job import RangeJob
@@ -57,3 +60,24 @@ def test_a_backfill_that_died_is_handed_over_though_the_rest_was_lost(copying: C
     worker.wait_event("incident", name="source_records_gone")
     with pytest.raises(Incident, match="source_records_gone"):
         backfill(copying, offsets_max=RANGE, take_over=True)[0].check()
+
+
+@pytest.mark.tier("full")
+def test_a_partition_that_ends_below_its_position_is_not_done(
+    make_copying: MakeCopying, source: BrokerHandle, engine: Threads
+) -> None:
+    """Nothing of it is left to copy: that it is cut is told all the same, and the other partition copied."""
+    copying = copied(make_copying)
+    job, _ = backfill(copying)
+    job.check()
+    assert all(outcome.done for outcome in job.run(engine).partitions.values())
+    lose_the_end(copying, source)
+    with pytest.raises(Incident, match="source_truncated"):
+        backfill(copying)[0].check()
+    put(copying, b"more", partition=1)
+    job, _ = backfill(copying)
+    assert [cut.at.partition for cut in job.check()] == [1]
+    cut, other = (outcome for _, outcome in sorted(job.run(engine).partitions.items()))
+    assert cut.incident is not None
+    assert (cut.incident.name, cut.incident.offset, cut.done) == ("source_truncated", END, False)
+    assert other.done

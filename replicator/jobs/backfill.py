@@ -84,8 +84,8 @@ class BackfilledPartition:
 
     @property
     def done(self) -> bool:
-        """Whether everything that was asked for stands on the target."""
-        return self.position >= self.end
+        """Whether everything that was asked for stands on the target, and no incident contradicts that."""
+        return self.position >= self.end and self.incident is None
 
 
 @dataclass(frozen=True, slots=True)

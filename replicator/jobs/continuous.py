@@ -129,10 +129,15 @@ class Rounds:
                 self._log.warning("round_failed", kind=type(error).__name__, reason=str(error))
                 self._asked.wait(backoff.next_s())
                 continue
-            if idle and self._job.incidents and self._job.incidents.keys() >= self._job.routes.keys():
-                return  # incidents stop all partitions: an operator must decide
+            if idle and self._waits_for_decision():
+                return
             if idle:
                 self._asked.wait(self._flow.commit.interval_ms / 1000)
+
+    def _waits_for_decision(self) -> bool:
+        """Tell whether incidents stop all partitions, and an operator has still to decide about each of them."""
+        stopped = self._job.incidents
+        return bool(stopped) and stopped.keys() >= self._job.routes.keys() and not self._decided.left
 
     def _check_generation(self) -> None:
         """Check that no other generation is open, which a round without tasks can't notice."""

@@ -31,7 +31,8 @@ class DecidedPartitions:
         self._control = Partition(names.control_topic(flow.name), 0)
         self._ends: LogEnds | ReplicatorError | None = None  # of the control topic, before it was read last
         self._looked_s = self._again_s = float("-inf")
-        self._left = False  # whether any decision waited then
+        self.left = False
+        """Whether any decision waited when they were read last: what a lane has postponed is tried again."""
         self._unread = ""  # why they could not be read last
 
     def due(self) -> AbstractSet[Partition]:
@@ -45,7 +46,7 @@ class DecidedPartitions:
             ends = self._clients.plane.target_logs.log_ends([self._control])[self._control]
             if isinstance(ends, LogEnds) and ends.stable < ends.end:
                 return NONE  # somebody writes to it just now, and whoever reads it waits for that
-            if ends == self._ends and not (self._left and now_s >= self._again_s):
+            if ends == self._ends and not (self.left and now_s >= self._again_s):
                 return NONE
             found = self._read()
         except (Retriable, Unreachable) as error:
@@ -54,7 +55,7 @@ class DecidedPartitions:
             self._unread = str(error)
             return NONE
         self._ends, self._unread = ends, ""
-        self._left, self._again_s = bool(found), now_s + AGAIN_S
+        self.left, self._again_s = bool(found), now_s + AGAIN_S
         return found
 
     def _read(self) -> AbstractSet[Partition]:

@@ -15,6 +15,7 @@ from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane import facts as lane_facts
 from replicator.lane.ports import ClusterQuestions
 from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored
+from replicator.model.contradictions import told_by_an_old_leader
 from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
@@ -25,8 +26,9 @@ from replicator.state.control_topic import Control
 class PartitionOffsets:
     """One source partition: its log start, its last stable offset, and the flow's position in it, if it has one.
 
-    `topic_id` is its topic's, as the source says now. `evidence` is None without a position, and where what stands
-    there can't be read: the lane makes an incident of it.
+    `end` is where a job ends, which may have fixed it some time ago; `log_end` is the log's own one, also behind open
+    transactions, as the source says now (-1: not asked for). `topic_id` is its topic's, as the source says now.
+    `evidence` is None without a position, and where what stands there can't be read: the lane makes an incident of it.
     """
 
     log_start: int
@@ -34,6 +36,12 @@ class PartitionOffsets:
     position: int | None = None
     evidence: Evidence | None = None
     topic_id: str = ""
+    log_end: int = -1
+
+    @property
+    def cut(self) -> bool:
+        """Whether the source's log ends below the position: what was copied behind its end is gone."""
+        return self.position is not None and 0 <= self.log_end < self.position
 
     @property
     def records(self) -> int:
@@ -98,9 +106,13 @@ def read_offsets(
     for at, to in targets.items():
         log = ends[at]
         if isinstance(log, LogEnds):
-            found[at] = PartitionOffsets(log.start, log.stable, topic_id=log.topic_id).at(
-                positions[to] if to is not None else None
-            )
+            stored = positions[to] if to is not None else None
+            read = PartitionOffsets(log.start, log.stable, topic_id=log.topic_id, log_end=log.end).at(stored)
+            if read.cut and isinstance(stored, Position) and told_by_an_old_leader(stored, log):
+                source.ask_another()
+                errors[at] = Unreachable(f"{at}: an old leader says that the log ends at {log.end}, below the position")
+            else:
+                found[at] = read
         else:
             errors[at] = log
     return ReadOffsets(found, errors)

@@ -114,10 +114,11 @@ class _Attempt:
         return RangeDone(self._task.at, self._position, self._records, self._bytes, seconds, self._plan.owner, error)
 
     def _copied(self) -> bool:
-        """Run the lane to the range's end; False when another attempt has taken over, or the time is over."""
-        task = self._task
+        """Run the lane to the range's end; False when another attempt has taken over, or the time is over. Raises
+        Retriable where the source ends before the range now."""
+        task, policy = self._task, self._task.policy()
         with closing(GenerationWatch(self._plan, self._log)) as watch:
-            lane = BoundedLane(self._plan, task.policy(), self._services, task.at, self._patience_s(), watch.check)
+            lane = BoundedLane(self._plan, policy, self._services, task.at, self._patience_s(), watch.check)
             try:
                 lane.run(self._until_s)
             except TakenOver as other:
@@ -127,6 +128,8 @@ class _Attempt:
                 self._position = max(self._position, lane.position)
                 self._records += lane.progress.records
                 self._bytes += lane.progress.bytes
+        if task.copies and self._position < task.end and (early := policy.ended_early.get(task.at)) is not None:
+            raise Retriable(f"{task.at}: {early}")
         return not task.copies or self._position >= task.end
 
     def _patience_s(self) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from replicator.lane.policy import Progress, read_plan
 from replicator.lane.ports import ClusterQuestions, Connections
 from replicator.lane.positions import LanePositions
+from replicator.model.contradictions import cut_below
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition, Seek
 from replicator.planes.contract import Copied, ReadPlan
@@ -21,6 +22,7 @@ class RangePolicy:
 
     waits = False
     copies_live = False
+    reads_on = True
 
     def __init__(
         self,
@@ -39,6 +41,9 @@ class RangePolicy:
         """
         self._first, self._ends, self.rate_max = dict(first), dict(ends), rate_max
         self.decides = decides
+        self.ended_early: dict[Partition, str] = {}
+        """Ranges whose sources end before them now, though nothing that was copied is gone, and why: what comes next
+        has to be planned anew. Of a backfill, which has fixed its ends, that is an incident instead."""
         self._until: dict[Partition, int] = {}  # how far the plane was asked to read
         self._to: Connections | None = None
 
@@ -75,11 +80,27 @@ class RangePolicy:
         return Progress(positions.next_positions(copied, ends, now_ms))
 
     def on_committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
-        """Return False: the source is read on. Raises Incident `source_truncated` where it ends before the range."""
+        """Return False: the source is read on. Raises Incident `source_truncated` where it ends before the range; where
+        incidents are written down, only if it ends below the position, too: it would stop lanes that come later."""
         for at, end in ends.items():
-            if self._to is not None and at in self._ends and end.offset < self._until.get(at, 0):
+            if self._to is None or at not in self._ends or end.offset >= self._until.get(at, 0):
+                continue
+            if self.decides:
+                self._end_early(self._to.source, at, end)
+            else:
                 check_source_end(self._to.source, at, self._ends[at])
         return False
+
+    def _end_early(self, source: ClusterQuestions, at: Partition, position: Seek) -> None:
+        """End a range where its source ends now. Raises Incident where that is below the committed position."""
+        log, until = source.log_ends([at])[at], self._ends[at]
+        if not isinstance(log, LogEnds) or log.stable >= until:
+            return
+        if log.end < position.offset and not 0 <= log.leader_epoch < position.leader_epoch:
+            why = cut_below(position.offset, log.end)
+            raise Incident("source_truncated", why, topic=at.topic, partition=at.partition, offset=position.offset)
+        self._ends[at] = max(log.stable, position.offset)
+        self.ended_early[at] = f"offsets up to {until} were to be copied, but the source now ends at {log.stable}"
 
     def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
         """Return whether every partition that has an end is copied and has reached it.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replicator.jobs.partition_state import PartitionOffsets
+from replicator.model.contradictions import cut_below
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
 
@@ -39,7 +40,7 @@ class Plan(NamedTuple):
     later, and however far this job comes, begins where it would have. Until all are claimed nothing is copied.
 
     `bounds` are the offsets [start, end) of every partition, `lost` those of which the source has deleted what comes
-    next: they have no ranges.
+    next, or lost what was copied before: they have no ranges.
     """
 
     ranges: list[Range]
@@ -92,11 +93,7 @@ def plan(
         faults += [f"{at}: {fault}" for fault in _faults(read, None if same else given.first.get(at), end)]
     if faults:
         raise ConfigError("these ranges cannot be copied:\n  " + "\n  ".join(faults))
-    lost = {
-        at: _gone(at, start, offsets[at].log_start)
-        for at, (start, end) in bounds.items()
-        if start < end and start < offsets[at].log_start
-    }
+    lost = {at: found for at, bound in bounds.items() if (found := _lost(at, bound, offsets[at])) is not None}
     left = {at: bound for at, bound in bounds.items() if at not in lost}
     cuts = [cut for at, (start, end) in left.items() for cut in _cut(at, start, end, offsets_max)]
     claims = [Range(at, start, start) for at, (start, _) in left.items() if offsets[at].position is None]
@@ -119,9 +116,25 @@ def _faults(read: PartitionOffsets, first: int | None, end: int) -> Iterator[str
         yield f"starts at offset {first}, but the source begins at {read.log_start}"
 
 
-def _gone(at: Partition, start: int, log_start: int) -> Incident:
-    why = f"source offsets {start} to {log_start - 1} were deleted before they were copied"
-    return Incident("source_records_gone", why, topic=at.topic, partition=at.partition, offset=start)
+def _lost(at: Partition, bound: tuple[int, int], read: PartitionOffsets) -> Incident | None:
+    """Return what keeps a partition from being copied.
+
+    A log that ends below the position is one also where nothing is left to copy up to its end: new records get the
+    offsets of those that are gone, and once they have reached the position nothing may show it any more.
+    """
+    start, end = bound
+    if read.cut:
+        name, why = "source_truncated", cut_below(start, read.log_end)
+        if read.evidence is not None and read.evidence.source_topic_id != read.topic_id:
+            name = "source_topic_recreated"
+            ids = f"the source topic's id was {read.evidence.source_topic_id}, and is {read.topic_id} now"
+            why = f"{ids}: it ends at {read.log_end}, and the old position is {start}"
+    elif start < min(end, read.log_start):
+        name = "source_records_gone"
+        why = f"source offsets {start} to {read.log_start - 1} were deleted before they were copied"
+    else:
+        return None
+    return Incident(name, why, topic=at.topic, partition=at.partition, offset=start)
 
 
 def _cut(at: Partition, start: int, end: int, offsets_max: int) -> Iterator[Range]:

@@ -76,6 +76,7 @@ class RepairPolicy:
 
     waits = False
     copies_live = False
+    reads_on = False
     decides = False
     rate_max: float | None = None
 

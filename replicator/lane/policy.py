@@ -33,6 +33,8 @@ class Policy(Protocol):
     """Whether a partition may wait for a missing right, and the lane for its clusters; for a job that is an error."""
     copies_live: bool
     """Whether the lane has no end: positions are released at a clean stop, so that others see nobody runs them."""
+    reads_on: bool
+    """Whether what is read follows the committed positions, so that nothing of it counts before they have passed it."""
     decides: bool
     """Whether incidents are written down, and what was decided about them is acted on."""
     rate_max: float | None
@@ -91,6 +93,7 @@ class LivePolicy:
 
     waits = True
     copies_live = True
+    reads_on = True
     decides = True
     rate_max: float | None = None
 

@@ -335,13 +335,13 @@ class ProducerSession:
         """
         again: list[Partition] = []
         truncated: dict[Partition, Incident] = {}
-        live, ahead = self._policy.copies_live, self.positions.is_ahead  # jobs may read from elsewhere
+        reads_on, ahead = self._policy.reads_on, self.positions.is_ahead  # repairs read from elsewhere
         for at, answer in answers.items():
             if isinstance(answer, Incident) and answer.name in AT_ONCE:
                 self._start.stop(at, answer)
             elif isinstance(answer, Incident) and answer.name == "record_too_large":
                 self._refusals.stop_before(at, answer)
-            elif isinstance(answer, Incident) and answer.name == TRUNCATED and not (live and ahead(at, answer)):
+            elif isinstance(answer, Incident) and answer.name == TRUNCATED and not (reads_on and ahead(at, answer)):
                 truncated[at] = answer
             elif isinstance(answer, Incident | str):
                 again.append(at)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from replicator.config import Flow
 from replicator.lane.partition import DELETED, Reason, reason_of
 from replicator.lane.plan import LanePlan
+from replicator.model import contradictions
 from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
 from replicator.model.commands import TRUNCATED
 from replicator.model.contradictions import compare
@@ -162,13 +163,11 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored)
 
 
 def told_by_an_old_leader(facts: Facts) -> bool:
-    """Say whether the source's log was described under an older leader epoch than the position was reached under: a
-    broker that is cut off from the controllers names itself, or another old leader, for ever."""
+    """Say whether an old leader has described the source's log, see `contradictions`."""
     source, position = facts.source, facts.stored
     if not isinstance(source, LogEnds) or not isinstance(position, Position):
         return False
-    same = source.topic_id == position.evidence.source_topic_id
-    return same and 0 <= source.leader_epoch < position.evidence.leader_epoch
+    return contradictions.told_by_an_old_leader(position, source)
 
 
 def unreadable(source: Partition, found: Unreadable) -> Incident:

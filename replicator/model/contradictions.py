@@ -1,6 +1,6 @@
 """What of a committed position contradicts what both clusters say now.
 
-Pure; used by `lane.start_decision` and by reconcile.
+Pure; used by `lane.start_decision`, by jobs and by reconcile.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ def compare(
         (
             offset <= source.end,
             "source_truncated",
-            f"the position is {offset}, but the source ends at {source.end}: offsets {source.end} to {offset - 1} were "
-            "copied and are gone from the source",
+            cut_below(offset, source.end),
         ),
         (
             was.next_target_offset <= target.end,
@@ -72,6 +71,19 @@ def compare(
         ),
     )
     return next(((name, detail) for holds, name, detail in checks if not holds), None)
+
+
+def cut_below(offset: int, end: int) -> str:
+    """Say that the source's log ends at `end`, below the position `offset`."""
+    gone = f"offsets {end} to {offset - 1} were copied and are gone from the source"
+    return f"the position is {offset}, but the source ends at {end}: {gone}"
+
+
+def told_by_an_old_leader(position: Position, source: LogEnds) -> bool:
+    """Tell whether the source's log was described under an older leader epoch than the position was reached under: a
+    broker that is cut off from the controllers names itself, or another old leader, for ever."""
+    same = source.topic_id == position.evidence.source_topic_id
+    return same and 0 <= source.leader_epoch < position.evidence.leader_epoch
 
 
 def _skipped(offset: int, source: LogEnds) -> str:

@@ -71,9 +71,9 @@ def begun(flow: Flow, claims: Claims | None, opened: Generation | None) -> dict[
 
 def taken_out(flow: Flow, claims: Claims | None) -> dict[str, dict[Partition, Partition]]:
     """Return the source topics that the flow has begun to copy, and that the flow file doesn't select any more: their
-    partitions, with the target partitions that were claimed last."""
+    partitions, with the target partitions that were claimed last: within a generation as their records stand."""
     found: dict[str, dict[Partition, Partition]] = {}
-    for it in sorted(claims.claims.values() if claims else (), key=lambda it: (it.generation, it.at_ms)):
+    for it in sorted(claims.claims.values() if claims else (), key=lambda it: it.generation):
         if not routing.selects(flow, it.source.topic):
             found.setdefault(it.source.topic, {})[it.source] = it.target
     return dict(sorted(found.items()))

@@ -245,7 +245,8 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
 
     Partitions come one after the other, so a key that several lanes have written comes in any order of generations.
     Within one generation only one lane writes it, to one partition, where the log's order is certain: the time that a
-    record says is never compared, as a clock may be set back.
+    record says is never compared, as a clock may be set back. What is found of one target partition and generation
+    stands in that order, too.
 
     Raises NotOurs and NewerFormat, see `envelope`.
     """
@@ -262,6 +263,7 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
         found = _decoded(key, body)
         before = newest.get(key)
         if before is None or before.generation <= found.generation:
+            newest.pop(key, None)  # so that they stand in the order of their newest records
             newest[key] = found
     claims = {found.target: found for found in newest.values() if isinstance(found, Claim)}
     occurred = tuple(found for found in newest.values() if isinstance(found, Occurrence))

@@ -5,7 +5,7 @@ Made of the closed occurrences in the claims topic. A gap that is signed is list
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replicator.model.commands import SOURCE_RECREATED
@@ -58,21 +58,26 @@ class SignedGap:
 
 
 def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:
-    """Return what was left out by decisions, by topic, partition and offset.
+    """Return what was left out by decisions, by topic, partition and offset. `occurrences` stand as `read_claims` gives
+    them.
 
     What a partition was copied again from, because an operator has adopted its target at an offset below, is not left
     out any more.
     """
     occurrences = tuple(occurrences)
     adopted = [it for it in occurrences if it.closing is not None and it.closing.effect in _ADOPTED]
-    found = [_without(gap, it, adopted) for it in occurrences if (gap := _gap(it)) is not None]
+    order = {it.id: (it.generation, number) for number, it in enumerate(occurrences)}
+    found = [_without(gap, it, adopted, order) for it in occurrences if (gap := _gap(it)) is not None]
     return tuple(sorted(filter(None, found), key=lambda it: (it.topic, it.partition, it.first)))
 
 
-def _without(gap: SignedGap, of: Occurrence, adopted: Sequence[Occurrence]) -> SignedGap | None:
+def _without(
+    gap: SignedGap, of: Occurrence, adopted: Sequence[Occurrence], order: Mapping[str, tuple[int, int]]
+) -> SignedGap | None:
     """Return what is left of a gap after later adoptions of its partition; nothing once another topic is there.
 
-    What is later is told by the generation first: `position set` has one of its own, and a clock of its own.
+    What is later is told by the generation, as `position set` has one of its own, and within one by the order of the
+    claims topic's records: by no clock.
     """
     later = [
         -1 if it.closing.effect is Ending.RESTARTED else it.closing.moved[1]
@@ -80,7 +85,7 @@ def _without(gap: SignedGap, of: Occurrence, adopted: Sequence[Occurrence]) -> S
         if (it.source, it.target) == (of.source, of.target)
         and it.closing is not None
         and it.closing.moved is not None
-        and (it.generation, it.at_ms) > (of.generation, of.at_ms)
+        and order[it.id] > order[of.id]
     ]
     end = min((gap.end, *later))
     return replace(gap, end=end) if end > gap.first else None

@@ -15,11 +15,12 @@ from replicator.jobs.partition_state import (
     read_offsets,
 )
 from replicator.jobs.range_copy import RangeTask, in_bulk
+from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.facts import offsets_of_time
-from replicator.model.checkpoint import NOBODY, Evidence
+from replicator.model.checkpoint import NOBODY, Evidence, Position
 from replicator.model.errors import NotAllowed, Unreachable
-from replicator.model.partition import Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.state import starts
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Phase
@@ -86,6 +87,30 @@ def test_nothing_that_can_be_read_of_any_partition_is_an_error() -> None:
         source.log(at).unreachable = True
     with pytest.raises(Unreachable):
         read_offsets(World().flow, source, {AT: Partition("t.copy", 0), LATER: None}, stable=False)
+
+
+@pytest.mark.parametrize(("epoch", "old"), [(3, True), (2, False), (-1, False)])
+def test_an_end_below_the_position_counts_only_where_no_old_leader_tells_it(
+    epoch: int, old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = cluster(1, 2)
+    topic_id = source.topics["t"].topic_id
+    source.by_old_leaders[AT] = LogEnds(topic_id, 0, 2, 2, leader_epoch=2)
+    evidence = Evidence(
+        generation=1,
+        owner="",
+        source_topic="t",
+        source_cluster="",
+        source_topic_id=topic_id,
+        target_topic_id="",
+        leader_epoch=epoch,
+    )
+    to = Partition("t.copy", 0)
+    monkeypatch.setattr(offset_reader, "positions", lambda flow, targets, *, stable: {to: Position(6, evidence)})
+    read = read_offsets(World().flow, source, {AT: to}, stable=False)
+    assert isinstance(read.errors.get(AT), Unreachable) is old
+    assert (AT in read.found and read.found[AT].cut) is not old
+    assert (source.by_old_leaders == {}) is old, "another broker is asked from then on"
 
 
 def test_partitions_that_the_target_lacks_have_no_target() -> None:

@@ -151,14 +151,14 @@ class Flows:
     def _copied(self, task: RangeTask) -> RangeDone:
         error = self.answers.get(task.at)
         if error is None:
-            self.positions[task.at] = Committed(task.end, checkpoint.encode(_evidence(task.at)))
+            self.positions[task.at] = Committed(task.end, checkpoint.encode(evidence_of(task.at)))
         return RangeDone(task.at, task.end if error is None else -1, 0, 0, 0.0, "me", error)
 
     def cancel(self) -> None:
         self.give_up()
 
 
-def _evidence(at: Partition) -> Evidence:
+def evidence_of(at: Partition) -> Evidence:
     return Evidence(
         generation=1,
         owner="me",
@@ -264,7 +264,7 @@ def wait_topic(flows: Flows, topic: str) -> None:
 
 
 def test_rates_never_add_up_to_more_than_the_limit(flows: Flows) -> None:
-    flows.positions = {at: Committed(0, checkpoint.encode(_evidence(at))) for at in (T, U)}
+    flows.positions = {at: Committed(0, checkpoint.encode(evidence_of(at))) for at in (T, U)}
     running = started(flows, opened(flows), 100.0)
     wait_running(flows, ("t", 0, 5), ("u", 0, 5))
     assert [task.rate_max for task in flows.open.values()] == [50.0, 50.0]
@@ -281,7 +281,7 @@ def test_rates_never_add_up_to_more_than_the_limit(flows: Flows) -> None:
 
 
 def test_an_error_of_one_task_ends_the_others_with_the_job(flows: Flows) -> None:
-    flows.positions = {at: Committed(0, checkpoint.encode(_evidence(at))) for at in (T, U)}
+    flows.positions = {at: Committed(0, checkpoint.encode(evidence_of(at))) for at in (T, U)}
     flows.answers[T] = TakenOver("another generation is open")
     running = started(flows, opened(flows))
     wait_running(flows, ("t", 0, 5), ("u", 0, 10))
@@ -292,7 +292,7 @@ def test_an_error_of_one_task_ends_the_others_with_the_job(flows: Flows) -> None
 
 
 def test_a_stop_cancels_what_runs(flows: Flows) -> None:
-    flows.positions = {at: Committed(0, checkpoint.encode(_evidence(at))) for at in (T, U)}
+    flows.positions = {at: Committed(0, checkpoint.encode(evidence_of(at))) for at in (T, U)}
     running = started(flows, opened(flows))
     wait_running(flows, ("t", 0, 5), ("u", 0, 10))
     flows.finish("u")
@@ -386,7 +386,7 @@ def test_positions_of_what_is_not_copied_are_kept_alive(flows: Flows) -> None:
     job = opened(flows)
     job.run(flows, *planned(flows, job), None)
     flows.positions = {
-        at: Committed(found.offset, checkpoint.encode(replace(_evidence(at), committed_ms=1)))
+        at: Committed(found.offset, checkpoint.encode(replace(evidence_of(at), committed_ms=1)))
         for at, found in flows.positions.items()
     }
     flows.stopped[U] = replace_topic(CONFLICT)

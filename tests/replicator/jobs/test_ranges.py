@@ -106,6 +106,15 @@ def test_records_that_the_source_has_deleted_stop_their_partition_alone_and_are_
     assert plan({A: Offsets(10, 10, 5)}, 10, Given(last={A: 5})).lost == {}, "nothing of it is asked for"
 
 
+def test_a_source_that_ends_below_the_position_stops_its_partition_also_where_nothing_is_left_to_copy() -> None:
+    planned = plan({A: Offsets(0, 4, 6, log_end=4), B: Offsets(0, 10, 8, log_end=10)}, 10)
+    assert planned.lost[A].name == "source_truncated"
+    assert planned.lost[A].offset == 6
+    assert [cut.at for cut in planned.ranges] == [B]
+    assert plan({A: Offsets(0, 4, 6, log_end=6)}, 10).lost == {}, "the position has passed an end that was fixed before"
+    assert plan({A: Offsets(0, 8, 6, log_end=4)}, 10).lost.keys() == {A}, "the log was cut since its end was fixed"
+
+
 @pytest.mark.tier("default")
 def test_a_billion_records_are_planned_in_time_and_completely() -> None:
     offsets = {

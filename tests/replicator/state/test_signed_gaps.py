@@ -8,6 +8,7 @@ import pytest
 
 from replicator.model.commands import Command
 from replicator.model.partition import Partition
+from replicator.state.claims import read_claims
 from replicator.state.decisions import AdoptedSides, OperatorDecision
 from replicator.state.occurrences import Closing, Ending, Occurrence
 from replicator.state.signed_gaps import POSITION_SET, Adoption, adoptions, signed_gaps
@@ -54,6 +55,19 @@ def test_what_comes_later_is_told_by_the_generation(clock_ms: int) -> None:
     assert [(it.first, it.end) for it in signed_gaps([gap, back])] == [(10, 14)]
     again = moved(3, 14, 18, 6, 10_000 - 2 * clock_ms)
     assert [(it.first, it.end) for it in signed_gaps([again, gap, back])] == [(10, 14), (14, 18)]
+
+
+def test_within_a_generation_what_comes_later_is_told_by_the_order_of_their_records() -> None:
+    gap, back = moved(1, 10, 20, 3, 10_000, "source_truncated"), moved(2, 30, 14, 3, 4_000, "source_truncated")
+    assert [(it.first, it.end) for it in signed_gaps(read([gap, back]))] == [(10, 14)], "the clock was set back"
+    assert [(it.first, it.end) for it in signed_gaps(read([back, gap]))] == [(10, 20)]
+    found = replace(gap, closing=None)
+    assert [(it.first, it.end) for it in signed_gaps(read([found, back, gap]))] == [(10, 20)], "by their ends"
+
+
+def read(occurrences: list[Occurrence]) -> tuple[Occurrence, ...]:
+    """As the claims topic gives them."""
+    return read_claims(it.encode() for it in occurrences).occurrences
 
 
 def test_of_another_partition_nothing_is_taken() -> None:
