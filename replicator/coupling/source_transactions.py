@@ -285,13 +285,12 @@ class SourceTransactions:
         done: Iterable[SourceTransaction],
     ) -> SourceLook:
         """Return what the next look goes on from. A partition that didn't tell its end, because it has no leader,
-        hadn't ended before where it was seen to end. Of one that the source doesn't have any more that is known only
-        while it bounds a transaction: topics come and go."""
-        older = self._last.ends.keys() - ends.keys()
-        if gone := older.difference(there):
-            gone -= {at for it in (*self.open.values(), *self.ended.values(), *done) for at in it.parts}
+        hadn't ended before where it was seen to end. Of what the source doesn't have any more that is known only while
+        a transaction depends on it, and so is its topic's id: topics come and go."""
+        parts = {at for it in (*self.open.values(), *self.ended.values(), *done) for at in it.parts}
+        gone = self._last.ends.keys() - ends.keys() - parts - set(there)
         kept = {**{at: end for at, end in self._last.ends.items() if at not in gone}, **ends}
-        topics = {at.topic for at in kept}
+        topics = {at.topic for at in (*kept, *there, *parts)}
         known = {topic: topic_id for topic, topic_id in self._last.ids.items() if topic in topics}
         return self._last._replace(ends=kept, ids={**known, **ids})
 

@@ -103,3 +103,15 @@ def test_where_a_partition_ended_is_kept_while_it_is_there_or_something_may_stan
     assert seen.lost
     seen.look({A: 13}, [], dict, ids={"a": "1"})
     assert (seen.ends, seen.ids) == ({A: 13}, {"a": "1"})
+
+
+def test_a_topic_s_id_is_known_while_a_transaction_depends_on_it() -> None:
+    """The topic was deleted, and whoever watches begins without the ends of partitions: another topic of its name comes
+    to have the transaction's offsets."""
+    seen = SourceTransactions(lambda topic: True)
+    half = SourceTransaction("id", 7, 1, 5, committed=True, parts={A: RecordRange(10, 20), B: RecordRange(10, 20)})
+    seen.go_on({}, {"a": "1", "b": "2"}, (), {0: half}, 0)
+    seen.look({A: 30}, [], dict, ids={"a": "1"}, there=[A])
+    seen.look({A: 30, B: 3}, [], dict, ids={"a": "1", "b": "another"}, there=[A, B])
+    assert seen.lost
+    assert not seen.ended
