@@ -299,10 +299,14 @@ class BatchFetcher:
             next(iter(flight.parts.values())).alone, self._summary = False, None
         for part in answer.parts:
             read, asked = flight.parts[part.key], flight.asked[part.key]
-            if self._parts.get(read.at) is not read or read.state not in (ReadState.CHECK, ReadState.READ):
+            now = self._parts.get(read.at)
+            if now is None or now.state is ReadState.DONE or (now is not read and now.at_end):
                 continue
-            if read.state is ReadState.CHECK or (asked.offset, asked.leader_epoch) != (read.offset, read.leader_epoch):
-                state.session.lost()  # what was told counts no more, and an end isn't told twice in a session
+            fits = (asked.offset, asked.leader_epoch) == (read.offset, read.leader_epoch)
+            if now is not read or read.state is not ReadState.READ or not fits:
+                # What was told counts no more. It is asked for anew, since an end isn't told twice in a session.
+                state.session.lost()
+                self._summary = None
             else:
                 before = read.counts
                 self._take_part(read, part, broker, now_s)
