@@ -18,9 +18,9 @@ from replicator.jobs.range_copy import RangeTask, in_bulk
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.facts import offsets_of_time
-from replicator.model.checkpoint import NOBODY, Evidence, Position
+from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored, Unreadable
 from replicator.model.errors import NotAllowed, Unreachable
-from replicator.model.partition import LogEnds, Partition
+from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state import starts
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Phase
@@ -111,6 +111,28 @@ def test_an_end_below_the_position_counts_only_where_no_old_leader_tells_it(
     assert isinstance(read.errors.get(AT), Unreachable) is old
     assert (AT in read.found and read.found[AT].cut) is not old
     assert (source.by_old_leaders == {}) is old, "another broker is asked from then on"
+
+
+@pytest.mark.parametrize(("grown", "foreign", "cut"), [(5, False, False), (0, False, True), (0, True, False)])
+def test_an_end_below_a_position_that_a_worker_has_committed_since_is_asked_for_again(
+    grown: int, foreign: bool, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody else has committed there says nothing of the source."""
+    source, to = cluster(1, 2), Partition("t.copy", 0)
+    topic_id = source.topics["t"].topic_id
+    evidence = Evidence(
+        generation=1, owner="", source_topic="t", source_cluster="", source_topic_id=topic_id, target_topic_id=""
+    )
+    stands = Unreadable(Committed(6, ""), "position_unreadable", "a consumer's") if foreign else Position(6, evidence)
+
+    def positions(flow: object, targets: object, *, stable: bool) -> dict[Partition, Stored]:
+        for _ in range(grown):
+            source.log(AT).put("copied meanwhile")
+        return {to: stands}
+
+    monkeypatch.setattr(offset_reader, "positions", positions)
+    read = read_offsets(World().flow, source, {AT: to}, stable=False)
+    assert read.all()[AT].cut is cut
 
 
 def test_partitions_that_the_target_lacks_have_no_target() -> None:

@@ -10,11 +10,13 @@ import pytest
 
 from replicator.jobs.partition_state import PartitionOffsets as Offsets
 from replicator.jobs.ranges import Given, Range, plan
+from replicator.model.checkpoint import Evidence
 from replicator.model.errors import ConfigError
 from replicator.model.partition import Partition
 
 A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 PLANNING_S_MAX = 5.0
+COPIED = Evidence(generation=1, owner="", source_topic="a", source_cluster="", source_topic_id="", target_topic_id="")
 
 
 def of(ranges: list[Range], at: Partition) -> list[tuple[int, int]]:
@@ -107,12 +109,15 @@ def test_records_that_the_source_has_deleted_stop_their_partition_alone_and_are_
 
 
 def test_a_source_that_ends_below_the_position_stops_its_partition_also_where_nothing_is_left_to_copy() -> None:
-    planned = plan({A: Offsets(0, 4, 6, log_end=4), B: Offsets(0, 10, 8, log_end=10)}, 10)
+    planned = plan({A: Offsets(0, 4, 6, COPIED, log_end=4), B: Offsets(0, 10, 8, COPIED, log_end=10)}, 10)
     assert planned.lost[A].name == "source_truncated"
     assert planned.lost[A].offset == 6
     assert [cut.at for cut in planned.ranges] == [B]
-    assert plan({A: Offsets(0, 4, 6, log_end=6)}, 10).lost == {}, "the position has passed an end that was fixed before"
-    assert plan({A: Offsets(0, 8, 6, log_end=4)}, 10).lost.keys() == {A}, "the log was cut since its end was fixed"
+    passed = Offsets(0, 4, 6, COPIED, log_end=6)
+    assert plan({A: passed}, 10).lost == {}, "the position has passed an end that was fixed before"
+    cut_since = Offsets(0, 8, 6, COPIED, log_end=4)
+    assert plan({A: cut_since}, 10).lost.keys() == {A}, "the log was cut since its end was fixed"
+    assert plan({A: Offsets(0, 4, 6, log_end=4)}, 10).lost == {}, "somebody else's commit says nothing of the source"
 
 
 @pytest.mark.tier("default")
