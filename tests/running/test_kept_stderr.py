@@ -27,7 +27,7 @@ def test_the_last_words_of_a_process_that_aborts_are_kept(tmp_path: Path) -> Non
     (tmp_path / "test_aborts.py").write_text(ABORTS)
     kept = tmp_path / "kept"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.running.kept_stderr", "-n", "1", "test_aborts.py"]
-    env = {**os.environ, "EOS_KEEP_STDERR": str(kept), "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "EOS_KEEP_STDERR": str(kept), "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False, timeout=60)
     assert done.returncode == 1
     assert any(b"*** what is asserted ***" in file.read_bytes() for file in kept.iterdir())
