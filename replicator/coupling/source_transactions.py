@@ -287,12 +287,14 @@ class SourceTransactions:
         """Return what the next look goes on from. A partition that didn't tell its end, because it has no leader,
         hadn't ended before where it was seen to end. Of what the source doesn't have any more that is known only while
         a transaction depends on it, and so is its topic's id: topics come and go."""
-        parts = {at for it in (*self.open.values(), *self.ended.values(), *done) for at in it.parts}
-        gone = self._last.ends.keys() - ends.keys() - parts - set(there)
-        kept = {**{at: end for at, end in self._last.ends.items() if at not in gone}, **ends}
-        topics = {at.topic for at in (*kept, *there, *parts)}
-        known = {topic: topic_id for topic, topic_id in self._last.ids.items() if topic in topics}
-        return self._last._replace(ends=kept, ids={**known, **ids})
+        last, needed = self._last, {*ends, *there}
+        topics = {at.topic for at in needed}
+        if not (last.ends.keys() <= needed and last.ids.keys() <= topics):  # else there is nothing to forget
+            needed |= {at for it in (*self.open.values(), *self.ended.values(), *done) for at in it.parts}
+            topics = {at.topic for at in needed}
+        kept = {at: end for at, end in last.ends.items() if at in needed}
+        known = {topic: topic_id for topic, topic_id in last.ids.items() if topic in topics}
+        return last._replace(ends={**kept, **ends}, ids={**known, **ids})
 
     def _add(self, it: SourceTransaction) -> int:
         number = self._next
