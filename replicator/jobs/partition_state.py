@@ -88,7 +88,8 @@ def existing_targets(
 def read_offsets(
     flow: Flow, source: ClusterQuestions, targets: Mapping[Partition, Partition | None], *, stable: bool
 ) -> ReadOffsets:
-    """Read the ends of the source's logs, then positions; then once more the ends that lie below these.
+    """Read positions, then the ends of the source's logs: an end that is read first may lie below a position that was
+    committed since, which is how lost records look (as in `lane.facts`).
 
     Args:
         targets: the partitions, see `existing_targets`.
@@ -98,12 +99,10 @@ def read_offsets(
         Unreachable, NotAllowed, Retriable: an error never reads as "no position". Unreachable also where no leader
             answers: what is found of none would look like a flow that nobody holds.
     """
-    ends = dict(source.log_ends(targets))
+    positions = offset_reader.positions(flow, [to for to in targets.values() if to is not None], stable=stable)
+    ends = source.log_ends(targets)
     if (away := [end for end in ends.values() if isinstance(end, Unreachable)]) and len(away) == len(ends):
         raise away[0]
-    positions = offset_reader.positions(flow, [to for to in targets.values() if to is not None], stable=stable)
-    if below := _below(ends, targets, positions):
-        ends |= source.log_ends(below)
     found: dict[Partition, PartitionOffsets] = {}
     errors: dict[Partition, ReplicatorError] = {}
     for at, to in targets.items():
@@ -119,21 +118,6 @@ def read_offsets(
         else:
             errors[at] = log
     return ReadOffsets(found, errors)
-
-
-def _below(
-    ends: Mapping[Partition, LogEnds | ReplicatorError],
-    targets: Mapping[Partition, Partition | None],
-    positions: Mapping[Partition, Stored | None],
-) -> list[Partition]:
-    """Find the partitions whose logs ended below their positions. A worker may have committed those since, so it counts
-    only where the end is asked for behind the position."""
-    found = []
-    for at, to in targets.items():
-        log, stored = ends[at], positions[to] if to is not None else None
-        if isinstance(log, LogEnds) and stored is not None and log.end < stored.offset:
-            found.append(at)
-    return found
 
 
 def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> dict[str, list[Partition]]:

@@ -80,8 +80,9 @@ def test_a_time_that_cannot_be_resolved_is_an_error() -> None:
         offsets_at(source, [AT], 1, {AT: PartitionOffsets(0, 1)})
 
 
-def test_nothing_that_can_be_read_of_any_partition_is_an_error() -> None:
+def test_nothing_that_can_be_read_of_any_partition_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else their owners would be none, and the flow anybody's."""
+    monkeypatch.setattr(offset_reader, "positions", lambda flow, targets, *, stable: dict.fromkeys(targets))
     source = cluster(1)
     for at in (AT, LATER):
         source.log(at).unreachable = True
