@@ -130,13 +130,12 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         with_rights(flow, row, sources.get(row.source_topic, nothing), targets.get(row.target_topic, nothing))
         for row in rows
     ]
-    frozen = failed_over(control) or being_failed_over(control)
-    rows = [
-        with_failover(with_pause(row, settings)) if failed_over(control) else with_pause(row, settings) for row in rows
-    ]
+    rows = [with_pause(row, settings) for row in rows]
+    if frozen := failed_over(control):
+        rows = [with_failover(row) for row in rows]
     rows += _unlisted(flow, listing, expected)
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
-    told = "" if rows else no_topic(flow), chosen_engine(flow).told(), no_map, frozen
+    told = "" if rows else no_topic(flow), chosen_engine(flow).told(), no_map, frozen or being_failed_over(control)
     return replace(
         assembled(flow, rows, control, known, positions),
         incident=told_of_flow(incident, has_run=has_run),
