@@ -95,7 +95,7 @@ def status(
 ) -> int:
     """Show per partition: position, source end, lag in records and seconds, last commit, state.
 
-    Reads the positions from the target; it works whether the daemon runs or not. --check is for scripts: it also names
+    Reads the positions from the target; it works whether a worker runs or not. --check is for scripts: it also names
     on stderr what is not well: what is stopped, stalled or refused. Without --lag-records-max and --lag-seconds-max a
     partition that is copied may be behind by any lag. Where schemas are kept at the target's registry, both registries
     are asked.

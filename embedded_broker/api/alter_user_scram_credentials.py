@@ -2,8 +2,8 @@
 
 Behaviour: each user's credential is stored or removed durably before the response. Clients send salted passwords; the
 broker stores only the keys that RFC 5802 requires of a server. Checks as in ScramControlManager: a user may be altered
-once in a request, and iterations are bounded. So are, here, names (4,096 bytes), salts and salted passwords (1,024):
-UNACCEPTABLE_CREDENTIAL; and all metadata together: POLICY_VIOLATION.
+once in a request, and iterations are bounded. This broker also bounds names (4,096 bytes), salts and salted passwords
+(1,024 bytes), which it refuses with UNACCEPTABLE_CREDENTIAL, and the memory of all metadata (POLICY_VIOLATION).
 Version notes: there is v0 only.
 """
 

@@ -1,7 +1,7 @@
 """ApiVersions (18).
 
-Behaviour: the APIs of `registry`; accepted before authentication, too. The feature transaction.version is finalized at
-2 (KIP-890), so clients that support it add partitions by their batches and get a new epoch at the end of each
+Behaviour: returns the APIs of the table above, also before authentication. The feature transaction.version is finalized
+at 2 (KIP-890), so clients that support it add partitions by their batches and get a new epoch at the end of each
 transaction. group.version is 1 (KIP-848).
 Version notes: a version that is too new is answered in version 0 with UNSUPPORTED_VERSION (KIP-511), by the server.
 """

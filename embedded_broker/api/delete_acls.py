@@ -1,7 +1,7 @@
 """DeleteAcls (31).
 
 Behaviour: the ACLs that match each filter are durably deleted before the response, which lists them; on a full disk all
-of them or none. Others go on between filters. Without an authorizer: SECURITY_DISABLED.
+of them or none. Other requests are handled between two filters. Without an authorizer: SECURITY_DISABLED.
 Version notes: v2 is flexible (KIP-482), v3 adds the resource type USER (KIP-373).
 """
 

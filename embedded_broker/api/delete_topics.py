@@ -1,7 +1,8 @@
 """DeleteTopics (20).
 
-Behaviour: durable before it is answered; the offsets that groups have on the topic go with it. Open transactions in the
-topic get no marker there any more, and decided ones that only its stopped partitions have held up are completed.
+Behaviour: durable before it is answered; the offsets that groups have on the topic go with it. An open transaction
+gets no marker in the deleted topic. A transaction that was already committed or aborted, and lacks markers only in
+stopped partitions of this topic, is completed.
 A topic that is named more than once is refused, also one that is named by its name and by its id.
 Version notes: v6 names topics by name or by id.
 """
