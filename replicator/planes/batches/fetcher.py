@@ -258,6 +258,9 @@ class BatchFetcher:
             parts = {(ids[read.at.topic], read.at.partition): read for read in (due if single is None else [single])}
             bytes_max = 1 if alone else self._settings.part_bytes_max  # one batch comes, however large it is
             wanted = {key: read.named(bytes_max) for key, read in parts.items()}
+            before = {} if state.last is None else state.last.parts
+            if any(before.get(key, read) is not read and not read.at_end for key, read in parts.items()):
+                state.session.lost()  # sought anew: the end that it may stand at was told before, and isn't again
         state.summary = summary if parts and not alone else None
         if not parts:
             return None
