@@ -146,14 +146,15 @@ class BatchFetcher:
         elif found.code != ErrorCode.none or not any(found.topic_id):
             why = code_name(found.code) if found.code else "the broker gives no topic id"
             self._again(read, f"cannot {doing}: {why}", now_s)
-            return False
         elif self._ids.setdefault(topic, found.topic_id) != found.topic_id:
             self._fail(read, read.missing(cluster, f"another topic is called {topic!r} now"))
         elif index not in found.leaders:
             self._fail(read, read.missing(cluster, f"cannot {doing}: there is no such partition"))
         else:
             return self._lead(read, found.leaders[index], now_s, told)
-        return True
+        return (
+            False  # others may know better: one that is cut off knows of no topics, partitions or rights that are new
+        )
 
     def _lead(self, read: PartRead, found: tuple[int, int, int], now_s: float, told: ToldBy) -> bool:
         code, leader, epoch = found
@@ -257,6 +258,9 @@ class BatchFetcher:
             parts = {(ids[read.at.topic], read.at.partition): read for read in (due if single is None else [single])}
             bytes_max = 1 if alone else self._settings.part_bytes_max  # one batch comes, however large it is
             wanted = {key: read.named(bytes_max) for key, read in parts.items()}
+            before = {} if state.last is None else state.last.parts
+            if any(before.get(key, read) is not read and not read.at_end for key, read in parts.items()):
+                state.session.lost()  # sought anew: the end that it may stand at was told before, and isn't again
         state.summary = summary if parts and not alone else None
         if not parts:
             return None

@@ -35,7 +35,8 @@ OnDenied = Callable[[AnswerClass, int], None]
 
 @dataclass(slots=True)
 class _Coordinator:
-    """`node` -1: to be looked up. `told_by`: the broker that has said which one it is."""
+    """`node` -1: to be looked up. `told_by`: the broker that has said which one it is. `denied`: what the last look-up
+    was answered, where waiting doesn't help."""
 
     key: str
     key_type: int
@@ -44,6 +45,7 @@ class _Coordinator:
     not_before_s: float = 0.0
     again_s: float = _AGAIN_S
     told_by: Address | None = None
+    denied: TxnFailure | None = None
     waiting: list[tuple[TxnRequest, OnAnswer, OnLost, OnDenied]] = field(default_factory=list)
 
 
@@ -69,11 +71,18 @@ class Coordinators:
         """Of TxnOffsetCommit, by part."""
         self.why = ""
         """Why the last attempt to reach one of them has failed; empty once one has answered."""
-        self.denied: TxnFailure | None = None
-        """Why one of them can't be found, where waiting doesn't help."""
 
     def _whose(self, api: TxnApi) -> _Coordinator:
         return self._of_group if api is TxnApi.TXN_OFFSET_COMMIT else self._of_id
+
+    def denied(self, api: TxnApi) -> TxnFailure | None:
+        """Return why the coordinator for an API's requests can't be found, where waiting doesn't help: as it was told
+        since `forget_denied`."""
+        return self._whose(api).denied
+
+    def forget_denied(self, api: TxnApi) -> None:
+        """Let nothing count that was told before: a right that was missing may be back, as the next look-up says."""
+        self._whose(api).denied = None
 
     def look_up(self, api: TxnApi) -> None:
         """Have the coordinator for this request found anew, after a pause."""
@@ -164,7 +173,7 @@ class Coordinators:
         def answered(link: BrokerLink, data: bytes | bytearray) -> None:
             exchange = protocol.exchange("find_coordinator", link.version("find_coordinator", _ONE_KEY))
             _, found = exchange.read(bytes(4) + data)
-            whose.looking, whose.told_by = False, link.address
+            whose.looking, whose.told_by, whose.denied = False, link.address, None
             class_ = classify_answer(TxnApi.FIND_COORDINATOR, int(found.error_code))
             if class_ is AnswerClass.DONE:
                 whose.node, whose.again_s = found.node_id, _AGAIN_S
@@ -174,7 +183,7 @@ class Coordinators:
             self._pause(whose)
             self._brokers.another(link.address)
             if class_ not in (AnswerClass.RETRY, AnswerClass.LOOK_UP):
-                self.denied = TxnFailure(class_, TxnApi.FIND_COORDINATOR, int(found.error_code), detail=whose.key)
+                whose.denied = TxnFailure(class_, TxnApi.FIND_COORDINATOR, int(found.error_code), detail=whose.key)
                 waiting, whose.waiting = whose.waiting, []
                 for *_, denied in waiting:
                     denied(class_, int(found.error_code))

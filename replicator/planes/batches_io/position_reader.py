@@ -47,6 +47,7 @@ class PositionReader:
         if not partitions:
             return {}
         until_s, why = time.monotonic() + self._request_s, ""
+        self._coordinators.forget_denied(TxnApi.TXN_OFFSET_COMMIT)
         while time.monotonic() < until_s:
             answer = self._asked(partitions, until_s)
             if answer is None:
@@ -81,9 +82,8 @@ class PositionReader:
         """Ask once; None: no answer came, and the coordinator is looked up again."""
         link = self._coordinators.ready_link(TxnApi.TXN_OFFSET_COMMIT)
         if link is None:
-            if self._coordinators.denied is not None:
-                code = self._coordinators.denied.code
-                raise failures.classify_code(code, self._cluster, self._doing, self._right)
+            if (denied := self._coordinators.denied(TxnApi.TXN_OFFSET_COMMIT)) is not None:
+                raise failures.classify_code(denied.code, self._cluster, self._doing, self._right)
             self._turn(max(0.0, min(_TURN_S, until_s - time.monotonic())))
             return None
         found: list[FetchedOffsets | None] = []

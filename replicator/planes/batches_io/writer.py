@@ -14,7 +14,7 @@ from replicator.kafka import failures
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.model.errors import Abortable, ReplicatorError, Retriable, UnknownOutcome, Unreachable
 from replicator.model.partition import Committed, Partition
-from replicator.planes.batches.answer_classes import AnswerClass
+from replicator.planes.batches.answer_classes import AnswerClass, TxnApi
 from replicator.planes.batches.decoding import WritableBatch
 from replicator.planes.batches.phases import IN_TRANSACTION, TxnPhase
 from replicator.planes.batches.produce import Acknowledged
@@ -197,11 +197,12 @@ class TransactionWriter:
             kind = Unreachable if self._brokers.last is not None else Retriable
             return kind(f"cluster {self._cluster!r}: cannot {doing}: {why}")
 
+        self._coordinators.forget_denied(TxnApi.END_TXN)
         while (terms := self._coordinators.terms_of_cluster()) is None:
             if self._brokers.last is not None and failures.refuses_credentials(self._brokers.last, self._cluster):
                 raise self._brokers.last
-            if self._coordinators.denied is not None:
-                raise self._outcomes.of([self._coordinators.denied])
+            if (denied := self._coordinators.denied(TxnApi.END_TXN)) is not None:
+                raise self._outcomes.of([denied])
             if time.monotonic() - began_s >= self._limits.connect_s:
                 raise late()
             self._turn(_TURN_S)

@@ -30,8 +30,8 @@ class Fetches:
         self.fetcher.topics(0.0)
         self.fetcher.looked_up(LED, 0.0)
 
-    def seek(self) -> None:
-        self.fetcher.seek({at: ReadPlan(Seek(10, -1)) for at in self.ats})
+    def seek(self, offset: int = 10) -> None:
+        self.fetcher.seek({at: ReadPlan(Seek(offset, -1)) for at in self.ats})
 
     def ask(self, broker: int, now_s: float) -> NumberedFetch:
         self.fetcher.brokers(now_s)
@@ -71,6 +71,36 @@ def test_an_end_that_comes_while_the_leader_is_looked_up_is_asked_for_again() ->
     reader.fetcher.looked_up(LED, 0.4)
     again = reader.ask(LEADER, 2.0)
     assert (again.ask.session_epoch, reader.offsets(again)) == (0, [10])
+
+
+def test_an_end_is_asked_for_again_after_another_partition_of_the_topic_was_missing() -> None:
+    """The topic's leaders are looked up again then: before the fetch that is under way is answered, with nothing."""
+    reader = Fetches(A)
+    reader.answer(LEADER, reader.ask(LEADER, 0.1), 0.1, part(A, 10))
+    asked = reader.ask(LEADER, 0.2)
+    only_a = {"t": LED["t"]._replace(leaders={A.partition: (0, LEADER, 5)})}
+    reader.fetcher.seek({at: ReadPlan(Seek(10, -1)) for at in (A, B)})
+    reader.fetcher.looked_up(only_a, 0.3)
+    assert reader.fetcher.take().failed.keys() == {B}
+    reader.seek()
+    reader.fetcher.looked_up(only_a, 0.4)
+    reader.answer(LEADER, asked, 0.5)
+    again = reader.ask(LEADER, 0.6)
+    assert (again.ask.session_id, again.ask.session_epoch, reader.offsets(again)) == (SESSIONS[LEADER], 0, [10])
+    reader.answer(LEADER, again, 0.7, part(A, 10))
+    assert reader.fetcher.take().ends == {A: Seek(10, -1)}
+    assert not reader.fetcher.behind(0.7)
+    assert reader.ask(LEADER, 0.8).ask.parts == ()
+
+
+def test_an_end_is_asked_for_again_that_is_sought_from_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker has told of that end with the records before it, and has nothing new to tell."""
+    monkeypatch.setattr(fetcher, "select", lambda at, records, *_: Selection(at.start + len(records)))
+    reader = Fetches(A)
+    reader.answer(LEADER, reader.ask(LEADER, 0.1), 0.1, part(A, 20, records=b"x" * 5))
+    reader.seek(20)
+    again = reader.ask(LEADER, 0.2)
+    assert (again.ask.session_epoch, reader.offsets(again)) == (0, [20])
 
 
 def test_a_leader_is_asked_for_what_comes_next_after_a_nearer_replica_has_answered_late(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replicator.model.errors import Incident
+from replicator.model.errors import Incident, NotAllowed, TopicMissing
 from replicator.model.fetches import EpochEnd, EpochQuestion, FetchAnswer
 from replicator.model.partition import Seek
 from replicator.planes.batches.fetcher_terms import FetchedNews
@@ -13,6 +13,8 @@ from replicator.planes.batches.part_read import ToldBy, TopicLeaders
 from replicator.planes.contract import ReadPlan
 from tests.replicator.planes.batches.logs import EPOCH
 from tests.replicator.planes.batches.test_fetcher import AT, Reader
+
+TOPIC_ID = b"0123456789abcdef"
 
 
 def told(broker: int) -> ToldBy:
@@ -70,6 +72,26 @@ def test_a_broker_that_names_a_leader_once_more_which_denies_it_is_of_no_help(co
     reader.now_s += 1
     assert reader.fetcher.looked_up({"t": TopicLeaders(0, topic_id, {0: (0, 1, EPOCH + 1)})}, reader.now_s)
     assert reader.fetcher.brokers(reader.now_s) == {1}
+
+
+@pytest.mark.parametrize(
+    ("found", "error"),
+    [
+        (TopicLeaders(ErrorCode.unknown_topic_or_partition, bytes(16), {}), TopicMissing),
+        (TopicLeaders(ErrorCode.topic_authorization_failed, bytes(16), {}), NotAllowed),
+        (TopicLeaders(0, b"another topic id", {0: (0, 0, EPOCH)}), TopicMissing),
+        (TopicLeaders(0, TOPIC_ID, {1: (0, 0, EPOCH)}), TopicMissing),
+    ],
+    ids=["no such topic", "denied", "another topic", "no such partition"],
+)
+def test_a_broker_that_has_a_partition_fail_is_of_no_help(found: TopicLeaders, error: type[Exception]) -> None:
+    """It may be cut off from the controllers since before the partition was added, or the right was granted."""
+    reader = Reader(at=(AT,))
+    reader.look_up()
+    reader.fetcher.broker_lost(0, "away", 0.0)
+    assert reader.source.topic_id == TOPIC_ID
+    assert not reader.fetcher.looked_up({"t": found}, 1.0, told(1))
+    assert isinstance(reader.fetcher.take().failed[AT], error)
 
 
 def test_a_leader_that_others_name_is_read_though_the_old_one_answers() -> None:

@@ -45,11 +45,12 @@ class Broker(Leader):
         self.number, self.cluster = number, cluster
         self.leader, self.epoch = 0, 5
         self.alone = False
+        self.topic: dict[str, Any] = {}
 
     def answer_metadata(self, request: Any) -> Answer:
         known = [{"node_id": n, "host": "127.0.0.1", "port": each.port} for n, each in enumerate(self.cluster)]
         known = [known[self.number]] if self.alone else known
-        return {**self.metadata(leader_id=self.leader, leader_epoch=self.epoch), "brokers": known}
+        return {**self.metadata(self.topic, leader_id=self.leader, leader_epoch=self.epoch), "brokers": known}
 
     def answer_fetch(self, request: Any) -> Answer:
         return b""  # nothing new
@@ -151,11 +152,35 @@ def test_who_leads_is_asked_of_others_where_one_names_an_old_leader_for_ever(sce
     assert producing._leaders == {AT: 1}, "an older leader is not believed"
 
 
+def source_reader(scene: Scene) -> SourceReader:
+    settings = ReaderSettings(FetcherSettings("east"), FetchLimits(1 << 20, 500), "me", 1 << 20, 5.0)
+    return SourceReader(settings, scene.brokers, FetchBudget(1 << 20), FetchWatch("east", FetchSize()))
+
+
+def test_a_topic_that_one_broker_does_not_know_is_read_once_it_is_sought_again(scene: Scene) -> None:
+    """That broker is cut off since before the topic was created. Whoever seeks it again was told of it by others."""
+    scene.stale.topic = {"error_code": 3, "partitions": []}
+    scene.current.leader = 1
+    reader = source_reader(scene)
+
+    def turn(until: Callable[[], bool]) -> None:
+        def turned() -> bool:
+            reader.pump(time.monotonic())
+            return until()
+
+        scene.turn(turned)
+
+    reader.seek({AT: ReadPlan(Seek(0, -1))})
+    turn(lambda: AT in reader.take().failed)
+    reader.seek({AT: ReadPlan(Seek(0, -1))})
+    turn(lambda: any(api == "fetch" for api, _, _ in scene.cluster[1].asked))
+    assert not reader.take().failed
+    assert [scene.asked(broker) for broker in range(2)] == [1, 1]
+
+
 def test_an_old_leader_that_answers_is_not_read_for_ever(scene: Scene) -> None:
     """It is cut off from the controllers: there is nothing new in its log, and it says so."""
-    limits = FetchLimits(1 << 20, 500)
-    settings = ReaderSettings(FetcherSettings("east"), limits, "me", 1 << 20, 5.0)
-    reader = SourceReader(settings, scene.brokers, FetchBudget(1 << 20), FetchWatch("east", FetchSize()))
+    reader = source_reader(scene)
     reader.seek({AT: ReadPlan(Seek(0, -1))})
 
     def read_from(leader: int) -> bool:
