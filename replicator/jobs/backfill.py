@@ -36,6 +36,7 @@ from replicator.jobs.range_job import RangeJob
 from replicator.jobs.ranges import Given, Plan, Range
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.ports import ClusterQuestions
+from replicator.lane.start_decision import unreadable
 from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, TakenOver, TopicMissing
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
@@ -320,6 +321,8 @@ def _outcome(
 ) -> BackfilledPartition:
     start, end = plan.bounds[at]
     position = start if after.position is None else after.position
+    if incident is None and after.stray is not None:  # it was committed since the last task has ended
+        incident = unreadable(at, after.stray)
     return BackfilledPartition(
         start, end, position, after.records - before.records, incident, after.position is not None
     )

@@ -138,3 +138,16 @@ def test_a_keep_alive_task_writes_down_what_stops_its_partition_and_acts_on_what
     assert [it.is_open for it in world.occurrences()] == [False]
     assert world.position(AT) == RECORDS + 2
     assert len(world.copied(AT)) == RECORDS, "it copies nothing"
+
+
+def test_a_stray_commit_in_place_of_a_position_gets_a_task_in_the_next_round(idle: Flows) -> None:
+    """Nothing is there to be copied by its offset; its lane writes down what it is."""
+
+    def commit(number: int) -> None:
+        if number == 1:
+            idle.positions[T] = Committed(50, "a consumer's")
+            idle.answers[T] = Incident("position_unreadable", "it isn't one", topic="t", partition=0, offset=50)
+
+    repeat(idle, 4, commit)
+    assert [(task.end, task.decides) for task in idle.tasks if task.at == T and task.copies] == [(11, True)]
+    assert idle.made.incidents == {T: idle.answers[T]}
