@@ -259,7 +259,8 @@ class Backfill:
         self._may_replace(found, self._offsets(clients, listing.topics))
 
     def _may_replace(self, found: Generation, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        check_free(self._flow, found, offsets, Kind.BACKFILL, take_over=self._request.take_over)
+        evidence = {at: read.evidence for at, read in offsets.items()}
+        check_free(self._flow, found, evidence, Kind.BACKFILL, take_over=self._request.take_over)
 
     def _first_plan(
         self,

@@ -100,7 +100,7 @@ def read_offsets(
 
     Raises:
         Unreachable, NotAllowed, Retriable: an error never reads as "no position". Unreachable also where no leader
-            answers: what is found of none would look like a flow that nobody holds.
+            answers: nothing is known of any partition then.
     """
     positions = offset_reader.positions(flow, [to for to in targets.values() if to is not None], stable=stable)
     ends = source.log_ends(targets)
@@ -123,13 +123,21 @@ def read_offsets(
     return ReadOffsets(found, errors)
 
 
-def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> dict[str, list[Partition]]:
+def read_evidence(flow: Flow, targets: Mapping[Partition, Partition | None]) -> dict[Partition, Evidence | None]:
+    """Read the evidence of all positions, see `existing_targets`: their owners hold them whatever the source says.
+    Raises as `read_offsets`."""
+    stored = offset_reader.positions(flow, [to for to in targets.values() if to is not None], stable=False)
+    positions = {at: stored[to] for at, to in targets.items() if to is not None}
+    return {at: it.evidence for at, it in positions.items() if isinstance(it, Position)}
+
+
+def owners(evidence: Mapping[Partition, Evidence | None], generation: int) -> dict[str, list[Partition]]:
     """Say who owns partitions under this generation: workers that did not release them at a clean stop."""
     found: dict[str, list[Partition]] = {}
-    for at, read in sorted(offsets.items()):
-        evidence = read.evidence
-        if evidence is not None and evidence.generation == generation and evidence.owner != NOBODY:
-            found.setdefault(evidence.owner, []).append(at)
+    for at in sorted(evidence):
+        it = evidence[at]
+        if it is not None and it.generation == generation and it.owner != NOBODY:
+            found.setdefault(it.owner, []).append(at)
     return found
 
 
