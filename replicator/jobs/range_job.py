@@ -131,7 +131,8 @@ class RangeJob(JobGeneration):
         generation was opened, Unreachable when the engine failed, and whatever stopped a range again and again.
         """
         self._observer.planned(self.generation.number, plan.ranges, progress_of(plan, before, before))
-        run = _Run(Schedule(plan.ranges), Running(engine, rate_max))
+        begun = {at for at, read in before.items() if read.position is not None}
+        run = _Run(Schedule(plan.ranges, begun), Running(engine, rate_max))
         try:
             with ProgressReader(lambda: progress_of(plan, before, self.read_again(before, stable=False))) as reader:
                 self._run(run, reader)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from replicator.flow.listing import Listing
@@ -12,7 +14,7 @@ from replicator.model import checkpoint
 from replicator.model.commands import Command
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
-from tests.replicator.jobs.test_range_job import CONFLICT, Flows, T, U, evidence_of, repeat
+from tests.replicator.jobs.test_range_job import CONFLICT, Flows, T, U, evidence_of, opened, repeat, wait_running
 from tests.replicator.jobs.test_range_policy import AT, RECORDS, plan, ranged
 from tests.replicator.lane.fakes.world import World
 
@@ -151,3 +153,18 @@ def test_a_stray_commit_in_place_of_a_position_gets_a_task_in_the_next_round(idl
     repeat(idle, 4, commit)
     assert [(task.end, task.decides) for task in idle.tasks if task.at == T and task.copies] == [(11, True)]
     assert idle.made.incidents == {T: idle.answers[T]}
+
+
+def test_no_partition_waits_for_the_task_of_one_whose_source_was_cut(flows: Flows) -> None:
+    """It has a position: its empty range claims nothing, and its lane may wait for long."""
+    flows.ends, flows.manual = {T: 3, U: 12}, True
+    flows.positions = {at: Committed(offset, checkpoint.encode(evidence_of(at))) for at, offset in ((T, 6), (U, 10))}
+    job = opened(flows)
+    offsets = job.read_offsets(stable=True).found
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job.run, flows, flows.repeated._plan(offsets, []), offsets, None)
+        try:
+            wait_running(flows, ("t", 3, 3), ("u", 10, 12))
+        finally:
+            flows.asked.set()
+        running.result(5)
