@@ -273,9 +273,17 @@ class SourceTransactions:
             return numbers
         after = ends_after()
         for it in done:
-            it.parts = {at: RecordRange(bounds.first, after.get(at)) for at, bounds in it.parts.items()}
+            it.parts = {
+                at: RecordRange(bounds.first, self._bounding(after.get(at), ends.get(at, 0), at))
+                for at, bounds in it.parts.items()
+            }
             numbers.append(self._add(it))
         return numbers
+
+    def _bounding(self, after: int | None, end: int, at: Partition) -> int | None:
+        """Return the end that was asked for last, as the bound of what has ended before. An old leader may tell one
+        below an end that was seen before, and below the records, too: the next look bounds them."""
+        return None if after is None or after < max(end, self._last.ends.get(at, 0)) else after
 
     def _kept(
         self,

@@ -36,6 +36,7 @@ from replicator.jobs.range_job import RangeJob
 from replicator.jobs.ranges import Given, Plan, Range
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.ports import ClusterQuestions
+from replicator.lane.start_decision import unreadable
 from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, TakenOver, TopicMissing
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
@@ -258,7 +259,8 @@ class Backfill:
         self._may_replace(found, self._offsets(clients, listing.topics))
 
     def _may_replace(self, found: Generation, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        check_free(self._flow, found, offsets, Kind.BACKFILL, take_over=self._request.take_over)
+        evidence = {at: read.evidence for at, read in offsets.items()}
+        check_free(self._flow, found, evidence, Kind.BACKFILL, take_over=self._request.take_over)
 
     def _first_plan(
         self,
@@ -320,6 +322,8 @@ def _outcome(
 ) -> BackfilledPartition:
     start, end = plan.bounds[at]
     position = start if after.position is None else after.position
+    if incident is None and after.stray is not None:  # it was committed since the last task has ended
+        incident = unreadable(at, after.stray)
     return BackfilledPartition(
         start, end, position, after.records - before.records, incident, after.position is not None
     )

@@ -20,9 +20,10 @@ from replicator.flow.setup import Setup
 from replicator.flow.worker import with_routes
 from replicator.jobs import partition_state
 from replicator.jobs.clients import JobClients
-from replicator.jobs.partition_state import PartitionOffsets, ReadOffsets
+from replicator.jobs.partition_state import ReadOffsets
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.plan import LanePlan
+from replicator.model.checkpoint import Evidence
 from replicator.model.errors import ReplicatorError, TakenOver
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -162,16 +163,15 @@ def check_free_now(
     *,
     take_over: bool,
 ) -> None:
-    """Check as `check_free` does, by what both clusters say now of these source topics. Raises what they say instead,
-    too.
+    """Check as `check_free` does, by what the target says now of the copies of these source topics. Raises what it says
+    instead, too.
     """
     targets = partition_state.existing_targets(flow, infos, clients.plane.list_target(infos))
-    offsets = partition_state.read_offsets(flow, clients.source, targets, stable=False).found
-    check_free(flow, found, offsets, own, take_over=take_over)
+    check_free(flow, found, partition_state.read_evidence(flow, targets), own, take_over=take_over)
 
 
 def check_free(
-    flow: Flow, found: Generation, offsets: Mapping[Partition, PartitionOffsets], own: Kind, *, take_over: bool = False
+    flow: Flow, found: Generation, evidence: Mapping[Partition, Evidence | None], own: Kind, *, take_over: bool = False
 ) -> None:
     """Check that a job may begin: nobody holds the flow under the open generation, or it may be taken over.
 
@@ -183,7 +183,7 @@ def check_free(
     """
     if take_over or found.kind in (own, Kind.POSITION_SET):
         return
-    held = partition_state.owners(offsets, found.number)
+    held = partition_state.owners(evidence, found.number)
     if not held and found.kind is Kind.LIVE:
         return
     names = ", ".join(f"{owner} ({len(partitions)} partitions)" for owner, partitions in held.items())

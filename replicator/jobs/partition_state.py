@@ -14,7 +14,7 @@ from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane import facts as lane_facts
 from replicator.lane.ports import ClusterQuestions
-from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored
+from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored, Unreadable
 from replicator.model.contradictions import told_by_an_old_leader
 from replicator.model.errors import ReplicatorError, Unreachable
 from replicator.model.partition import LogEnds, Partition
@@ -28,7 +28,7 @@ class PartitionOffsets:
 
     `end` is where a job ends, which may have fixed it some time ago; `log_end` is the log's own one, also behind open
     transactions, as the source says now (-1: not asked for). `topic_id` is its topic's, as the source says now.
-    `evidence` is None without a position, and where what stands there can't be read: the lane makes an incident of it.
+    `evidence` is None without a position, and where somebody else's commit stands in place of it, which is `stray`.
     """
 
     log_start: int
@@ -37,6 +37,7 @@ class PartitionOffsets:
     evidence: Evidence | None = None
     topic_id: str = ""
     log_end: int = -1
+    stray: Unreadable | None = None
 
     @property
     def cut(self) -> bool:
@@ -53,7 +54,9 @@ class PartitionOffsets:
         """Return the same partition with the position that stands there now."""
         if found is None:
             return self
-        return replace(self, position=found.offset, evidence=found.evidence if isinstance(found, Position) else None)
+        if isinstance(found, Unreadable):
+            return replace(self, position=found.offset, evidence=None, stray=found)
+        return replace(self, position=found.offset, evidence=found.evidence, stray=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def read_offsets(
 
     Raises:
         Unreachable, NotAllowed, Retriable: an error never reads as "no position". Unreachable also where no leader
-            answers: what is found of none would look like a flow that nobody holds.
+            answers: nothing is known of any partition then.
     """
     positions = offset_reader.positions(flow, [to for to in targets.values() if to is not None], stable=stable)
     ends = source.log_ends(targets)
@@ -120,13 +123,21 @@ def read_offsets(
     return ReadOffsets(found, errors)
 
 
-def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> dict[str, list[Partition]]:
+def read_evidence(flow: Flow, targets: Mapping[Partition, Partition | None]) -> dict[Partition, Evidence | None]:
+    """Read the evidence of all positions, see `existing_targets`: their owners hold them whatever the source says.
+    Raises as `read_offsets`."""
+    stored = offset_reader.positions(flow, [to for to in targets.values() if to is not None], stable=False)
+    positions = {at: stored[to] for at, to in targets.items() if to is not None}
+    return {at: it.evidence for at, it in positions.items() if isinstance(it, Position)}
+
+
+def owners(evidence: Mapping[Partition, Evidence | None], generation: int) -> dict[str, list[Partition]]:
     """Say who owns partitions under this generation: workers that did not release them at a clean stop."""
     found: dict[str, list[Partition]] = {}
-    for at, read in sorted(offsets.items()):
-        evidence = read.evidence
-        if evidence is not None and evidence.generation == generation and evidence.owner != NOBODY:
-            found.setdefault(evidence.owner, []).append(at)
+    for at in sorted(evidence):
+        it = evidence[at]
+        if it is not None and it.generation == generation and it.owner != NOBODY:
+            found.setdefault(it.owner, []).append(at)
     return found
 
 

@@ -66,7 +66,7 @@ class RangeTask:
     def policy(self) -> RangePolicy:
         """Return the policy, which is what a lane of this task does."""
         if not self.copies:
-            return RangePolicy({}, {})
+            return RangePolicy({}, {}, decides=self.decides)
         return RangePolicy({self.at: self.start}, {self.at: self.end}, self.rate_max, decides=self.decides)
 
 

@@ -131,7 +131,8 @@ class RangeJob(JobGeneration):
         generation was opened, Unreachable when the engine failed, and whatever stopped a range again and again.
         """
         self._observer.planned(self.generation.number, plan.ranges, progress_of(plan, before, before))
-        run = _Run(Schedule(plan.ranges), Running(engine, rate_max))
+        begun = {at for at, read in before.items() if read.position is not None}
+        run = _Run(Schedule(plan.ranges, begun), Running(engine, rate_max))
         try:
             with ProgressReader(lambda: progress_of(plan, before, self.read_again(before, stable=False))) as reader:
                 self._run(run, reader)
@@ -201,7 +202,7 @@ class RangeJob(JobGeneration):
             if found is None:
                 plan = replace(plan, routes=tuple(route for route in plan.routes if route.source != at))
             offset = found.offset if found else 0
-            tasks.append(RangeTask(plan, at, offset, offset, copies=False))
+            tasks.append(RangeTask(plan, at, offset, offset, copies=False, decides=self._waits))
         return tasks
 
     def read_again(self, before: OffsetsByPartition, *, stable: bool) -> dict[Partition, PartitionOffsets]:
@@ -230,6 +231,8 @@ class RangeJob(JobGeneration):
         else:
             run.failures.pop(at, None)
             self._reported.pop(at, None)
+            if done.position >= 0:  # its lane has looked at it, and may have acted on what was decided
+                self.incidents.pop(at, None)
             schedule.ended(at, done.position)
 
     def _failed(self, run: _Run, at: Partition, error: ReplicatorError) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from replicator.lane.policy import Progress, read_plan
 from replicator.lane.ports import ClusterQuestions, Connections
 from replicator.lane.positions import LanePositions
-from replicator.model.contradictions import cut_below
+from replicator.model.contradictions import cut_below, is_older
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition, Seek
 from replicator.planes.contract import Copied, ReadPlan
@@ -88,7 +88,7 @@ class RangePolicy:
             if self.decides:
                 self._end_early(self._to.source, at, end)
             else:
-                check_source_end(self._to.source, at, self._ends[at])
+                check_source_end(self._to.source, at, self._ends[at], end.leader_epoch)
         return False
 
     def _end_early(self, source: ClusterQuestions, at: Partition, position: Seek) -> None:
@@ -96,7 +96,7 @@ class RangePolicy:
         log, until = source.log_ends([at])[at], self._ends[at]
         if not isinstance(log, LogEnds) or log.stable >= until:
             return
-        if log.end < position.offset and not 0 <= log.leader_epoch < position.leader_epoch:
+        if log.end < position.offset and not is_older(log, position.leader_epoch):
             why = cut_below(position.offset, log.end)
             raise Incident("source_truncated", why, topic=at.topic, partition=at.partition, offset=position.offset)
         self._ends[at] = max(log.stable, position.offset)
@@ -114,14 +114,18 @@ class RangePolicy:
         )
 
 
-def check_source_end(source: ClusterQuestions, at: Partition, end: int) -> None:
+def check_source_end(source: ClusterQuestions, at: Partition, end: int, leader_epoch: int = -1) -> None:
     """Check the source's end after a reader came to the log's end before `end`, which was once behind committed
     records.
 
     A new leader may show readers less for a moment, but answers no ListOffsets then (KIP-207): so its end is asked for.
-    Raises Incident `source_truncated`.
+    `leader_epoch` is the one that the reader has come to (-1: not known): what an older leader says doesn't count, and
+    another broker is asked from then on. Raises Incident `source_truncated`.
     """
     log = source.log_ends([at])[at]
     if isinstance(log, LogEnds) and log.stable < end:
+        if is_older(log, leader_epoch):
+            source.ask_another()
+            return
         why = f"offsets up to {end} were to be copied, but the source now ends at {log.stable}"
         raise Incident("source_truncated", why, topic=at.topic, partition=at.partition, offset=log.stable)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replicator.jobs.partition_state import PartitionOffsets
+from replicator.lane.start_decision import unreadable
 from replicator.model.contradictions import cut_below
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
@@ -40,7 +41,7 @@ class Plan(NamedTuple):
     later, and however far this job comes, begins where it would have. Until all are claimed nothing is copied.
 
     `bounds` are the offsets [start, end) of every partition, `lost` those of which the source has deleted what comes
-    next, or lost what was copied before: they have no ranges.
+    next, or lost what was copied before, or of which nothing tells what is copied: they have no ranges.
     """
 
     ranges: list[Range]
@@ -90,7 +91,8 @@ def plan(
         start = given.first.get(at, begins.get(at, read.log_start)) if read.position is None else read.position
         bounds[at] = (start, end)
         same = read.position is not None and at in claimed and given.first.get(at) == claimed[at]
-        faults += [f"{at}: {fault}" for fault in _faults(read, None if same else given.first.get(at), end)]
+        first = None if same or read.stray is not None else given.first.get(at)  # a stray commit is no position
+        faults += [f"{at}: {fault}" for fault in _faults(read, first, end)]
     if faults:
         raise ConfigError("these ranges cannot be copied:\n  " + "\n  ".join(faults))
     lost = {at: found for at, bound in bounds.items() if (found := _lost(at, bound, offsets[at])) is not None}
@@ -120,9 +122,12 @@ def _lost(at: Partition, bound: tuple[int, int], read: PartitionOffsets) -> Inci
     """Return what keeps a partition from being copied.
 
     A log that ends below the position is one also where nothing is left to copy up to its end: new records get the
-    offsets of those that are gone, and once they have reached the position nothing may show it any more.
+    offsets of those that are gone, and once they have reached the position nothing may show it any more. Nor does
+    somebody else's commit say that anything is copied, wherever it stands.
     """
     start, end = bound
+    if read.stray is not None:
+        return unreadable(at, read.stray)
     if read.cut:
         name, why = "source_truncated", cut_below(start, read.log_end)
         if read.evidence is not None and read.evidence.source_topic_id != read.topic_id:

@@ -207,7 +207,7 @@ class RepairPolicy:
         self._batches[0] = [(max(first, reached), end_) for first, end_ in batch if end_ > reached]
         if self._batches[0]:
             if end is not None and reached < self._until:
-                check_source_end(self._connected.source, self._at, self._until)
+                check_source_end(self._connected.source, self._at, self._until, end.leader_epoch)
             return False
         del self._batches[0]
         check_gone(self._tally, batch_end, self._at)

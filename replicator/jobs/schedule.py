@@ -6,14 +6,14 @@ Invariants
   where it would have begun.
 - The partition with the most offsets left is next, so that none is left over that could have been copied beside others.
   As long as it would be chosen again anyway its ranges are joined into one task: each task connects anew. Only one
-  whose position was not committed for long goes before it, see `urge`.
+  whose position was not committed for long goes before it, see `urge`, or whose lane is only to look at it.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from replicator.jobs.ranges import Range
 from replicator.model.partition import Partition
@@ -22,14 +22,17 @@ from replicator.model.partition import Partition
 class Schedule:
     """The ranges that are left of a plan, by partition. Use from one thread."""
 
-    def __init__(self, ranges: Iterable[Range]) -> None:
-        """`ranges`: those of each partition in their order, its claim (an empty range) before them."""
+    def __init__(self, ranges: Iterable[Range], begun: Collection[Partition] = ()) -> None:
+        """`ranges`: those of each partition in their order, its claim (an empty range) before them. `begun`: partitions
+        that have a position. An empty range of such a one is no claim: nobody waits for it. Its lane is to do what was
+        decided, or write down what was found, and gets the first turn."""
         self._left: dict[Partition, deque[Range]] = {}
         for cut in ranges:
             self._left.setdefault(cut.at, deque()).append(cut)
-        self._unclaimed = {at for at, cuts in self._left.items() if cuts[0].empty}
+        empty = {at for at, cuts in self._left.items() if cuts[0].empty}
+        self._unclaimed = empty.difference(begun)
         self._waiting: set[Partition] = set()  # those of which no task runs
-        self._urgent: set[Partition] = set()
+        self._urgent = empty - self._unclaimed
         self._order: list[tuple[bool, bool, int, Partition]] = []  # a heap; some entries are out of date, see `_top`
         for at in self._left:
             self._wait(at)

@@ -83,7 +83,12 @@ def told_by_an_old_leader(position: Position, source: LogEnds) -> bool:
     """Tell whether the source's log was described under an older leader epoch than the position was reached under: a
     broker that is cut off from the controllers names itself, or another old leader, for ever."""
     same = source.topic_id == position.evidence.source_topic_id
-    return same and 0 <= source.leader_epoch < position.evidence.leader_epoch
+    return same and is_older(source, position.evidence.leader_epoch)
+
+
+def is_older(told: LogEnds, leader_epoch: int) -> bool:
+    """Tell whether a log was described under an older leader epoch than one that is known of the same topic."""
+    return 0 <= told.leader_epoch < leader_epoch
 
 
 def _skipped(offset: int, source: LogEnds) -> str:

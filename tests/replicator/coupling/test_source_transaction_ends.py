@@ -78,6 +78,20 @@ def test_where_a_partition_ended_is_known_from_the_next_look_on_and_noted_anew()
     assert sorted(seen.drop({A: 12, B: 40})) == sorted(new)
 
 
+@pytest.mark.parametrize("looked_at", [10, 20])
+def test_an_end_below_one_that_was_seen_before_bounds_nothing(looked_at: int) -> None:
+    """An old leader tells it, whose log may end before the transaction's records."""
+    seen = opened()
+    now = {A: looked_at, B: 12}
+    seen.look(now, [logged(S.PREPARE_COMMIT, 5, 6)], lambda: {A: looked_at - 1, B: 12})
+    (it,) = seen.ended.values()
+    assert it.parts == {A: RecordRange(10, None), B: RecordRange(10, 12)}
+    assert seen.drop({A: looked_at - 1, B: 12}) == [], "not all of it is copied for certain"
+    seen.look({A: 24, B: 12}, [], dict)
+    (it,) = seen.ended.values()
+    assert it.parts == {A: RecordRange(10, 24), B: RecordRange(10, 12)}
+
+
 def test_nothing_is_kept_of_topics_that_are_gone() -> None:
     seen = SourceTransactions(lambda topic: True)
     for number in range(3):

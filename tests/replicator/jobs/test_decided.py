@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from replicator.flow.listing import Listing
 from replicator.jobs.decided import DecidedPartitions
+from replicator.jobs.range_copy import RangeTask
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint
+from replicator.model.commands import Command
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
-from tests.replicator.jobs.test_range_job import Flows, T, U, evidence_of, repeat
+from tests.replicator.jobs.test_range_job import CONFLICT, Flows, T, U, evidence_of, opened, repeat, wait_running
+from tests.replicator.jobs.test_range_policy import AT, RECORDS, plan, ranged
 from tests.replicator.lane.fakes.world import World
+
+LOST = Incident("target_lost_data", "its end is gone", topic="t", partition=0, offset=10)
 
 
 @pytest.fixture
@@ -67,3 +74,97 @@ def test_rounds_do_not_end_while_a_decision_is_only_postponed(
     repeat(flows, 5, lambda number: flows.answers.clear() if number == 3 else None)
     assert bool(flows.made.incidents) is not left
     assert flows.rounds == (5 if left else 3)
+
+
+def keep_alive(flows: Flows, at: Partition = T) -> None:
+    """Let the next round commit this partition's position again."""
+    flows.made._kept_s[flows.made.generation.assignment.lane_of(*at)] = float("-inf")
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> Flows:
+    """Flows of which everything is copied, whose topics aren't listed again meanwhile; T is to be kept alive."""
+    flow = World().flow
+    commit = flow.commit.model_copy(update={"interval_ms": 1})
+    flows = Flows(flow.model_copy(update={"commit": commit}), monkeypatch)
+    flows.positions = {at: Committed(10, checkpoint.encode(evidence_of(at))) for at in (T, U)}
+    note_kept = flows.made._note_kept
+
+    def note() -> None:
+        note_kept()
+        keep_alive(flows)
+
+    flows.made._note_kept = note  # type: ignore[method-assign]
+    return flows
+
+
+def test_a_partition_that_a_keep_alive_task_has_stopped_goes_on_once_another_one_succeeds(idle: Flows) -> None:
+    """That one has acted on what was decided, and closed the occurrence: nothing names the partition any more."""
+    idle.answers[T] = LOST
+
+    def then(number: int) -> None:
+        if number == 1:
+            assert idle.made.incidents == {T: LOST}
+            idle.answers.clear()
+            keep_alive(idle)
+
+    repeat(idle, 5, then)
+    assert all(task.decides for task in idle.tasks)
+    assert [task.copies for task in idle.tasks if task.at == T][:3] == [False, False, True]
+    assert idle.positions[T].offset > 10
+    assert not idle.made.incidents
+
+
+def test_a_keep_alive_task_without_the_partition_says_nothing_of_what_has_stopped_it(idle: Flows) -> None:
+    """Without a position it takes no part: its lane doesn't look at it."""
+    idle.stopped[T] = CONFLICT
+    del idle.positions[T]
+    repeat(idle, 2)
+    assert [(task.at, len(task.plan.routes)) for task in idle.tasks if not task.copies] == [(T, 0)]
+    assert idle.made.incidents == {T: CONFLICT.at(0, -1)}
+
+
+def test_a_keep_alive_task_writes_down_what_stops_its_partition_and_acts_on_what_was_decided() -> None:
+    world = ranged()
+    log = world.source.log(AT)
+    task = RangeTask(plan(world), AT, 0, RECORDS, decides=True)
+    assert world.run(policy=task.policy(), plan=task.plan) is None
+    log.put(*(f"later-{number}" for number in range(4)))
+    log.delete_before(RECORDS + 2)
+    keeps = RangeTask(plan(world), AT, RECORDS, RECORDS, copies=False, decides=True)
+    assert world.run(policy=keeps.policy(), plan=keeps.plan) is None
+    (found,) = world.occurrences()
+    assert (found.name, found.offset, found.is_open) == ("source_records_gone", RECORDS, True)
+    world.resolve(Command.SKIP, AT)
+    assert world.run(policy=keeps.policy(), plan=keeps.plan) is None
+    assert [it.is_open for it in world.occurrences()] == [False]
+    assert world.position(AT) == RECORDS + 2
+    assert len(world.copied(AT)) == RECORDS, "it copies nothing"
+
+
+def test_a_stray_commit_in_place_of_a_position_gets_a_task_in_the_next_round(idle: Flows) -> None:
+    """Nothing is there to be copied by its offset; its lane writes down what it is."""
+
+    def commit(number: int) -> None:
+        if number == 1:
+            idle.positions[T] = Committed(50, "a consumer's")
+            idle.answers[T] = Incident("position_unreadable", "it isn't one", topic="t", partition=0, offset=50)
+
+    repeat(idle, 4, commit)
+    assert [(task.end, task.decides) for task in idle.tasks if task.at == T and task.copies] == [(11, True)]
+    assert idle.made.incidents == {T: idle.answers[T]}
+
+
+def test_no_partition_waits_for_the_task_of_one_whose_source_was_cut(flows: Flows) -> None:
+    """It has a position: its empty range claims nothing, and its lane may wait for long."""
+    flows.ends, flows.manual = {T: 3, U: 12}, True
+    flows.positions = {at: Committed(offset, checkpoint.encode(evidence_of(at))) for at, offset in ((T, 6), (U, 10))}
+    job = opened(flows)
+    offsets = job.read_offsets(stable=True).found
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job.run, flows, flows.repeated._plan(offsets, []), offsets, None)
+        try:
+            wait_running(flows, ("t", 3, 3), ("u", 10, 12))
+        finally:
+            flows.asked.set()
+        running.result(5)

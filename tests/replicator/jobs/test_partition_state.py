@@ -81,7 +81,7 @@ def test_a_time_that_cannot_be_resolved_is_an_error() -> None:
 
 
 def test_nothing_that_can_be_read_of_any_partition_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else their owners would be none, and the flow anybody's."""
+    """Else a round, or a generation, would begin without knowing anything of any partition."""
     monkeypatch.setattr(offset_reader, "positions", lambda flow, targets, *, stable: dict.fromkeys(targets))
     source = cluster(1)
     for at in (AT, LATER):
@@ -144,15 +144,19 @@ def test_partitions_that_the_target_lacks_have_no_target() -> None:
 
 
 def test_owners_are_those_that_have_not_released_their_positions() -> None:
-    offsets = {AT: _owned("a", 2), LATER: _owned(NOBODY, 2), Partition("u", 0): _owned("b", 1)}
-    assert owners(offsets, 2) == {"a": [AT]}
+    evidence = {
+        AT: _owned("a", 2),
+        LATER: _owned(NOBODY, 2),
+        Partition("u", 0): _owned("b", 1),
+        Partition("u", 1): None,
+    }
+    assert owners(evidence, 2) == {"a": [AT]}
 
 
-def _owned(owner: str, generation: int) -> PartitionOffsets:
-    evidence = Evidence(
+def _owned(owner: str, generation: int) -> Evidence:
+    return Evidence(
         generation=generation, owner=owner, source_topic="t", source_cluster="", source_topic_id="", target_topic_id=""
     )
-    return PartitionOffsets(0, 1, 1, evidence)
 
 
 def test_a_task_goes_to_another_process_and_copies_in_bulk() -> None:

@@ -149,10 +149,10 @@ class Flows:
         self.open = {}
 
     def _copied(self, task: RangeTask) -> RangeDone:
-        error = self.answers.get(task.at)
-        if error is None:
+        error, routed = self.answers.get(task.at), {route.source for route in task.plan.routes}
+        if error is None and task.copies:
             self.positions[task.at] = Committed(task.end, checkpoint.encode(evidence_of(task.at)))
-        return RangeDone(task.at, task.end if error is None else -1, 0, 0, 0.0, "me", error)
+        return RangeDone(task.at, task.end if error is None and task.at in routed else -1, 0, 0, 0.0, "me", error)
 
     def cancel(self) -> None:
         self.give_up()

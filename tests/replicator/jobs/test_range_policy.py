@@ -11,7 +11,7 @@ from replicator.lane.partition import Stopped
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
 from replicator.model.errors import NotAllowed, Retriable, UnknownOutcome
-from replicator.model.partition import Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, LaneAssignment, Phase
 from tests.replicator.lane.fakes.world import World
@@ -98,6 +98,30 @@ def test_a_source_that_ends_before_the_range_is_an_incident() -> None:
     assert world.incidents() == {AT: "source_truncated"}
     assert world.position(AT) == 12
     assert world.copied(AT) == [f"r{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize(("epoch", "old"), [(2, True), (3, False), (-1, False)])
+def test_an_end_before_the_range_counts_only_where_no_old_leader_tells_it(epoch: int, old: bool) -> None:
+    """The position was reached under leader epoch 3; the newest leader has all that is to be copied."""
+    world = World(idle_s_max=2.0)
+    source, log = world.source, world.source.log(AT)
+    log.put(*(f"r{number}" for number in range(RECORDS)), epoch=3)
+    world.run(policy=upto(5))
+    ask_another = source.ask_another
+
+    def cut_off() -> None:
+        log.truncate(12)
+        source.by_old_leaders[AT] = LogEnds(source.topics["t"].topic_id, 0, 12, 12, leader_epoch=epoch)
+
+    def find_newest() -> None:
+        ask_another()
+        log.put(*(f"r{number}" for number in range(12, RECORDS)), epoch=3)
+
+    world.on.append(("plane.seek", cut_off))
+    source.ask_another = find_newest  # type: ignore[method-assign]
+    world.run(policy=upto(RECORDS))
+    assert world.incidents() == ({} if old else {AT: "source_truncated"})
+    assert world.copied(AT) == [f"r{number}" for number in range(RECORDS if old else 12)]
 
 
 def test_a_missing_right_is_told_and_not_waited_for() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from replicator.jobs.partition_state import PartitionOffsets as Offsets
 from replicator.jobs.ranges import Given, Range, plan
-from replicator.model.checkpoint import Evidence
+from replicator.model.checkpoint import Evidence, Position, Unreadable
 from replicator.model.errors import ConfigError
-from replicator.model.partition import Partition
+from replicator.model.partition import Committed, Partition
 
 A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 PLANNING_S_MAX = 5.0
@@ -118,6 +118,18 @@ def test_a_source_that_ends_below_the_position_stops_its_partition_also_where_no
     cut_since = Offsets(0, 8, 6, COPIED, log_end=4)
     assert plan({A: cut_since}, 10).lost.keys() == {A}, "the log was cut since its end was fixed"
     assert plan({A: Offsets(0, 4, 6, log_end=4)}, 10).lost == {}, "somebody else's commit says nothing of the source"
+
+
+@pytest.mark.parametrize("offset", [4, 10, 15])
+@pytest.mark.parametrize("given", [Given(), Given(last={A: 2}), Given({A: 6}), Given({A: 3})])
+def test_a_commit_that_is_nobodys_position_stops_its_partition_wherever_it_stands(offset: int, given: Given) -> None:
+    """It says nothing of what is copied, also where it stands at the end of what is asked for, or behind it."""
+    stray = Unreadable(Committed(offset, "a consumer's"), "position_unreadable", "this isn't a position")
+    read = Offsets(0, 10, log_end=10).at(stray)
+    planned = plan({A: read, B: Offsets(0, 10, 8)}, 10, given)
+    assert str(planned.lost[A]).startswith(f"position_unreadable at a[0] offset {offset}: this isn't a position")
+    assert [cut.at for cut in planned.ranges] == [B]
+    assert plan({A: read.at(Position(8, COPIED))}, 10).lost == {}, "its own position stands there again"
 
 
 @pytest.mark.tier("default")

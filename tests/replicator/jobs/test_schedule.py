@@ -48,6 +48,19 @@ def test_nothing_is_copied_until_all_are_claimed() -> None:
     assert schedule.next() == Range(C, 0, 30), "B is left out, and holds back nobody"
 
 
+def test_a_partition_to_be_looked_at_comes_first_and_holds_back_nobody() -> None:
+    """It has a position, so that it is claimed; its lane is to do what follows from what was found or decided."""
+    schedule = Schedule([*ranges(A, 50), *ranges(B, 90), Range(C, 7, 7)], {C})
+    assert schedule.waiting == 3
+    assert schedule.next() == Range(C, 7, 7)
+    assert schedule.next() == Range(B, 0, 50)
+    schedule.release(C)
+    assert schedule.next() == Range(A, 0, 50), "what can't be done now is tried again when nothing else is left"
+    assert schedule.next() == Range(C, 7, 7)
+    schedule.ended(C, 7)
+    assert not schedule.has(C)
+
+
 def test_what_an_attempt_left_is_tried_again_from_where_it_stands() -> None:
     schedule = Schedule(ranges(A, 30))
     assert schedule.next() == Range(A, 0, 30)
