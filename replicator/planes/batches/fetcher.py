@@ -152,9 +152,7 @@ class BatchFetcher:
             self._fail(read, read.missing(cluster, f"cannot {doing}: there is no such partition"))
         else:
             return self._lead(read, found.leaders[index], now_s, told)
-        return (
-            False  # others may know better: one that is cut off knows of no topics, partitions or rights that are new
-        )
+        return False  # another one may know better: a broker that is cut off knows no new topics, partitions or rights
 
     def _lead(self, read: PartRead, found: tuple[int, int, int], now_s: float, told: ToldBy) -> bool:
         code, leader, epoch = found
