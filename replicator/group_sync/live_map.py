@@ -10,9 +10,10 @@ from replicator.config import Flow, routing
 from replicator.flow.listing import wanted_topics
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
+from replicator.group_sync.newest_leaders import NewestLeaders
 from replicator.group_sync.ports import SourceEnds
 from replicator.kafka.offset_questions import STABLE
-from replicator.kafka.topic_questions import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.model.errors import ReplicatorError, Retriable
 from replicator.model.partition import Partition
 from replicator.state.control_topic import Control
@@ -31,6 +32,8 @@ class KafkaLiveMap:
         self._target_topics: dict[str, str] = {}
         self._control: Control | None = None
         self._failed_over = frozenset[str]()
+        self._source_leaders, self._target_leaders = NewestLeaders(), NewestLeaders()
+        self._outdated: Mapping[Partition, ReplicatorError] = {}
         self._seen: dict[str, int] = {}  # partitions of source topics that were seen or claimed: asked for by name
 
     def close(self) -> None:
@@ -56,10 +59,15 @@ class KafkaLiveMap:
         self._translator = Translator(
             self._flow, partial(read_partitions, self._flow, clusters=self._clusters, each=True), "source"
         )
+        self._outdated = self._source_leaders.learn(self._mapped())
         ats = [at for at in self._translator.partitions() if at.topic not in self._failed_over]
         partitions = {topic: list(of_topic) for topic, of_topic in groupby(ats, key=lambda at: at.topic)}
         if partitions != self._partitions:
             self._partitions = partitions
+
+    def outdated(self) -> Mapping[Partition, ReplicatorError]:
+        """See `LiveMap`."""
+        return self._outdated
 
     def positions(self) -> Mapping[Partition, int]:
         """See `LiveMap`."""
@@ -89,7 +97,8 @@ class KafkaLiveMap:
         sources = {name: info.partitions for name, info in described.items() if isinstance(info, TopicInfo)}
         self._seen |= sources
         there = self._at_target(sources)
-        found = self._clusters.source.offset_answers([at for name, count in sources.items() for at in _of(name, count)])
+        ats = [at for name, count in sources.items() for at in _of(name, count)]
+        found = self._source_leaders.offsets(self._clusters.source, ats)
         ends = {at: it for at, it in found.items() if not isinstance(it, ReplicatorError)}
         unknown = {at: it for at, it in found.items() if isinstance(it, ReplicatorError)}
         for name, info in described.items():
@@ -116,7 +125,7 @@ class KafkaLiveMap:
 
     def stable_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """See `LiveMap`."""
-        found = self._clusters.source.offset_answers(ats, STABLE) if ats else {}
+        found = self._source_leaders.offsets(self._clusters.source, ats, STABLE)
         return {at: end for at, end in found.items() if not isinstance(end, ReplicatorError)}
 
     def unread(self) -> Mapping[Partition, ReplicatorError]:
@@ -130,14 +139,14 @@ class KafkaLiveMap:
     def target_ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """See `LiveMap`."""
         asked = set(ats) - {it.target for it in self._unread()}
-        found = self._clusters.target.offsets(asked, end=True) if asked else {}
-        return {Partition(*at): end for at, end in found.items()}
+        found = self._target_leaders.offsets(self._clusters.target, asked, patient=True)
+        return {at: raised(end) for at, end in found.items()}
 
     def ends_of(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
         """See `LiveMap`."""
         self._clusters.connect()
-        found = self._clusters.source.offsets(list(ats), end=True) if ats else {}
-        return {Partition(*at): end for at, end in found.items()}
+        found = self._source_leaders.offsets(self._clusters.source, ats, patient=True)
+        return {at: raised(end) for at, end in found.items()}
 
     def ids_of(self, topics: Collection[str]) -> Mapping[str, str]:
         """Ask for the ids of source topics; those that it isn't told of are left out."""

@@ -73,6 +73,14 @@ class SourceEnds(NamedTuple):
     noted: Mapping[Partition, int]
     unknown: Mapping[Partition, ReplicatorError]
 
+    def without(self, outdated: Mapping[Partition, ReplicatorError]) -> SourceEnds:
+        """Return the same without the ends of partitions of which it has turned out that they aren't known."""
+        unknown = {at: why for at, why in outdated.items() if at in self.ends}
+        if not unknown:
+            return self
+        ends, noted = ({at: end for at, end in it.items() if at not in unknown} for it in (self.ends, self.noted))
+        return SourceEnds(ends, noted, {**self.unknown, **unknown})
+
 
 class LiveMap(Protocol):
     """The flow's offset map and positions as they stood at the last `read`."""
@@ -86,6 +94,10 @@ class LiveMap(Protocol):
 
     def read(self) -> None:
         """Read them anew. Raises ReplicatorError."""
+
+    def outdated(self) -> Mapping[Partition, ReplicatorError]:
+        """Return source partitions of whose leaders the positions that were `read` last know better than whoever has
+        told where they end before, and why that isn't believed."""
 
     def positions(self) -> Mapping[Partition, int]:
         """Return up to where each source partition is copied, of those of which the map tells."""

@@ -135,7 +135,6 @@ class GroupSync:
         asked_ms = self._clock.now_ms()
         source = self._map.source_ends()
         self._at_source = source
-        unanswered += _first(source.unknown)
         self._followed.bound(source.ends)
         committed = 0
         topics = frozenset(at.topic for at in source.noted)
@@ -145,6 +144,7 @@ class GroupSync:
         translate = self._clock.now_s() >= self._translate_s
         if translate or not self._followed.idle(self._clock.now_s()):
             self._map.read()
+            source = self._at_source = source.without(self._map.outdated())
             self._hold_topics.look({at.topic for at in (*source.ends, *source.unknown)})
             released = self._released(source, unanswered)
             due = self._followed.due(released, self._clock.now_s())
@@ -152,7 +152,7 @@ class GroupSync:
             if translate:
                 self._translate_s = self._clock.now_s() + TRANSLATE_S
                 self._standing.translate(self._clock.now_s(), TRANSLATE_S)
-        unanswered += _first(self._map.unread())
+        unanswered += [*_first(source.unknown), *_first(self._map.unread())]
         self._standing.look(self._clock.now_s(), ASK_S, GROUPS_AT_ONCE, unanswered)
         gone = self._gone.run(self._known, topics, unanswered)
         self._ends.note(source, asked_ms, unanswered)

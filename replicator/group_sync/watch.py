@@ -187,7 +187,8 @@ def group_sync_of(flow: Flow, stack: ExitStack, log: structlog.stdlib.BoundLogge
     stack.callback(live_map.close)
     stack.callback(notes.forget)
     stack.callback(hold_topics.close)
-    producers, clock = ProducerQuestions(flow.source, client_id), RealClock()
+    producers = ProducerQuestions(flow.source, client_id, kept_s=flow.limits.discovery_interval_ms / 2000)
+    clock = RealClock()
     stack.callback(producers.close)
 
     def positions(ats: Collection[Partition]) -> Mapping[Partition, GroupOffset]:

@@ -306,12 +306,11 @@ class ClusterAdmin:
         wanted = (STABLE if committed_only else LATEST) if end else EARLIEST
         return {at: found.offset for at, found in self._listed(partitions, wanted).items()}
 
-    def offset_answers(
-        self, partitions: Collection[Partition], wanted: Wanted = LATEST, *, patient: bool = False
-    ) -> dict[Partition, int | ReplicatorError]:
+    def listed_offsets(
+        self, ats: Collection[Partition], wanted: Wanted, *, patient: bool = False
+    ) -> dict[Partition, ListedOffset | ReplicatorError]:
         """Return an offset of each log, or why it isn't known. `patient`: as of `TopicQuestions.list_offsets`."""
-        found = self.several_offset_answers(partitions, (wanted,), patient=patient)
-        return {at: it if isinstance(it, ReplicatorError) else it[0] for at, it in found.items()}
+        return within(self._topics.list_offsets(ats, (wanted,), patient=patient), self._request_s)[0]
 
     def several_offset_answers(
         self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
@@ -324,12 +323,13 @@ class ClusterAdmin:
         has no records (KIP-734), or that record isn't replicated yet."""
         return {at: (it.offset, it.timestamp_ms) for at, it in self._listed(partitions, MAX_TIMESTAMP).items()}
 
-    def _listed(
-        self, partitions: Iterable[AddressedPartition], wanted: Wanted
-    ) -> dict[AddressedPartition, ListedOffset]:
-        asked = self._topics.list_offsets([Partition(*at) for at in partitions], (wanted,), patient=True)
-        (found,) = within(asked, self._request_s)
+    def _listed(self, ats: Iterable[AddressedPartition], wanted: Wanted) -> dict[AddressedPartition, ListedOffset]:
+        found = self.listed_offsets([Partition(*at) for at in ats], wanted, patient=True)
         return {at: raised(answer) for at, answer in found.items()}
+
+    def ask_another(self) -> None:
+        """See `TopicQuestions`."""
+        self._topics.ask_another()
 
     def until(self, condition: Callable[[], bool], pause_s: float = 0.01) -> bool:
         """Ask again and again within the request timeout, the first time after `pause_s`, then after twice that and so

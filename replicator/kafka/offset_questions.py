@@ -42,11 +42,13 @@ the other order records that are appended in between look as if a transaction he
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
     """An offset, and the timestamp of the record there where a time was asked for; both -1: there is none.
-    `leader_epoch`: under which the leader has answered; -1: not known. It says how much the answer counts, not what."""
+    `leader_epoch`: under which the leader has answered; -1: not known. `topic_id`: of the topic that it leads; empty
+    or zeros: not known. They say how much the answer counts, not what."""
 
     offset: int
     timestamp_ms: int
     leader_epoch: int = field(default=-1, compare=False)
+    topic_id: bytes = field(default=b"", compare=False)
 
 
 ListedOffsets = dict[Partition, ListedOffset | ReplicatorError]

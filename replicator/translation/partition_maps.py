@@ -62,6 +62,7 @@ class MappedPartition:
         pages: those of the index of which `mapped` has the first copy only.
         position, next_target: up to where the flow has copied, on both sides; `start`: where it began.
         source_start, target_start: where the logs begin; `source_end`, `target_end`: where they end.
+        leader_epoch: of the source, under which the position was reached; -1: not known.
     """
 
     source: Partition
@@ -76,6 +77,7 @@ class MappedPartition:
     source_end: int
     target_start: int
     target_end: int
+    leader_epoch: int
 
     def start_of(self, side: Side) -> int:
         """Say where the log begins on a side."""
@@ -180,6 +182,7 @@ def read_partitions(
             logs[at].source.end,
             logs[at].target.start,
             logs[at].target.end,
+            it.position.evidence.leader_epoch,
         )
     return MappedFlow(found, place)
 

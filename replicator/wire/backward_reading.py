@@ -7,7 +7,7 @@ Leaders are asked at the same time; one that is dead or slow delays no other's p
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -202,13 +202,19 @@ def _describing(at: Partition) -> str:
     return f"Describe on topic {at.topic!r}"
 
 
-def offset_fields(ats: Sequence[Partition], timestamp: int, exchange: Exchange) -> dict[str, Any]:
-    """Make the request for the offset of one of the special timestamps in each of these."""
+def offset_fields(
+    ats: Sequence[Partition], timestamp: int, exchange: Exchange, epoch: Callable[[Partition], int] = lambda at: -1
+) -> dict[str, Any]:
+    """Make the request for the offset of one of the special timestamps in each of these. `epoch`: under which a
+    partition's leader is asked; -1: any."""
     types = exchange.types
     by_topic: dict[str, list[Any]] = {}
     for at in ats:
         one = made(
-            types.ListOffsetsPartition, partition_index=at.partition, current_leader_epoch=-1, timestamp=timestamp
+            types.ListOffsetsPartition,
+            partition_index=at.partition,
+            current_leader_epoch=epoch(at),
+            timestamp=timestamp,
         )
         by_topic.setdefault(at.topic, []).append(one)
     topics = tuple(made(types.ListOffsetsTopic, name=name, partitions=tuple(of)) for name, of in by_topic.items())

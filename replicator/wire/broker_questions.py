@@ -6,6 +6,7 @@ One that is dead or slow holds up no other. Nothing is asked a second time withi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -50,16 +51,21 @@ class AskedOnce:
 class BrokerQuestions:
     """Of one cluster. Used by one thread; `close` it."""
 
-    def __init__(self, cluster: Cluster, client_id: str) -> None:
-        """Connects to nothing yet. Raises Unsupported (a login that isn't spoken here), ConfigError."""
+    def __init__(self, cluster: Cluster, client_id: str, kept_s: float = math.inf) -> None:
+        """Connects to nothing yet. `kept_s`: as of `AnyBroker`. Raises Unsupported (a login that isn't spoken here),
+        ConfigError."""
         self._cluster, self._client_id = cluster.name, client_id
-        self._brokers = AnyBroker(cluster, client_id)
+        self._brokers = AnyBroker(cluster, client_id, kept_s)
         self._leaders = Leaders(access(cluster), client_id)
 
     def close(self) -> None:
         """Let go of all connections; a later question connects again."""
         self._brokers.close()
         self._leaders.close()
+
+    def ask_another(self) -> None:
+        """Ask another broker next what any can answer, as far as there is a choice."""
+        self._brokers.another()
 
     def asked(self, api: str, fields: Fields) -> AskedOnce:
         """Make a request, for `ask_each`."""

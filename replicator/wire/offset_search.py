@@ -38,7 +38,7 @@ class OffsetSearch:
         once."""
         self._cluster, self._wanted, self._patient = cluster, wanted, patient
         self._open: dict[Partition, ReplicatorError | None] = dict.fromkeys(partitions)  # why it failed last
-        self._asked = set[Partition]()  # and not answered yet
+        self._asked: dict[Partition, bytes] = {}  # and not answered yet: the id of its topic, as its leader was named
         self._found: list[dict[Partition, ListedOffset | ReplicatorError]] = [{} for _ in wanted]
         self._missing_times = dict[Partition, int]()
 
@@ -59,14 +59,15 @@ class OffsetSearch:
         topics = {topic.name: topic for topic in metadata.topics}
         by_leader = dict[Address, Led]()
         for at in [at for at in self._open if at not in self._asked]:
-            leader = self._leader(at, topics.get(at.topic), metadata.brokers)
+            topic = topics.get(at.topic)
+            leader = self._leader(at, topic, metadata.brokers)
             if isinstance(leader, ReplicatorError):
                 if not just_told:
                     self._failed(at, leader, known=True)
             else:
                 address, epoch = leader
                 by_leader.setdefault(address, {})[at] = epoch
-                self._asked.add(at)
+                self._asked[at] = b"" if topic is None else topic.topic_id
         return by_leader
 
     def _leader(
@@ -95,7 +96,7 @@ class OffsetSearch:
     def answered(self, asked: Led, answers: Sequence[Sequence[Answer]]) -> None:
         """Take what a broker has answered for `asked`; `answers` has one item for each `Wanted`. A leader answers under
         the epoch that it is asked under, and refuses any other."""
-        self._asked.difference_update(asked)
+        ids = {at: self._asked.pop(at) for at in asked}
         listed: list[dict[tuple[str, int], _ListedValue]] = [
             {(topic, index): (code, offset, time) for topic, index, code, time, offset in one} for one in answers
         ]
@@ -107,7 +108,7 @@ class OffsetSearch:
                 continue
             del self._open[at]
             for found, (_, offset, time) in zip(self._found, told, strict=True):
-                found[at] = ListedOffset(offset, time, epoch)
+                found[at] = ListedOffset(offset, time, epoch, ids[at])
 
     def _error(self, at: Partition, code: int | None) -> ReplicatorError:
         what, right = doing(at)
@@ -117,8 +118,8 @@ class OffsetSearch:
 
     def unanswered(self, asked: Collection[Partition], error: ReplicatorError) -> None:
         """Note that the broker that was asked doesn't answer."""
-        self._asked.difference_update(asked)
         for at in asked:
+            del self._asked[at]
             self._failed(at, Unreachable(f"cluster {self._cluster!r}: cannot {doing(at)[0]}: {error}"))
 
     def _failed(self, at: Partition, error: ReplicatorError, *, known: bool = False) -> None:

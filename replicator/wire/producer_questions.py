@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -32,10 +33,12 @@ _ID_AUTHORIZATION_FAILED, _ID_NOT_FOUND = 53, 105
 
 
 class LedTopic(NamedTuple):
-    """A topic: its id, and the leader of each partition; None: it has none now."""
+    """A topic: its id, and the leader of each partition; None: it has none now. `epochs`: of the leaders; -1: not
+    told."""
 
     topic_id: UUID
     leaders: Mapping[int, Address | None]
+    epochs: Mapping[int, int] = MappingProxyType({})
 
 
 class ActiveProducers(NamedTuple):
@@ -87,7 +90,8 @@ class ProducerQuestions(BrokerQuestions):
                 found[topic.name] = failures.classify_code(topic.error, self._cluster, doing, right)
             else:
                 leaders = {number: metadata.brokers.get(leader) for number, (_, leader, _) in topic.leaders.items()}
-                found[topic.name] = LedTopic(UUID(bytes=topic.topic_id), leaders)
+                epochs = {number: epoch for number, (_, _, epoch) in topic.leaders.items()}
+                found[topic.name] = LedTopic(UUID(bytes=topic.topic_id), leaders, epochs)
         return found
 
     def producers(self, topics: Mapping[str, LedTopic]) -> ActiveProducers:

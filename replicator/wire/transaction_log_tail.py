@@ -2,6 +2,9 @@
 `group_sync.transaction_looks`.
 
 Its records are small, three or more for each transaction, and nothing of what producers have written is read for them.
+
+A leader of before that is cut off from the controllers answers for its own log for ever, and has nothing new. So it is
+asked again and again who leads, and leaders are asked under the newest epoch that was told: an old one refuses that.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from kafka_records.records import decode
 from replicator.coupling.evidence import TRANSACTIONS_TOPIC
 from replicator.coupling.source_transactions import LoggedTransaction
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Unreachable
+from replicator.model.newest_epochs import NewestEpochs, old_leader
 from replicator.model.partition import Partition
 from replicator.wire.backward_reading import offset_fields
 from replicator.wire.committed_log import corrupt
@@ -31,6 +35,8 @@ from replicator.wire.response_limits import BadResponse
 FETCH_BYTES, BATCH_BYTES_MAX = 1024 * 1024, 16 * 1024 * 1024
 READ_S_MAX = 2.0
 """In one call: after a long time without a reader the rest is read by the next ones."""
+LEADERS_S = 5.0
+"""After which it is asked anew who leads."""
 _LATEST, _UNCOMMITTED = -1, 0
 
 
@@ -54,6 +60,9 @@ class TransactionLogTail:
     def __init__(self, questions: ProducerQuestions) -> None:
         self._questions = questions
         self._topic: LedTopic | None = None
+        self._topic_until_s = 0.0  # monotonic: when it is asked for anew
+        self._epochs = NewestEpochs()
+        self._there = False  # the topic, at some time
         self.offsets: dict[int, int] | None = None
         """Up to where each partition was read, by number; None: nothing is to be read of what there is now."""
 
@@ -61,8 +70,10 @@ class TransactionLogTail:
         """Read on up to the ends that the log has now, if there is time. Raises LogCut."""
         try:
             return self._read()
-        except ReplicatorError:
+        except ReplicatorError as error:
             self._topic = None  # leaders may have moved
+            if isinstance(error, Retriable | Unreachable):
+                self._questions.ask_another()  # who has named them may name leaders of before for ever
             raise
 
     def _read(self) -> LogPart:
@@ -85,22 +96,39 @@ class TransactionLogTail:
         return LogPart(found, to_end=not left)
 
     def _leaders(self) -> Mapping[Address, Sequence[Partition]] | None:
-        if self._topic is None:
-            topic = self._questions.topics({TRANSACTIONS_TOPIC})[TRANSACTIONS_TOPIC]
-            if isinstance(topic, TopicMissing):
+        if self._topic is None or time.monotonic() >= self._topic_until_s:
+            self._topic = self._led_topic()
+            self._topic_until_s = time.monotonic() + LEADERS_S
+            if self._topic is None:
                 return None
-            if isinstance(topic, ReplicatorError):
-                raise topic
-            self._topic = topic
         failed: dict[Partition, ReplicatorError] = {}
         leaders = self._questions.by_leader({TRANSACTIONS_TOPIC: self._topic}, failed)
         for error in failed.values():
             raise error
         return leaders
 
+    def _led_topic(self) -> LedTopic | None:
+        """Ask who leads the topic; None: there is none yet. Raises Retriable where a broker has answered that knows
+        less than another did."""
+        topic = self._questions.topics({TRANSACTIONS_TOPIC})[TRANSACTIONS_TOPIC]
+        if isinstance(topic, TopicMissing):
+            if self._there:
+                raise Retriable(f"a broker doesn't know topic {TRANSACTIONS_TOPIC}, which was there before")
+            return None
+        if isinstance(topic, ReplicatorError):
+            raise topic
+        self._there = True
+        self._epochs.topic(TRANSACTIONS_TOPIC, topic.topic_id.bytes)
+        for number, epoch in topic.epochs.items():
+            at = Partition(TRANSACTIONS_TOPIC, number)
+            if not self._epochs.take(at, epoch):
+                raise Retriable(old_leader(at, epoch, self._epochs.newest(at)))
+        return topic
+
     def _ends(self, leaders: Mapping[Address, Sequence[Partition]]) -> dict[int, int]:
+        newest = self._epochs.newest
         asked = {
-            address: [self._questions.asked("list_offsets", partial(offset_fields, ats, _LATEST))]
+            address: [self._questions.asked("list_offsets", partial(offset_fields, ats, _LATEST, epoch=newest))]
             for address, ats in leaders.items()
         }
         ends: dict[int, int] = {}
@@ -125,8 +153,8 @@ class TransactionLogTail:
                 self._questions.asked(
                     "fetch",
                     partial(
-                        fetch_fields, (at, self._topic.topic_id), -1, read.get(at.partition, 0), FETCH_BYTES,
-                        _UNCOMMITTED,
+                        fetch_fields, (at, self._topic.topic_id), self._epochs.newest(at), read.get(at.partition, 0),
+                        FETCH_BYTES, _UNCOMMITTED,
                     ),
                 )
                 for at in ats

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from kio.schema.errors import ErrorCode
 
 from replicator.model.errors import ReplicatorError, Unsupported
+from replicator.model.newest_epochs import NewestEpochs
 from replicator.model.partition import Partition
 from replicator.planes.batches.answer_classes import AnswerClass, TxnApi
 from replicator.planes.batches.fetch_classes import code_name
-from replicator.planes.batches.newest_epochs import NewestEpochs
 from replicator.planes.batches.part_read import ToldBy
 from replicator.planes.batches.produce import ProduceAnswer, ProduceRequest, ProduceVerdict
 from replicator.planes.batches.session import TransactionalSession, TxnEffect, TxnFailure

@@ -230,6 +230,7 @@ class FakeMap:
     stable: dict[Partition, int] = field(default_factory=dict)
     failed_over: set[str] = field(default_factory=set)
     frozen: bool = False
+    known_better: dict[Partition, ReplicatorError] = field(default_factory=dict)  # by the positions, and why
     not_there: set[Partition] = field(default_factory=set)  # that the target doesn't have
     unknown: dict[Partition, ReplicatorError] = field(default_factory=dict)  # why nothing is known of where they end
     silent: dict[Partition, ReplicatorError] = field(default_factory=dict)  # why it isn't translated there
@@ -260,6 +261,10 @@ class FakeMap:
             listed[at.topic] = [*listed.get(at.topic, ()), at]
         if listed != self._listed:
             self._listed = listed
+
+    def outdated(self) -> Mapping[Partition, ReplicatorError]:
+        """See `LiveMap`."""
+        return self.known_better
 
     def positions(self) -> Mapping[Partition, int]:
         """See `LiveMap`."""

@@ -51,6 +51,8 @@ class FakeTopics:
 
     def __init__(self, **counts: int) -> None:
         self.counts, self.denied, self.leaderless = counts, set[str](), set[Partition]()
+        self.logs: dict[Partition, ListedOffset] = {}  # other ones than at 10
+        self.left = 0  # brokers, because they named old leaders
         self.asked = list[tuple[Wanted, frozenset[Partition]]]()  # a request to each leader
         self.described = set[str]()
 
@@ -73,12 +75,17 @@ class FakeTopics:
     def list_offsets(
         self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
     ) -> Told[Sequence[ListedOffsets]]:
-        """See `TopicQuestions`: each log ends at 10, and begins there."""
+        """See `TopicQuestions`: each log begins where it ends, most of them at 10."""
         self.asked += [(one, frozenset(partitions)) for one in wanted]
         return Told([{at: self._end(at) for at in partitions} for _ in wanted])
 
     def _end(self, at: Partition) -> ListedOffset | ReplicatorError:
-        return Retriable(f"{at} has no leader") if at in self.leaderless else ListedOffset(10, -1)
+        no_leader = Retriable(f"{at} has no leader")
+        return no_leader if at in self.leaderless else self.logs.get(at, ListedOffset(10, -1))
+
+    def ask_another(self) -> None:
+        """See `TopicQuestions`."""
+        self.left += 1
 
     def close(self) -> None:
         """See `TopicQuestions`."""

@@ -11,6 +11,7 @@ from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE
 from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import NotAllowed, Retriable
 from replicator.model.partition import Partition
+from replicator.offset_map.section import topic_id_bytes
 from replicator.state.claims import Claim, Claims
 from replicator.translation import partition_maps
 from replicator.translation.partition_maps import MappedPartition, Untold, read_partitions
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.tier("default")
 def position(at: Partition) -> Position:
     evidence = Evidence(
         generation=1, owner="me", source_topic=at.topic, source_cluster="cluster of x",
-        source_topic_id=id_of(at.topic), target_topic_id=id_of(at.topic),
+        source_topic_id=id_of(at.topic), target_topic_id=id_of(at.topic), leader_epoch=4,
     )  # fmt: skip
     return Position(5, evidence)
 
@@ -72,6 +73,13 @@ class Clusters:
         found = read_partitions(self.flow, clusters=self, each=each).partitions  # type: ignore[arg-type]
         told = {at for at, it in found.items() if isinstance(it, MappedPartition)}
         return told, {at: (it.problem, it.said) for at, it in found.items() if isinstance(it, Untold)}
+
+
+def test_under_which_leader_epoch_a_position_was_reached_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters: Any = Clusters(monkeypatch)
+    found = read_partitions(clusters.flow, clusters=clusters).partitions[ORDERS]
+    assert isinstance(found, MappedPartition)
+    assert (found.leader_epoch, found.key) == (4, (topic_id_bytes(id_of("orders")), 0))
 
 
 @pytest.mark.parametrize("side", ["here", "there"])

@@ -16,7 +16,7 @@ from tests.replicator.wire.fake_broker import TOPIC, Answer, FakeBroker, Leader,
 
 pytestmark = pytest.mark.tier("default")  # brokers are asked again after a pause
 AT = Partition(TOPIC, 0)
-FENCED, UNKNOWN = 74, 76
+FENCED, UNKNOWN = 74, 75
 
 
 class Member(Leader):

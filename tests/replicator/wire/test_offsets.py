@@ -151,6 +151,8 @@ def test_each_leader_is_asked_once_for_all_that_it_leads(version: int) -> None:
     with scene(versions={"list_offsets": (1, version)}) as world:
         (starts, stables, ends, times), _ = world.ask(EARLIEST, STABLE, LATEST, Wanted(1_000))
         assert ends == {at: ListedOffset(end, -1) for at, end in world.logs.ends.items()}
+        under = {(it.leader_epoch, it.topic_id) for it in ends.values() if isinstance(it, ListedOffset)}
+        assert under == {(5, TOPICS[topic]) for topic in {at.topic for at in ends}}
         assert stables == {at: ListedOffset(end - 7, -1) for at, end in world.logs.ends.items()}
         assert starts == dict.fromkeys(world.logs.leaders, ListedOffset(1, -1))
         assert times == {at: ListedOffset(end // 2, 1_001) for at, end in world.logs.ends.items()}

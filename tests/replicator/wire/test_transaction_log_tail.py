@@ -6,7 +6,6 @@ import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
-from uuid import UUID
 
 import pytest
 from crc32c import crc32c
@@ -16,11 +15,11 @@ from embedded_broker.state.transactions import Transaction, TxnState
 from kafka_records.batch import stamp
 from kafka_records.records import encode
 from replicator.config import Cluster, Properties
-from replicator.model.errors import NotAllowed
+from replicator.model.errors import NotAllowed, Retriable, TopicMissing
 from replicator.wire import transaction_log_tail
-from replicator.wire.producer_questions import LedTopic, ProducerQuestions
+from replicator.wire.producer_questions import ProducerQuestions
 from replicator.wire.transaction_log_tail import LogCut, TransactionLogTail
-from tests.replicator.wire.fake_broker import TOPIC, TOPIC_ID, Answer, FakeBroker, Leader
+from tests.replicator.wire.fake_broker import TOPIC, Answer, FakeBroker, Leader
 
 pytestmark = pytest.mark.tier("default")
 
@@ -75,9 +74,8 @@ def reading(log: Log, monkeypatch: pytest.MonkeyPatch) -> Iterator[TransactionLo
     with FakeBroker(log) as broker:
         cluster = Cluster(name="east", properties=Properties({"bootstrap.servers": f"127.0.0.1:{broker.port}"}))
         with closing(ProducerQuestions(cluster, "test")) as questions:
-            tail = TransactionLogTail(questions)
-            tail._topic = LedTopic(UUID(bytes=TOPIC_ID), {0: broker.address})
-            yield tail
+            log.broker = broker
+            yield TransactionLogTail(questions)
 
 
 def ids(tail: TransactionLogTail) -> list[int]:
@@ -143,9 +141,96 @@ def test_a_log_that_begins_later_is_cut_and_one_that_may_not_be_read_is_read_aga
         with pytest.raises(LogCut):
             tail.read()
         tail.offsets, log.code = {0: 3}, DENIED
-        topic = tail._topic
         with pytest.raises(NotAllowed, match="Read on topic"):
             tail.read()
         assert tail.offsets == {0: 3}
-        tail._topic, log.code = topic, 0
+        log.code = 0
         assert ids(tail) == [3, 4, 5]
+
+
+FENCED, UNKNOWN_EPOCH = 74, 75
+
+
+class Member(Log):
+    """One of two: names as the leader itself, since `epoch`, and answers, as Kafka does, only whoever knows that it
+    leads since then."""
+
+    def __init__(self, number: int, epoch: int, records: int, cluster: list[FakeBroker]) -> None:
+        super().__init__(records)
+        self.number, self.epoch, self.cluster = number, epoch, cluster
+        self.names = number, epoch
+
+    def answer_metadata(self, request: Any) -> Answer:
+        leader, epoch = self.names
+        known = [{"node_id": n, "host": "127.0.0.1", "port": each.port} for n, each in enumerate(self.cluster)]
+        return {**self.metadata(leader_id=leader, leader_epoch=epoch), "brokers": known}
+
+    def _refused(self, asked: int) -> int:
+        return 0 if asked in (-1, self.epoch) else FENCED if asked < self.epoch else UNKNOWN_EPOCH
+
+    def answer_list_offsets(self, request: Any) -> Answer:
+        code = self._refused(request.topics[0].partitions[0].current_leader_epoch)
+        return self.listed(offset=-1 if code else self.records_there, error_code=code)
+
+    def answer_fetch(self, request: Any) -> Answer:
+        if code := self._refused(request.topics[0].partitions[0].current_leader_epoch):
+            return self.fetched(error_code=code)
+        return super().answer_fetch(request)
+
+
+@contextmanager
+def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Member, Member, TransactionLogTail]]:
+    """The first is asked first, and leads since epoch 5; the second will since epoch 6."""
+    monkeypatch.setattr(transaction_log_tail, "TRANSACTIONS_TOPIC", TOPIC)
+    cluster: list[FakeBroker] = []
+    old, new = Member(0, 5, 3, cluster), Member(1, 6, 10, cluster)
+    with FakeBroker(old) as first, FakeBroker(new) as second:
+        cluster += [first, second]
+        east = Cluster(name="east", properties=Properties({"bootstrap.servers": f"127.0.0.1:{first.port}"}))
+        with closing(ProducerQuestions(east, "test")) as questions:
+            yield old, new, TransactionLogTail(questions)
+
+
+def test_a_leader_that_was_deposed_is_left_though_it_answers_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log_tail, "LEADERS_S", 0.0)
+    with two(monkeypatch) as (old, _, tail):
+        assert ids(tail) == []
+        old.names = 1, 6  # it knows, but leads on
+        assert ids(tail) == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_broker_that_names_an_old_leader_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log_tail, "LEADERS_S", 0.0)
+    with two(monkeypatch) as (old, new, tail):
+        old.names = 1, 6
+        assert ids(tail) == []
+        old.names, new.records_there = (0, 5), 12
+        with pytest.raises(Retriable, match="leader epoch 5 is told, but 6 was before"):
+            tail.read()
+        assert tail.offsets == {0: 10}
+        assert ids(tail) == [10, 11], "of another broker"
+
+
+@pytest.mark.parametrize(("names", "code"), [((0, 6), "FENCED_LEADER_EPOCH"), ((1, 7), "UNKNOWN_LEADER_EPOCH")])
+def test_a_leader_that_knows_of_another_epoch_has_it_looked_up_elsewhere(
+    names: tuple[int, int], code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with two(monkeypatch) as (old, new, tail):
+        old.names, old.epoch = names, 7
+        tail.offsets = {0: 3}
+        with pytest.raises(Retriable, match=code):
+            tail.read()
+        assert tail.offsets == {0: 3}
+        new.names, new.epoch = (1, 8), 8
+        assert ids(tail) == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_broker_that_does_not_know_the_topic_does_not_make_it_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that has just started; all of it would be read again."""
+    monkeypatch.setattr(transaction_log_tail, "LEADERS_S", 0.0)
+    with reading(Log(3), monkeypatch) as tail:
+        assert ids(tail) == []
+        monkeypatch.setattr(tail._questions, "topics", lambda names: {TOPIC: TopicMissing("it isn't there")})
+        with pytest.raises(Retriable, match="was there"):
+            tail.read()
+        assert tail.offsets == {0: 3}

@@ -2,12 +2,20 @@
 
 Brokers hear of a new leader one after the other, and one that is cut off from the controllers never does: it names the
 leader that it knew last. An epoch never goes back in a topic (KIP-320); one that was created again begins anew. Kafka's
-own client goes by the same rule (org.apache.kafka.clients.Metadata). Pure. Used by `producing`.
+own client goes by the same rule (org.apache.kafka.clients.Metadata). Pure. Used by `planes.batches_io.producing`,
+`group_sync.newest_leaders` and `wire.transaction_log_tail`.
 """
 
 from __future__ import annotations
 
 from replicator.model.partition import Partition
+
+
+def old_leader(at: Partition, epoch: int, newest: int) -> str:
+    """Say that an answer under an epoch isn't believed, and the way out where no other one will ever come."""
+    said = f"of {at} leader epoch {epoch} is told, but {newest} was before: an old leader, whose log may lack records"
+    restored = "if the cluster's controllers were restored from a backup"
+    return f"{said}; {restored}, start the flow again, and use `position set` where that doesn't help"
 
 
 class NewestEpochs:

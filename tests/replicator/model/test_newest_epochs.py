@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from replicator.model.newest_epochs import NewestEpochs
 from replicator.model.partition import Partition
-from replicator.planes.batches.newest_epochs import NewestEpochs
 
 AT, OTHER = Partition("t", 0), Partition("u", 0)
 FIRST, SECOND = b"0123456789abcdef", b"fedcba9876543210"
