@@ -67,6 +67,7 @@ class TransactionLooks:
         self._ends, self._positions, self._ids = ends, positions, ids
         self._notes = TransactionNotes()
         self._seen, self._selection = SourceTransactions(partial(routing.selects, flow)), _selection(flow)
+        self._asked_ids: Mapping[str, str] = {}  # in the present look
         self._since_ms, self._problem = 0, ""
         self._due_s = self._head_s = float("-inf")
 
@@ -97,24 +98,32 @@ class TransactionLooks:
         began_s = self._clock.now_s()
         if not ats or began_s < self._due_s:
             return []
-        last = self._notes.last
+        self._asked_ids = {}
         try:
             found = self._look(ats, there)
             self._tell("")
         except ReplicatorError as error:
             self._tell(str(error))
-            found = []
-            if last.problem != self._problem:
-                found += self._notes.write_last(replace(last, problem=self._problem), head=False)
+            found = self._failed({at.topic for at in (*ats, *there)})
         ended_s = self._clock.now_s()
         self._due_s = max(ended_s, began_s + min(LOOK_S_MAX, max(LOOK_S, (ended_s - began_s) / SHARE)))
         return found
+
+    def _failed(self, topics: Collection[str]) -> Noted:
+        """Return what is to be noted of a look that has failed: why; and while the log was never read, so that nothing
+        depends on them, the ids of topics, which a failover compares with those of what was copied."""
+        last, ids = self._notes.last, self._notes.last.ids
+        if last.log is None and not self._notes.ended:
+            ids = {name: topic_id for name, topic_id in ids.items() if name in topics} | dict(self._asked_ids)
+        if (self._problem, ids) == (last.problem, last.ids):
+            return []
+        return [*self._notes.write_last(replace(last, problem=self._problem, ids=ids), head=ids != last.ids)]
 
     def _look(self, ats: Collection[Partition], there: Collection[Partition]) -> Noted:
         """Look once: first do all that may fail, then take what was read."""
         was_read, missed = self._tail.offsets, False
         try:
-            ids = self._ids({at.topic for at in ats})
+            ids = self._asked_ids = self._ids({at.topic for at in ats})
             ends = self._ends(ats)
             now_ms = self._clock.now_ms()
             try:
@@ -155,9 +164,9 @@ class TransactionLooks:
         lost = known - seen.ended.keys() - set(gone)  # they have new numbers, or nothing is known of them any more
         still_open = [it for name, it in seen.still_open().items() if was_open.get(name) is it]
         said = now_ms >= last.looked_ms + SAID_S * 1000
-        if not (
-            new or gone or lost or seen.lost or still_open or last.still_open or last.problem or said or part.records
-        ):
+        # A topic of which nothing was known any more may have been made again: the head has its former id still.
+        anew = seen.lost or any(last.ids.get(name) != topic_id for name, topic_id in seen.ids.items())
+        if not (new or gone or lost or anew or still_open or last.still_open or last.problem or said or part.records):
             return []
         open_ = [it for it in seen.open.values() if it.parts or it.lost]
         looked_ms = now_ms if part.to_end else last.looked_ms
@@ -168,7 +177,7 @@ class TransactionLooks:
             looked_ms, self._since_ms, "", seen.left_out, still_open, self._tail.offsets, dict(seen.ends), open_,
             self._selection, dict(seen.ids),
         )  # fmt: skip
-        head = begins or seen.lost or self._clock.now_s() >= self._head_s
+        head = begins or anew or self._clock.now_s() >= self._head_s
         if head:
             self._head_s = self._clock.now_s() + HEAD_S
         return [*found, *self._notes.write_last(look, head=head)]

@@ -19,7 +19,7 @@ from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.wire.transaction_log_tail import LogCut, LogPart
-from tests.replicator.group_sync.test_sync import A, B, Rig
+from tests.replicator.group_sync.test_sync import OUT, A, B, Rig
 
 pytestmark = pytest.mark.tier("default")
 
@@ -61,6 +61,7 @@ class Looking:
         self.rig, self.log = Rig(), FakeLog()
         self.ends, self.positions = {A: 10, B: 20}, {A: 10, B: 20}
         self.id = self.copied_of = "one"
+        self.ids = dict[str, str]()  # of topics that have another one
         self.no_ends_after = False
         self._asked = 0
         self.kept = dict[bytes | None, bytes | None]()
@@ -82,12 +83,12 @@ class Looking:
         return {at: copied_to(offset, self.copied_of) for at, offset in self.positions.items()}
 
     def _ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        return dict.fromkeys(topics, self.id)
+        return {name: self.ids.get(name, self.id) for name in topics}
 
-    def look(self) -> Noted:
+    def look(self, *ats: Partition, after_s: float = 60) -> Noted:
         self._asked = 0
-        self.rig.clock.s += 60
-        noted = self.looks.look([A, B])
+        self.rig.clock.s += after_s
+        noted = self.looks.look(ats or [A, B])
         self.kept |= dict(noted)
         return noted
 
@@ -214,3 +215,37 @@ def test_a_position_in_the_topic_that_was_there_before_does_not_tell_what_is_cop
     it.copied_of = it.id
     it.look()
     assert it.noted() == []
+
+
+def test_a_topic_that_is_made_again_is_noted_when_it_is_seen() -> None:
+    """What goes on, and a failover, take the topic that was there before for the one that was copied."""
+    it = Looking()
+    it.ends[OUT] = 5
+    it.look(A, B, OUT)
+    it.look(OUT, after_s=10)  # it is deleted
+    it.ids["a"] = "another"
+    it.look(A, B, OUT, after_s=1)
+    assert TransactionNotes.read(it.kept).last.ids == {"a": "another", "out": "one"}
+    it.write()
+    it.look(A, B, OUT, after_s=1)
+    it.looks = it.started()
+    it.look(A, B, OUT, after_s=1)
+    assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
+
+
+def test_ids_are_noted_while_the_log_may_not_be_read() -> None:
+    """A failover compares them with those of topics that were copied."""
+    it = Looking()
+    it.log.error = NotAllowed("needs Read on topic '__transaction_state'")
+    it.look()
+    assert TransactionNotes.read(it.kept).last.ids == {"a": "one"}
+    it.looks = it.started()
+    it.id = "another"
+    it.look()
+    last = TransactionNotes.read(it.kept).last
+    assert (last.ids, last.looked_ms, last.log) == ({"a": "another"}, 0, None)
+    it.log.error = None
+    it.look()
+    it.write()
+    it.look()
+    assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
