@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from replicator.config import Flow, routing
-from replicator.flow.listing import wanted_topics
+from replicator.flow.listing import copied_topics, first_topics
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
 from replicator.group_sync.ports import SourceEnds
@@ -31,6 +31,7 @@ class KafkaLiveMap:
         self._target_topics: dict[str, str] = {}
         self._control: Control | None = None
         self._failed_over = frozenset[str]()
+        self._copies = copied_topics(flow, None)
         self._seen: dict[str, int] = {}  # partitions of source topics that were seen or claimed: asked for by name
 
     def close(self) -> None:
@@ -41,11 +42,16 @@ class KafkaLiveMap:
         """See `LiveMap`."""
         control = self._control = self._clusters.state.control_if_any()
         self._failed_over = frozenset(() if control is None else control.failed_over)
+        self._copies = copied_topics(self._flow, first_topics(control))
         claims = self._clusters.state.claims_if_any()
         for claim in claims.claims.values() if claims is not None else ():
             topic, number = claim.source
             self._seen[topic] = max(self._seen.get(topic, 0), number + 1)
         return self._failed_over
+
+    def first_listing(self) -> Collection[str] | None:
+        """See `LiveMap`."""
+        return first_topics(self._control)
 
     def refuse_frozen(self) -> None:
         """See `LiveMap`."""
@@ -100,8 +106,7 @@ class KafkaLiveMap:
         return SourceEnds(ends, {at: it for at, it in ends.items() if at.partition < there.get(at.topic, 0)}, unknown)
 
     def _selected(self) -> set[str]:
-        found = {it for it in self._clusters.selected().union(self._seen) if routing.selects(self._flow, it)}
-        return found if self._control is None else wanted_topics(self._flow, found, self._control.first_listing())
+        return set(filter(self._copies, self._clusters.selected().union(self._seen)))
 
     def _at_target(self, sources: Mapping[str, int]) -> dict[str, int]:
         """Return how many partitions source topics have at the target; of one that may not be seen there as many as at

@@ -116,7 +116,7 @@ class Looks(TransactionLooks):
         self.looked: Collection[Partition] = ()
         self.there: Collection[Partition] = ()
 
-    def begin(self, notes: TransactionNotes) -> None:
+    def begin(self, notes: TransactionNotes, first: Collection[str] | None = None) -> None:
         """See `TransactionLooks`."""
 
     def look(self, ats: Collection[Partition], there: Collection[Partition] = ()) -> Noted:

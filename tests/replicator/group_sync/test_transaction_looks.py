@@ -62,6 +62,7 @@ class Looking:
         self.ends, self.positions = {A: 10, B: 20}, {A: 10, B: 20}
         self.id = self.copied_of = "one"
         self.ids = dict[str, str]()  # of topics that have another one
+        self.first: Collection[str] | None = None  # the topics of the flow's first listing
         self.no_ends_after = False
         self._asked = 0
         self.kept = dict[bytes | None, bytes | None]()
@@ -70,7 +71,7 @@ class Looking:
     def started(self) -> TransactionLooks:
         log = structlog.stdlib.get_logger()
         looks = TransactionLooks(self.rig.flow, self.log, self._ends, self._positions, self._ids, self.rig.clock, log)
-        looks.begin(TransactionNotes.read(self.kept))
+        looks.begin(TransactionNotes.read(self.kept), self.first)
         return looks
 
     def _ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
@@ -92,9 +93,9 @@ class Looking:
         self.kept |= dict(noted)
         return noted
 
-    def write(self, start_ms: int = 5) -> None:
+    def write(self, start_ms: int = 5, *others: Partition) -> None:
         """A transaction is written, and committed."""
-        partitions = {A.topic: (A.partition, B.partition)}
+        partitions = {A.topic: (A.partition, B.partition)} | {at.topic: (at.partition,) for at in others}
         self.log.records += [
             LoggedTransaction("id", 7, 1, S.ONGOING, partitions, start_ms, start_ms),
             LoggedTransaction("id", 7, 1, S.PREPARE_COMMIT, partitions, start_ms, start_ms + 1),
@@ -249,3 +250,48 @@ def test_ids_are_noted_while_the_log_may_not_be_read() -> None:
     it.write()
     it.look()
     assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
+
+
+def test_new_topics_that_are_ignored_are_no_part_of_transactions() -> None:
+    """They have no position: a transaction over one would never be copied as a whole."""
+    it = Looking()
+    it.rig.flow = it.rig.flow.model_copy(update={"new_topics": "ignore"})
+    it.ends[OUT] = it.positions[OUT] = 30
+    it.first = ["a", "deleted"]
+    it.looks = it.started()
+    it.look()
+    it.write(5, OUT)
+    it.look()
+    assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
+    it.positions = {A: 12, B: 22}
+    it.look()
+    assert it.noted() == []
+    it.first = ["a", "out"]  # as after the control topic was made again
+    it.looks = it.started()
+    it.look(A, B, OUT)
+    it.write(8, OUT)
+    it.look(A, B, OUT)
+    assert [set(parts) for parts in it.noted()] == [{A, B, OUT}]
+
+
+def test_what_was_noted_of_topics_that_are_not_copied_any_more_is_let_go_of_for_good() -> None:
+    it = Looking()
+    it.rig.flow = it.rig.flow.model_copy(update={"new_topics": "ignore"})
+    it.ends[OUT] = 30
+    it.look(A, B, OUT)
+    it.write(5)
+    it.write(8, OUT)
+    it.log.records += [
+        LoggedTransaction("two", 8, 1, S.ONGOING, {"a": (0,), "out": (0,)}, 9, 9),
+        LoggedTransaction("two", 8, 1, S.PREPARE_COMMIT, {"a": (0,), "out": (0,)}, 9, 10),
+    ]
+    it.look(A, B, OUT)
+    assert [set(parts) for parts in it.noted()] == [{A, B}, {A, B, OUT}, {A, OUT}], "one record has all"
+    it.first = ["a"]
+    for _ in range(2):
+        it.looks = it.started()
+        it.look(after_s=1)
+        assert [set(parts) for parts in it.noted()] == [{A, B}, {A, B}]
+    it.positions = dict(it.ends)
+    it.look()
+    assert it.noted() == []
