@@ -62,7 +62,8 @@ class KafkaLiveMap:
         self._translator = Translator(
             self._flow, partial(read_partitions, self._flow, clusters=self._clusters, each=True), "source"
         )
-        ats = [at for at in self._translator.partitions() if at.topic not in self._failed_over]
+        known = self._translator.partitions()
+        ats = [at for at in known if self._copies(at.topic) and at.topic not in self._failed_over]
         partitions = {topic: list(of_topic) for topic, of_topic in groupby(ats, key=lambda at: at.topic)}
         if partitions != self._partitions:
             self._partitions = partitions
@@ -126,7 +127,7 @@ class KafkaLiveMap:
 
     def unread(self) -> Mapping[Partition, ReplicatorError]:
         """See `LiveMap`."""
-        return {it.source: Retriable(it.said) for it in self._unread()}
+        return {it.source: Retriable(it.said) for it in self._unread() if self._copies(it.source.topic)}
 
     def _unread(self) -> Iterable[Untold]:
         found = () if self._translator is None else self._translator.untold_partitions()
