@@ -221,13 +221,14 @@ class SourceTransactions:
         left_out: int,
     ) -> None:
         """Take what was kept; the log is read on from where `ends` and `open_` are from. `ended` may be newer: what is
-        read again of it changes nothing."""
+        read again of it changes nothing. Of topics that the flow doesn't copy any more nothing is known further."""
         self._last, self.left_out = self._last._replace(ends=ends, ids=ids), left_out
         self.open = {it.transactional_id: it for it in open_}
         self.ended = dict(ended)
         self._known = set(self.open)
         self._noted = {(it.transactional_id, it.start_ms) for it in ended.values()}
         self._next = max(ended, default=-1) + 1
+        self._lessen(lambda it: {at for at in it.parts if not self._selects(at.topic)})
 
     def still_open(self) -> dict[str, SourceTransaction]:
         """Return those that are open and may be half copied one day, by transactional id."""
@@ -273,17 +274,15 @@ class SourceTransactions:
             return numbers
         after = ends_after()
         for it in done:
-            it.parts = {
-                at: RecordRange(bounds.first, self._bounding(after.get(at), ends.get(at, 0), at))
-                for at, bounds in it.parts.items()
-            }
+            it.parts = {at: RecordRange(it.parts[at].first, self._bounding(at, ends, after)) for at in it.parts}
             numbers.append(self._add(it))
         return numbers
 
-    def _bounding(self, after: int | None, end: int, at: Partition) -> int | None:
+    def _bounding(self, at: Partition, ends: Mapping[Partition, int], after: Mapping[Partition, int]) -> int | None:
         """Return the end that was asked for last, as the bound of what has ended before. An old leader may tell one
         below an end that was seen before, and below the records, too: the next look bounds them."""
-        return None if after is None or after < max(end, self._last.ends.get(at, 0)) else after
+        seen = max(ends.get(at, 0), self._last.ends.get(at, 0))
+        return after[at] if after.get(at, -1) >= seen else None
 
     def _kept(
         self,
@@ -338,9 +337,14 @@ class SourceTransactions:
         self._last = last._replace(ends={at: end for at, end in last.ends.items() if at not in gone})
         for name, it in self.open.items():
             self.open[name] = it.lose(last.lost(it.parts))
+        return self._lessen(lambda it: last.lost(it.parts))
+
+    def _lessen(self, lost: Callable[[SourceTransaction], set[Partition]]) -> list[int]:
+        """Remove what is `lost` of those that ended. Return the new numbers of those of which something is known
+        still."""
         found = list[int]()
         for number, it in list(self.ended.items()):
-            if ats := last.lost(it.parts):
+            if ats := lost(it):
                 del self.ended[number]
                 left = it.lose(ats)
                 if len(left.parts) > 1:

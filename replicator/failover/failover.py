@@ -377,7 +377,7 @@ class FailoverRun:
             generation=generation,
             by=self._by or process_name(),
             at_ms=now_ms,
-            ends_seen_ms=seen_ms,
+            ends_seen_ms=max(seen_ms, others.seen_ms),
             partitions=partitions,
             groups=groups,
             topics=only,

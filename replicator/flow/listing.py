@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 
 from replicator.config import Flow
-from replicator.config.routing import target_topic
+from replicator.config.routing import selects, target_topic
 from replicator.flow.topic_rules import (
     MAX_MESSAGE_BYTES,
     ConfigChanges,
@@ -24,6 +25,7 @@ from replicator.model.origins import Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
+from replicator.state.control_topic import Control
 from replicator.state.generation import failed_over_said
 from replicator.state.origins import FoundOrigins
 
@@ -35,6 +37,19 @@ def wanted_topics(flow: Flow, selected: Iterable[str], first: Collection[str]) -
     if flow.new_topics == "copy":
         return set(selected)
     return {*first, heartbeats_topic(flow.name)}.intersection(selected)
+
+
+def first_topics(control: Control | None) -> Collection[str] | None:
+    """Return the topics of a flow's first listing; None: the flow has never run, or its control topic wasn't read."""
+    return None if control is None or not control.generations else control.first_listing().keys()
+
+
+def copied_topics(flow: Flow, first: Collection[str] | None) -> Callable[[str], bool]:
+    """Return what tells whether the flow copies a source topic: whether it selects it, and `wanted_topics` has it.
+    `first` as of `first_topics`: while that isn't known, all that it selects count."""
+    if first is None or flow.new_topics == "copy":
+        return partial(selects, flow)
+    return {name for name in (*first, heartbeats_topic(flow.name)) if selects(flow, name)}.__contains__
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from replicator.config import Flow, routing
-from replicator.flow.listing import wanted_topics
+from replicator.flow.listing import copied_topics, first_topics
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
 from replicator.group_sync.newest_leaders import NewestLeaders
@@ -34,6 +34,7 @@ class KafkaLiveMap:
         self._failed_over = frozenset[str]()
         self._source_leaders, self._target_leaders = NewestLeaders(), NewestLeaders()
         self._outdated: Mapping[Partition, ReplicatorError] = {}
+        self._copies = copied_topics(flow, None)
         self._seen: dict[str, int] = {}  # partitions of source topics that were seen or claimed: asked for by name
 
     def close(self) -> None:
@@ -44,11 +45,16 @@ class KafkaLiveMap:
         """See `LiveMap`."""
         control = self._control = self._clusters.state.control_if_any()
         self._failed_over = frozenset(() if control is None else control.failed_over)
+        self._copies = copied_topics(self._flow, first_topics(control))
         claims = self._clusters.state.claims_if_any()
         for claim in claims.claims.values() if claims is not None else ():
             topic, number = claim.source
             self._seen[topic] = max(self._seen.get(topic, 0), number + 1)
         return self._failed_over
+
+    def first_listing(self) -> Collection[str] | None:
+        """See `LiveMap`."""
+        return first_topics(self._control)
 
     def refuse_frozen(self) -> None:
         """See `LiveMap`."""
@@ -60,7 +66,8 @@ class KafkaLiveMap:
             self._flow, partial(read_partitions, self._flow, clusters=self._clusters, each=True), "source"
         )
         self._outdated = self._source_leaders.learn(self._mapped())
-        ats = [at for at in self._translator.partitions() if at.topic not in self._failed_over]
+        known = self._translator.partitions()
+        ats = [at for at in known if self._copies(at.topic) and at.topic not in self._failed_over]
         partitions = {topic: list(of_topic) for topic, of_topic in groupby(ats, key=lambda at: at.topic)}
         if partitions != self._partitions:
             self._partitions = partitions
@@ -109,8 +116,7 @@ class KafkaLiveMap:
         return SourceEnds(ends, {at: it for at, it in ends.items() if at.partition < there.get(at.topic, 0)}, unknown)
 
     def _selected(self) -> set[str]:
-        found = {it for it in self._clusters.selected().union(self._seen) if routing.selects(self._flow, it)}
-        return found if self._control is None else wanted_topics(self._flow, found, self._control.first_listing())
+        return set(filter(self._copies, self._clusters.selected().union(self._seen)))
 
     def _at_target(self, sources: Mapping[str, int]) -> dict[str, int]:
         """Return how many partitions source topics have at the target; of one that may not be seen there as many as at
@@ -130,7 +136,7 @@ class KafkaLiveMap:
 
     def unread(self) -> Mapping[Partition, ReplicatorError]:
         """See `LiveMap`."""
-        return {it.source: Retriable(it.said) for it in self._unread()}
+        return {it.source: Retriable(it.said) for it in self._unread() if self._copies(it.source.topic)}
 
     def _unread(self) -> Iterable[Untold]:
         found = () if self._translator is None else self._translator.untold_partitions()

@@ -6,7 +6,7 @@ all of them are known, so it goes on only once no partition has an end that is o
 time to time: the group has no members, so each offset expires by itself, so long after its own commit.
 
 A partition that the group has no offset of, because the target doesn't have it or refuses it, or because its end was
-never known, is noted in the flow's groups topic instead.
+never known, is noted in the flow's groups topic instead; so is the time while the group has no offset at all.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class NotedEnds:
         self._note_others(source)
         if older or any(at in self._again and self._noted.get(at, ends[at]) != ends[at] for at in changed):
             return
-        if not ends:
+        if not ends:  # no offset can say when
+            self._notes.write([*self._others.write_seen(asked_ms)])
             return
         first, said = min(ends.keys() - self._again, default=min(ends)), str(asked_ms)
         if self._commit({first}, ends, said, unanswered):

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from typing import Protocol
 
 import structlog
 
-from replicator.config import Flow, routing
+from replicator.config import Flow
 from replicator.coupling.source_transactions import SourceTransactions
+from replicator.flow.listing import copied_topics
 from replicator.groups.ownership import GroupOffset
 from replicator.lane.ports import Clock
 from replicator.model import checkpoint
@@ -66,21 +66,25 @@ class TransactionLooks:
         self._flow, self._tail, self._clock, self._log = flow, tail, clock, log
         self._ends, self._positions, self._ids = ends, positions, ids
         self._notes = TransactionNotes()
-        self._seen, self._selection = SourceTransactions(partial(routing.selects, flow)), _selection(flow)
+        self._seen, self._selection = SourceTransactions(copied_topics(flow, None)), _selection(flow, None)
+        self._lessened = False  # what is noted has topics that the flow doesn't copy any more
+        self._asked_ids: Mapping[str, str] = {}  # in the present look
         self._since_ms, self._problem = 0, ""
         self._due_s = self._head_s = float("-inf")
 
-    def begin(self, notes: TransactionNotes) -> None:
-        """Go on from what is noted. Where the flow selects topics by other patterns than then, begin anew: of what was
-        open it isn't known whether it had written to them."""
+    def begin(self, notes: TransactionNotes, first: Collection[str] | None = None) -> None:
+        """Go on from what is noted. Where the flow copies topics by other rules than then, begin anew: of what was open
+        it isn't known whether it had written to them. `first` as of `LiveMap.first_listing`."""
         self._notes, last = notes, notes.last
-        self._seen = SourceTransactions(partial(routing.selects, self._flow))
+        self._selection = _selection(self._flow, first)
+        self._seen = SourceTransactions(copied_topics(self._flow, first))
         if last.selection == self._selection:
             self._seen.go_on(last.ends, last.ids, last.open, notes.ended, last.left_out)
             self._tail.offsets = last.log
         else:
             self._seen.go_on({}, last.ids, (), notes.ended, last.left_out)
             self._tail.offsets = None
+        self._lessened = self._seen.ended.keys() != notes.ended.keys()
         self._since_ms = last.since_ms
         self._head_s = float("-inf")
 
@@ -97,24 +101,32 @@ class TransactionLooks:
         began_s = self._clock.now_s()
         if not ats or began_s < self._due_s:
             return []
-        last = self._notes.last
+        self._asked_ids = {}
         try:
             found = self._look(ats, there)
             self._tell("")
         except ReplicatorError as error:
             self._tell(str(error))
-            found = []
-            if last.problem != self._problem:
-                found += self._notes.write_last(replace(last, problem=self._problem), head=False)
+            found = self._failed({at.topic for at in (*ats, *there)})
         ended_s = self._clock.now_s()
         self._due_s = max(ended_s, began_s + min(LOOK_S_MAX, max(LOOK_S, (ended_s - began_s) / SHARE)))
         return found
+
+    def _failed(self, topics: Collection[str]) -> Noted:
+        """Return what is to be noted of a look that has failed: why; and while the log was never read, so that nothing
+        depends on them, the ids of topics, which a failover compares with those of what was copied."""
+        last, ids = self._notes.last, self._notes.last.ids
+        if last.log is None and not self._notes.ended:
+            ids = {name: topic_id for name, topic_id in ids.items() if name in topics} | dict(self._asked_ids)
+        if (self._problem, ids) == (last.problem, last.ids):
+            return []
+        return [*self._notes.write_last(replace(last, problem=self._problem, ids=ids), head=ids != last.ids)]
 
     def _look(self, ats: Collection[Partition], there: Collection[Partition]) -> Noted:
         """Look once: first do all that may fail, then take what was read."""
         was_read, missed = self._tail.offsets, False
         try:
-            ids = self._ids({at.topic for at in ats})
+            ids = self._asked_ids = self._ids({at.topic for at in ats})
             ends = self._ends(ats)
             now_ms = self._clock.now_ms()
             try:
@@ -148,27 +160,28 @@ class TransactionLooks:
         begins: bool,
     ) -> Noted:
         last, seen = self._notes.last, self._seen
-        known, was_open = set(seen.ended), seen.still_open()
+        known, was_open = set(self._notes.ended), seen.still_open()
         seen.look(ends, part.records, lambda: after, ids=ids, there=there, to_end=part.to_end)
         gone = seen.drop(_of_these(positions, seen))
         new = {number: it for number, it in seen.ended.items() if number not in known}
         lost = known - seen.ended.keys() - set(gone)  # they have new numbers, or nothing is known of them any more
         still_open = [it for name, it in seen.still_open().items() if was_open.get(name) is it]
         said = now_ms >= last.looked_ms + SAID_S * 1000
-        if not (
-            new or gone or lost or seen.lost or still_open or last.still_open or last.problem or said or part.records
-        ):
+        # A topic of which nothing was known any more may have been made again: the head has its former id still.
+        anew = seen.lost or any(last.ids.get(name) != topic_id for name, topic_id in seen.ids.items())
+        if not (new or gone or lost or anew or still_open or last.still_open or last.problem or said or part.records):
             return []
         open_ = [it for it in seen.open.values() if it.parts or it.lost]
         looked_ms = now_ms if part.to_end else last.looked_ms
         found: Noted = [*self._notes.write_ended(new), *self._notes.write_gone({*gone, *lost})]
-        if seen.lost:
+        if seen.lost or self._lessened:
             found += self._notes.write_anew()
+            self._lessened = False
         look = LastLook(
             looked_ms, self._since_ms, "", seen.left_out, still_open, self._tail.offsets, dict(seen.ends), open_,
             self._selection, dict(seen.ids),
         )  # fmt: skip
-        head = begins or seen.lost or self._clock.now_s() >= self._head_s
+        head = begins or anew or self._clock.now_s() >= self._head_s
         if head:
             self._head_s = self._clock.now_s() + HEAD_S
         return [*found, *self._notes.write_last(look, head=head)]
@@ -194,7 +207,9 @@ def _of_these(positions: Mapping[Partition, GroupOffset], seen: SourceTransactio
     return found
 
 
-def _selection(flow: Flow) -> str:
+def _selection(flow: Flow, first: Collection[str] | None) -> str:
     """Return a digest of what says which topics the flow copies."""
     said = [sorted(flow.topics), sorted(flow.exclude), sorted(flow.schema_registry.topics)]
+    if flow.new_topics == "ignore" and first is not None:
+        said.append(sorted(first))
     return sha256(json.dumps(said).encode()).hexdigest()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from replicator.config import Config, Flow, routing
 from replicator.config.routing import selects, target_topic
-from replicator.flow.listing import Listing, decide_topics, unknown_source_topic
+from replicator.flow.listing import Listing, copied_topics, decide_topics, first_topics, unknown_source_topic
 from replicator.flow.topic_rules import ListedTopic, topic_routes
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.offset_reader import OffsetReader
@@ -84,8 +84,8 @@ ExpectedStarts = dict[Partition, ExpectedStart]
 def list_topics(
     flow: Flow, config: Config, clusters: ControlPlane, cluster_ids: Mapping[str, str]
 ) -> tuple[dict[str, ListedTopic], Listing, FoundOrigins]:
-    """List the flow's source topics: as the source tells them with the user's rights, as a listing with all conflicts,
-    and where they come from.
+    """List the source topics that the flow copies: as the source tells them with the user's rights, as a listing with
+    all conflicts, and where they come from.
 
     Args:
         cluster_ids: ids of the flow's two clusters, by their names in the file.
@@ -97,7 +97,20 @@ def list_topics(
     listing = Listing.of(there, conflicts, missing)
     origins = clusters.source_claims.origins({name: info.topic_id for name, info in listing.topics.items()})
     ids = cluster_ids[flow.source.name], cluster_ids[flow.target.name]
-    return there, listing.coming_from(origins, loops(flow, *ids, origins.origins)), origins
+    listing = listing.coming_from(origins, loops(flow, *ids, origins.origins))
+    copied = set(filter(copied_topics(flow, _first_topics(flow, clusters)), there))
+    return {name: it for name, it in there.items() if name in copied}, listing.only(copied), origins
+
+
+def _first_topics(flow: Flow, clusters: ControlPlane) -> Collection[str] | None:
+    """Return the topics of the flow's first listing, if `new_topics` makes a difference; None where the control topic
+    can't be read: whoever reads the flow's state next says why."""
+    if flow.new_topics == "copy":
+        return None
+    try:
+        return first_topics(clusters.state.control_if_any())
+    except ReplicatorError:
+        return None
 
 
 def no_topic(flow: Flow) -> str:

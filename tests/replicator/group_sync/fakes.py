@@ -245,6 +245,10 @@ class FakeMap:
         self._left_out = frozenset(self.failed_over)
         return self._left_out
 
+    def first_listing(self) -> Collection[str] | None:
+        """See `LiveMap`."""
+        return None
+
     def refuse_frozen(self) -> None:
         """See `LiveMap`."""
         if self.frozen:

@@ -100,7 +100,8 @@ class NotingRig(Rig):
     def said_ms(self) -> int:
         """When the source's ends were noted last, as a failover takes it."""
         said = [it.metadata for (group, _), it in self.target.values.items() if group == GROUP]
-        return max((int(it) for it in said if it.isdigit()), default=0)
+        others = OtherEnds.read(dict(self.topic.records))
+        return max((int(it) for it in said if it.isdigit()), default=others.seen_ms)
 
     def unanswered(self) -> list[str]:
         """Make a round; return why something of it is missing."""
@@ -116,7 +117,7 @@ class Looks(TransactionLooks):
         self.looked: Collection[Partition] = ()
         self.there: Collection[Partition] = ()
 
-    def begin(self, notes: TransactionNotes) -> None:
+    def begin(self, notes: TransactionNotes, first: Collection[str] | None = None) -> None:
         """See `TransactionLooks`."""
 
     def look(self, ats: Collection[Partition], there: Collection[Partition] = ()) -> Noted:
@@ -281,6 +282,28 @@ def test_a_whole_topic_that_is_not_at_the_target_has_rows_until_it_is_gone() -> 
     rig.map.unknown.clear()
     rig.rounds()
     assert (rig.others(), [row for row in rig.rows() if not row.complete]) == ({}, [])
+
+
+def test_while_the_target_has_no_partition_it_is_noted_when_the_ends_were_seen() -> None:
+    """All of them are known, though no offset can be committed that says when."""
+    rig = NotingRig()
+    rig.map.not_there |= {A, B, OUT}
+    for _ in range(2):
+        noted_ms = rig.clock.now_ms()
+        rig.rounds()
+        assert (rig.said_ms(), rig.others()) == (noted_ms, {A: 100, B: 100, OUT: 100})
+    rig.map.unknown[OUT] = Retriable("nobody leads it")
+    noted_ms = rig.clock.now_ms()
+    rig.sync = rig.worker()
+    rig.rounds()
+    assert (rig.said_ms(), rig.others()) == (noted_ms, {A: 100, B: 100, OUT: None})
+    rig.map.not_there.clear()
+    noted_ms = rig.clock.now_ms()
+    rig.rounds()
+    written = len(rig.topic.records)
+    assert rig.said_ms() == noted_ms
+    rig.rounds()
+    assert len(rig.topic.records) == written, "an offset says when"
 
 
 def test_what_is_noted_of_a_topic_goes_with_its_copy_and_is_noted_again() -> None:

@@ -10,7 +10,10 @@ import pytest
 import yaml
 
 from replicator.config import Flow, load_text
+from replicator.group_sync import live_map
+from replicator.group_sync.followed import FollowedGroups
 from replicator.group_sync.live_map import KafkaLiveMap
+from replicator.groups.ownership import GroupOffset
 from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.offset_questions import ListedOffset, ListedOffsets, Wanted
 from replicator.kafka.topic_questions import TopicInfo
@@ -19,6 +22,9 @@ from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Phase
+from replicator.translation.partition_maps import NOT_COPIED, UNANSWERED, MappedPartition, Untold
+from replicator.wire.group_requests import ListedGroup
+from tests.replicator.group_sync.fakes import FakeValues
 
 pytestmark = pytest.mark.tier("default")
 
@@ -206,3 +212,45 @@ def test_of_new_topics_that_are_ignored_no_end_is_asked_for() -> None:
     found = asked.map.source_ends()
     asked.map.close()
     assert (set(found.ends), found.unknown) == ({ORDERS}, {})
+
+
+class FakeTranslator:
+    """Has all partitions that the flow's patterns select; of some nothing is known now."""
+
+    def __init__(self, *_: object) -> None:
+        self.untold = {at: Untold(at, at, UNANSWERED, "no leader") for at in (ORDERS, INVOICES)}
+        self.untold[MORE] = Untold(MORE, MORE, NOT_COPIED, "the flow has not begun to copy this partition")
+
+    def partitions(self) -> list[Partition]:
+        """See `Translator`."""
+        return sorted(self.untold)
+
+    def untold_partitions(self) -> list[Untold]:
+        """See `Translator`."""
+        return list(self.untold.values())
+
+    def mapped_partitions(self) -> list[MappedPartition]:
+        """See `Translator`."""
+        return []
+
+
+def test_of_new_topics_that_are_ignored_no_group_has_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are never copied: a group that reads one would be shown so for good, and looked at in every round."""
+    monkeypatch.setattr(live_map, "Translator", FakeTranslator)
+    asked = Asked(new_topics="ignore")
+    asked.map.read()
+    assert asked.map.partitions() == {"orders": [ORDERS], "invoices": [INVOICES, MORE]}
+    asked.state.control = Control({1: Generation(1, Phase.OPEN, 1, partitions={"orders": 1})})
+    asked.map.read_failed_over()
+    asked.map.read()
+    assert asked.map.partitions() == {"orders": [ORDERS]}
+    assert set(asked.map.unread()) == {ORDERS}
+    followed = FollowedGroups(asked.flow)
+    followed.select({"g": ListedGroup("consumer", "Empty", "classic")}, all_of_them=True)
+    list(followed.take({"g": FakeValues({"invoices": {0: GroupOffset(1, ""), 1: GroupOffset(1, "")}})}))
+    assert list(followed.due(followed.snapshot(asked.map.partitions()), 1_000.0)) == []
+    assert followed.idle(1_001.0)
+    followed.end_round(5)
+    (shown,) = followed.shown()
+    assert (list(shown.rows), shown.unknown) == ([], "")
+    asked.map.close()

@@ -19,7 +19,7 @@ from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.transaction_notes import TransactionNotes
 from replicator.wire.transaction_log_tail import LogCut, LogPart
-from tests.replicator.group_sync.test_sync import A, B, Rig
+from tests.replicator.group_sync.test_sync import OUT, A, B, Rig
 
 pytestmark = pytest.mark.tier("default")
 
@@ -61,6 +61,8 @@ class Looking:
         self.rig, self.log = Rig(), FakeLog()
         self.ends, self.positions = {A: 10, B: 20}, {A: 10, B: 20}
         self.id = self.copied_of = "one"
+        self.ids = dict[str, str]()  # of topics that have another one
+        self.first: Collection[str] | None = None  # the topics of the flow's first listing
         self.no_ends_after = False
         self._asked = 0
         self.kept = dict[bytes | None, bytes | None]()
@@ -69,7 +71,7 @@ class Looking:
     def started(self) -> TransactionLooks:
         log = structlog.stdlib.get_logger()
         looks = TransactionLooks(self.rig.flow, self.log, self._ends, self._positions, self._ids, self.rig.clock, log)
-        looks.begin(TransactionNotes.read(self.kept))
+        looks.begin(TransactionNotes.read(self.kept), self.first)
         return looks
 
     def _ends(self, ats: Collection[Partition]) -> Mapping[Partition, int]:
@@ -82,18 +84,18 @@ class Looking:
         return {at: copied_to(offset, self.copied_of) for at, offset in self.positions.items()}
 
     def _ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        return dict.fromkeys(topics, self.id)
+        return {name: self.ids.get(name, self.id) for name in topics}
 
-    def look(self) -> Noted:
+    def look(self, *ats: Partition, after_s: float = 60) -> Noted:
         self._asked = 0
-        self.rig.clock.s += 60
-        noted = self.looks.look([A, B])
+        self.rig.clock.s += after_s
+        noted = self.looks.look(ats or [A, B])
         self.kept |= dict(noted)
         return noted
 
-    def write(self, start_ms: int = 5) -> None:
+    def write(self, start_ms: int = 5, *others: Partition) -> None:
         """A transaction is written, and committed."""
-        partitions = {A.topic: (A.partition, B.partition)}
+        partitions = {A.topic: (A.partition, B.partition)} | {at.topic: (at.partition,) for at in others}
         self.log.records += [
             LoggedTransaction("id", 7, 1, S.ONGOING, partitions, start_ms, start_ms),
             LoggedTransaction("id", 7, 1, S.PREPARE_COMMIT, partitions, start_ms, start_ms + 1),
@@ -212,5 +214,84 @@ def test_a_position_in_the_topic_that_was_there_before_does_not_tell_what_is_cop
     it.look()
     assert len(it.noted()) == 1
     it.copied_of = it.id
+    it.look()
+    assert it.noted() == []
+
+
+def test_a_topic_that_is_made_again_is_noted_when_it_is_seen() -> None:
+    """What goes on, and a failover, take the topic that was there before for the one that was copied."""
+    it = Looking()
+    it.ends[OUT] = 5
+    it.look(A, B, OUT)
+    it.look(OUT, after_s=10)  # it is deleted
+    it.ids["a"] = "another"
+    it.look(A, B, OUT, after_s=1)
+    assert TransactionNotes.read(it.kept).last.ids == {"a": "another", "out": "one"}
+    it.write()
+    it.look(A, B, OUT, after_s=1)
+    it.looks = it.started()
+    it.look(A, B, OUT, after_s=1)
+    assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
+
+
+def test_ids_are_noted_while_the_log_may_not_be_read() -> None:
+    """A failover compares them with those of topics that were copied."""
+    it = Looking()
+    it.log.error = NotAllowed("needs Read on topic '__transaction_state'")
+    it.look()
+    assert TransactionNotes.read(it.kept).last.ids == {"a": "one"}
+    it.looks = it.started()
+    it.id = "another"
+    it.look()
+    last = TransactionNotes.read(it.kept).last
+    assert (last.ids, last.looked_ms, last.log) == ({"a": "another"}, 0, None)
+    it.log.error = None
+    it.look()
+    it.write()
+    it.look()
+    assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
+
+
+def test_new_topics_that_are_ignored_are_no_part_of_transactions() -> None:
+    """They have no position: a transaction over one would never be copied as a whole."""
+    it = Looking()
+    it.rig.flow = it.rig.flow.model_copy(update={"new_topics": "ignore"})
+    it.ends[OUT] = it.positions[OUT] = 30
+    it.first = ["a", "deleted"]
+    it.looks = it.started()
+    it.look()
+    it.write(5, OUT)
+    it.look()
+    assert it.noted() == [{A: RecordRange(10, 12), B: RecordRange(20, 22)}]
+    it.positions = {A: 12, B: 22}
+    it.look()
+    assert it.noted() == []
+    it.first = ["a", "out"]  # as after the control topic was made again
+    it.looks = it.started()
+    it.look(A, B, OUT)
+    it.write(8, OUT)
+    it.look(A, B, OUT)
+    assert [set(parts) for parts in it.noted()] == [{A, B, OUT}]
+
+
+def test_what_was_noted_of_topics_that_are_not_copied_any_more_is_let_go_of_for_good() -> None:
+    it = Looking()
+    it.rig.flow = it.rig.flow.model_copy(update={"new_topics": "ignore"})
+    it.ends[OUT] = 30
+    it.look(A, B, OUT)
+    it.write(5)
+    it.write(8, OUT)
+    it.log.records += [
+        LoggedTransaction("two", 8, 1, S.ONGOING, {"a": (0,), "out": (0,)}, 9, 9),
+        LoggedTransaction("two", 8, 1, S.PREPARE_COMMIT, {"a": (0,), "out": (0,)}, 9, 10),
+    ]
+    it.look(A, B, OUT)
+    assert [set(parts) for parts in it.noted()] == [{A, B}, {A, B, OUT}, {A, OUT}], "one record has all"
+    it.first = ["a"]
+    for _ in range(2):
+        it.looks = it.started()
+        it.look(after_s=1)
+        assert [set(parts) for parts in it.noted()] == [{A, B}, {A, B}]
+    it.positions = dict(it.ends)
     it.look()
     assert it.noted() == []

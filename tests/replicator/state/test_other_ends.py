@@ -24,18 +24,20 @@ def test_they_are_read_back_and_only_what_changes_is_written() -> None:
     assert [key for key, _ in notes.write({A: 2**40, B: 3, OTHER: 0})] == [b"ends/a"]
     assert list(notes.write({A: 2**40, B: 3})) == [(b"ends/o", None)]
     assert notes.ends() == {A: 2**40, B: 3}
+    records |= dict(notes.write_seen(2**41))
+    assert (OtherEnds.read(records).seen_ms, OtherEnds.read({}).seen_ms) == (2**41, 0)
 
 
 def test_others_pass_over_them_and_they_over_others() -> None:
-    (record,) = OtherEnds().write({A: 1})
+    records = dict[bytes | None, bytes | None]([*OtherEnds().write({A: 1}), *OtherEnds().write_seen(5)])
     groups = GroupNotes()
-    groups.read([record])
+    groups.read(records.items())
     assert list(groups) == []
-    assert TransactionNotes.read(dict([record])).ended == {}
+    assert TransactionNotes.read(records).ended == {}
     others: dict[bytes | None, bytes | None] = {
         None: b"{}", b'["g","a",0]': b"{}", b"ends/a": None, b"ends/b": b"no", b"ends/c": wrap(OTHER_ENDS, {}),
-        b"ends/d": wrap("of another kind", {}, must_understand=False),
+        b"ends/d": wrap("of another kind", {}, must_understand=False), b"ends_seen": b"no",
     }  # fmt: skip
-    assert OtherEnds.read(others).ends() == {}
+    assert (OtherEnds.read(others).ends(), OtherEnds.read(others).seen_ms) == ({}, 0)
     with pytest.raises(NewerFormat):
         OtherEnds.read({b"ends/a": wrap(OTHER_ENDS, {}, version=2)})
