@@ -340,14 +340,12 @@ class SourceTransactions:
         return self._lessen(lambda it: last.lost(it.parts))
 
     def _lessen(self, lost: Callable[[SourceTransaction], set[Partition]]) -> list[int]:
-        """Remove what is `lost` of those that ended. Return the new numbers of those of which something is known
-        still."""
+        """Remove what is `lost` of those that ended; return the new numbers of those of which more is known."""
         found = list[int]()
         for number, it in list(self.ended.items()):
             if ats := lost(it):
                 del self.ended[number]
-                left = it.lose(ats)
-                if len(left.parts) > 1:
+                if len((left := it.lose(ats)).parts) > 1:
                     found.append(self._add(left))
         return found
 
