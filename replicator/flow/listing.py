@@ -25,31 +25,32 @@ from replicator.model.origins import Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
-from replicator.state.control_topic import Control
 from replicator.state.generation import failed_over_said
 from replicator.state.origins import FoundOrigins
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
-def wanted_topics(flow: Flow, selected: Iterable[str], first: Collection[str]) -> set[str]:
-    """Return all selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
+def wanted_topics(flow: Flow, selected: Iterable[str], known: Collection[str]) -> set[str]:
+    """Return all selected topics, or under `new_topics: ignore` those that are `known`, as of `known_topics`."""
     if flow.new_topics == "copy":
         return set(selected)
-    return {*first, heartbeats_topic(flow.name)}.intersection(selected)
+    return {*known, heartbeats_topic(flow.name)}.intersection(selected)
 
 
-def first_topics(control: Control | None) -> Collection[str] | None:
-    """Return the topics of a flow's first listing; None: the flow has never run, or its control topic wasn't read."""
-    return None if control is None or not control.generations else control.first_listing().keys()
+def known_topics(first: Iterable[str], claims: Claims) -> set[str]:
+    """Return the topics that aren't new to a flow: those of its first listing, `first`, and those that it has begun to
+    copy. It may have copied new ones before it was told to ignore them."""
+    return {*first, *(claim.source.topic for claim in claims.claims.values())}
 
 
-def copied_topics(flow: Flow, first: Collection[str] | None) -> Callable[[str], bool]:
+def copied_topics(flow: Flow, known: Collection[str] | None) -> Callable[[str], bool]:
     """Return what tells whether the flow copies a source topic: whether it selects it, and `wanted_topics` has it.
-    `first` as of `first_topics`: while that isn't known, all that it selects count."""
-    if first is None or flow.new_topics == "copy":
+    `known` as of `known_topics`; None, where the flow has never run or that can't be read: all that it selects count.
+    """
+    if known is None or flow.new_topics == "copy":
         return partial(selects, flow)
-    return {name for name in (*first, heartbeats_topic(flow.name)) if selects(flow, name)}.__contains__
+    return {name for name in (*known, heartbeats_topic(flow.name)) if selects(flow, name)}.__contains__
 
 
 @dataclass(frozen=True, slots=True)

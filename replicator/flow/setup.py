@@ -26,6 +26,7 @@ from replicator.flow.listing import (
     Routing,
     config_changes,
     decide_topics,
+    known_topics,
     message_bytes,
     unknown_source_topic,
     wanted_topics,
@@ -308,8 +309,9 @@ class Setup:
         return starts.encode(found, self._control_bytes_max)
 
     def wanted(self, listing: Listing, first: Collection[str]) -> Listing:
-        """Return the same listing with `wanted_topics` alone."""
-        return listing.only(wanted_topics(self._flow, listing.topics.keys() | listing.denied.keys(), first))
+        """Return the same listing with `wanted_topics` alone; `first`: those of the flow's first listing."""
+        known = known_topics(first, self._claims)
+        return listing.only(wanted_topics(self._flow, listing.topics.keys() | listing.denied.keys(), known))
 
     def first_routes(self, listing: Listing) -> Routing:
         """Make routes as `routes` does, for a process that has nothing to go on with if they can't be made now."""

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from replicator.config import Flow, routing
-from replicator.flow.listing import copied_topics, first_topics
+from replicator.flow.listing import copied_topics, known_topics
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
 from replicator.group_sync.newest_leaders import NewestLeaders
@@ -16,6 +16,7 @@ from replicator.kafka.offset_questions import STABLE
 from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.model.errors import ReplicatorError, Retriable
 from replicator.model.partition import Partition
+from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.translation.partition_maps import UNANSWERED, MappedPartition, Untold, read_partitions
@@ -34,6 +35,7 @@ class KafkaLiveMap:
         self._failed_over = frozenset[str]()
         self._source_leaders, self._target_leaders = NewestLeaders(), NewestLeaders()
         self._outdated: Mapping[Partition, ReplicatorError] = {}
+        self._known: Collection[str] | None = None
         self._copies = copied_topics(flow, None)
         self._seen: dict[str, int] = {}  # partitions of source topics that were seen or claimed: asked for by name
 
@@ -45,16 +47,18 @@ class KafkaLiveMap:
         """See `LiveMap`."""
         control = self._control = self._clusters.state.control_if_any()
         self._failed_over = frozenset(() if control is None else control.failed_over)
-        self._copies = copied_topics(self._flow, first_topics(control))
-        claims = self._clusters.state.claims_if_any()
-        for claim in claims.claims.values() if claims is not None else ():
+        claims = self._clusters.state.claims_if_any() or Claims()
+        has_run = control is not None and control.generations
+        self._known = known_topics(control.first_listing(), claims) if control is not None and has_run else None
+        self._copies = copied_topics(self._flow, self._known)
+        for claim in claims.claims.values():
             topic, number = claim.source
             self._seen[topic] = max(self._seen.get(topic, 0), number + 1)
         return self._failed_over
 
-    def first_listing(self) -> Collection[str] | None:
+    def known_topics(self) -> Collection[str] | None:
         """See `LiveMap`."""
-        return first_topics(self._control)
+        return self._known
 
     def refuse_frozen(self) -> None:
         """See `LiveMap`."""

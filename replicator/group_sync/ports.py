@@ -89,8 +89,8 @@ class LiveMap(Protocol):
         """Ask anew which source topics were failed over: their groups are left alone from then on, and `partitions`
         doesn't have them. Raises ReplicatorError."""
 
-    def first_listing(self) -> Collection[str] | None:
-        """Return the source topics of the flow's first listing, as of the last `read_failed_over`; None: not known."""
+    def known_topics(self) -> Collection[str] | None:
+        """Return the source topics that aren't new to the flow, as of the last `read_failed_over`; None: not known."""
 
     def refuse_frozen(self) -> None:
         """Raise FlowFrozen where the flow as a whole was failed over, or is about to be, when that was asked last."""

@@ -165,7 +165,7 @@ class GroupSync:
         self._map.refuse_frozen()
         self._known, self._kept = known, None
         if self._transactions is not None:
-            self._transactions.begin(self._notes.transaction_notes(), self._map.first_listing())
+            self._transactions.begin(self._notes.transaction_notes(), self._map.known_topics())
         self._dropped.clear()
 
     def _keep(self) -> None:

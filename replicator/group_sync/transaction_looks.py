@@ -72,12 +72,12 @@ class TransactionLooks:
         self._since_ms, self._problem = 0, ""
         self._due_s = self._head_s = float("-inf")
 
-    def begin(self, notes: TransactionNotes, first: Collection[str] | None = None) -> None:
+    def begin(self, notes: TransactionNotes, known: Collection[str] | None = None) -> None:
         """Go on from what is noted. Where the flow copies topics by other rules than then, begin anew: of what was open
-        it isn't known whether it had written to them. `first` as of `LiveMap.first_listing`."""
+        it isn't known whether it had written to them. `known` as of `LiveMap.known_topics`."""
         self._notes, last = notes, notes.last
-        self._selection = _selection(self._flow, first)
-        self._seen = SourceTransactions(copied_topics(self._flow, first))
+        self._selection = _selection(self._flow, known)
+        self._seen = SourceTransactions(copied_topics(self._flow, known))
         if last.selection == self._selection:
             self._seen.go_on(last.ends, last.ids, last.open, notes.ended, last.left_out)
             self._tail.offsets = last.log
@@ -207,9 +207,9 @@ def _of_these(positions: Mapping[Partition, GroupOffset], seen: SourceTransactio
     return found
 
 
-def _selection(flow: Flow, first: Collection[str] | None) -> str:
+def _selection(flow: Flow, known: Collection[str] | None) -> str:
     """Return a digest of what says which topics the flow copies."""
     said = [sorted(flow.topics), sorted(flow.exclude), sorted(flow.schema_registry.topics)]
-    if flow.new_topics == "ignore" and first is not None:
-        said.append(sorted(first))
+    if flow.new_topics == "ignore" and known is not None:
+        said.append(sorted(known))
     return sha256(json.dumps(said).encode()).hexdigest()

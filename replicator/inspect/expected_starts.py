@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from replicator.config import Config, Flow, routing
 from replicator.config.routing import selects, target_topic
-from replicator.flow.listing import Listing, copied_topics, decide_topics, first_topics, unknown_source_topic
+from replicator.flow.listing import Listing, copied_topics, decide_topics, known_topics, unknown_source_topic
 from replicator.flow.topic_rules import ListedTopic, topic_routes
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.offset_reader import OffsetReader
@@ -98,19 +98,22 @@ def list_topics(
     origins = clusters.source_claims.origins({name: info.topic_id for name, info in listing.topics.items()})
     ids = cluster_ids[flow.source.name], cluster_ids[flow.target.name]
     listing = listing.coming_from(origins, loops(flow, *ids, origins.origins))
-    copied = set(filter(copied_topics(flow, _first_topics(flow, clusters)), there))
+    copied = set(filter(copied_topics(flow, _known_topics(flow, clusters)), there))
     return {name: it for name, it in there.items() if name in copied}, listing.only(copied), origins
 
 
-def _first_topics(flow: Flow, clusters: ControlPlane) -> Collection[str] | None:
-    """Return the topics of the flow's first listing, if `new_topics` makes a difference; None where the control topic
-    can't be read: whoever reads the flow's state next says why."""
+def _known_topics(flow: Flow, clusters: ControlPlane) -> Collection[str] | None:
+    """Return the topics that aren't new to the flow, if `new_topics` makes a difference; None where it has never run,
+    or its state can't be read: whoever reads that next says why."""
     if flow.new_topics == "copy":
         return None
     try:
-        return first_topics(clusters.state.control_if_any())
+        control, claims = clusters.state.control_if_any(), clusters.state.claims_if_any()
     except ReplicatorError:
         return None
+    if control is None or not control.generations:
+        return None
+    return known_topics(control.first_listing(), claims or Claims())
 
 
 def no_topic(flow: Flow) -> str:

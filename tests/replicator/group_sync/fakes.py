@@ -245,7 +245,7 @@ class FakeMap:
         self._left_out = frozenset(self.failed_over)
         return self._left_out
 
-    def first_listing(self) -> Collection[str] | None:
+    def known_topics(self) -> Collection[str] | None:
         """See `LiveMap`."""
         return None
 

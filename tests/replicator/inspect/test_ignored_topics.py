@@ -11,7 +11,7 @@ import pytest
 from replicator.config import Config, load_text
 from replicator.flow.topic_rules import ListedTopic
 from replicator.inspect import planning, status
-from replicator.inspect.expected_starts import ExpectedStart, ExpectedStarts
+from replicator.inspect.expected_starts import ExpectedStart, ExpectedStarts, list_topics
 from replicator.inspect.flow_plan import FlowPlan
 from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.topic_questions import TopicInfo
@@ -19,7 +19,7 @@ from replicator.lane.start_decision import StartDecision
 from replicator.model.errors import NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
-from replicator.state.claims import Claims
+from replicator.state.claims import Claim, Claims
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Phase
 from replicator.state.origins import FoundOrigins
@@ -35,7 +35,7 @@ class FakePlane:
     the user may only see."""
 
     def __init__(self, control: Control | ReplicatorError | None) -> None:
-        self._control = control
+        self._control, self.claims = control, Claims({}, ())
         self.state: Any = self
         self.source_claims: Any = self
         self.source: Any = self
@@ -93,6 +93,10 @@ class FakePlane:
         if isinstance(self._control, ReplicatorError):
             raise self._control
         return self._control
+
+    def claims_if_any(self) -> Claims:
+        """See `FlowState`."""
+        return self.claims
 
 
 class FakeForecast:
@@ -155,6 +159,17 @@ def test_a_topic_that_the_flow_ignores_has_no_row(shown: Shown) -> None:
     """Its records would be lag for good, and `plan` would announce a topic that `run` doesn't create."""
     assert shown(RUNS, "ignore") == {"orders": 10}
     assert planned(RUNS, "ignore") == ({"orders"}, [])
+
+
+def test_a_topic_that_was_copied_before_the_flow_was_to_ignore_new_ones_is_told() -> None:
+    plane = FakePlane(RUNS)
+    plane.claims = Claims(
+        {Partition("a.later", 0): Claim(Partition("a.later", 0), Partition("later", 0), "l", "t", 0, 0, 1, "me", 1)}, ()
+    )
+    clusters: Any = plane
+    config = config_of("ignore")
+    there, *_ = list_topics(config.flows["f"], config, clusters, {"a": "ca", "b": "cb"})
+    assert set(there) == {"orders", "later"}
 
 
 @pytest.mark.parametrize(
