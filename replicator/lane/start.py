@@ -27,7 +27,6 @@ from replicator.lane.partition import (
     MISSING,
     Admit,
     Commits,
-    LanePartition,
     Reason,
     Stop,
     Wait,
@@ -144,7 +143,8 @@ class LaneStart:
         """Find the partitions that the last session left waiting for a right that is still missing."""
         waiting = [at for at in decisions if self._waits_for_right(at)]
         for at in waiting:
-            self._partitions[at].position = decisions[at].position
+            if decisions[at].claim is None:
+                self._partitions[at].position = decisions[at].position
         return self._rights.missing(waiting)
 
     def _waits_for_right(self, at: Partition) -> bool:
@@ -198,25 +198,28 @@ class LaneStart:
     def _enter(self, at: Partition, decision: StartDecision, denied: MissingRight | None) -> None:
         """Set one partition's position and state by its decision."""
         partition = self._partitions[at]
-        if decision.position is not None or decision.waits is None:
-            partition.position = decision.position
-        # Otherwise it couldn't be read now: what this session has read is still so, since it fenced all others.
+        # Where it couldn't be read now, what this session has read is still so, since it fenced all others.
+        unread = decision.position is None and decision.waits is not None
+        position = partition.stored if unread else decision.position
+        # Invariant 4: the position of a claim is committed with it only, never without.
+        stored = position if decision.claim is None else partition.stored
         partition.unreadable = decision.unreadable
         partition.commits = Commits.YES if decision.committable else Commits.NO
         stopped = decision.stopped or self._partitions.lasting(at)
         if stopped is None or self._policy.repairs(stopped):
-            stopped = self._truncated_before(partition)
+            stopped = None if position is None else partition.report.truncated(position)
         if stopped is not None:
-            once = _shown_by_the_end(stopped, partition.position)
-            if decision.claim is not None:  # invariant 4: committed without it, the position would never get one
-                partition.position = None
+            once = _shown_by_the_end(stopped, position)
             self._partitions.apply(at, Stop(stopped, lasting=decision.stopped is None or once))
+            partition.position = stored  # after the event, with which an earlier claim and its position go
             if commands_for(stopped.name):
                 self._note(at, stopped, decision.topics, once=once)
         elif decision.waits is not None:
             self._wait(at, *decision.waits)
+            partition.position = stored
         else:
-            self._partitions.apply(at, Admit(decision.claim))
+            partition.position = position
+            self._partitions.apply(at, Admit(decision.claim, stored))
             if denied is not None:
                 partition.commits = denied.commits
                 self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, denied.text))
@@ -237,10 +240,6 @@ class LaneStart:
         position = partition.position
         if position is not None and position.offset == it.offset and decision.fits(it):
             self.stop(at, Incident(it.name, it.detail, topic=at.topic, partition=at.partition, offset=it.offset))
-
-    def _truncated_before(self, partition: LanePartition) -> Incident | None:
-        position = partition.position
-        return None if position is None else partition.report.truncated(position)
 
     def wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
         """Make a partition wait for what `error` says; `missing`: whose topic a TopicMissing means."""
