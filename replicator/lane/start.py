@@ -42,7 +42,7 @@ from replicator.lane.start_decision import StartDecision, decide, told_by_an_old
 from replicator.lane.target_check import check_target
 from replicator.model.checkpoint import Position, Unreadable
 from replicator.model.commands import TRUNCATED, Command, commands_for
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
@@ -327,8 +327,8 @@ class LaneStart:
         """Read all positions of the lane again: whether they have to be committed again.
 
         A stray commit stands in place of a position where a consumer has the flow's group id, or somebody has reset its
-        offsets. A partition that is copied is stopped by it, and decided over anew at the next look, with the position
-        that this lane knows. Of any other one no more than the position changes: it stays stopped by what stopped it.
+        offsets. A partition that is copied is stopped by it, see `decide_overwritten`. Of any other one no more than
+        the position changes: it stays stopped by what stopped it.
 
         Raises TakenOver when another process owns positions of the lane; Retriable, Unreachable, NotAllowed.
         """
@@ -336,12 +336,24 @@ class LaneStart:
         mine = known.keys() | {target for target, kept in positions.kept.items() if isinstance(kept, Position)}
         found = self._facts.positions([*known, *positions.kept])
         strays = {target: it for target, it in found.items() if isinstance(it, Unreadable) and target in mine}
-        overwritten = [at for at, it in self._partitions.items() if it.overwritten]
         for target in strays.keys() & known.keys():
             if self._partitions[known[target]].copied:
                 self._partitions.apply(known[target], Stop(unreadable(known[target], strays[target])))
-        self.decide_again(overwritten)
-        return bool(strays or overwritten)
+        return bool(strays or self._overwritten())
+
+    def _overwritten(self) -> list[Partition]:
+        return [at for at, it in self._partitions.items() if it.overwritten]
+
+    def decide_overwritten(self) -> bool:
+        """Decide anew over the partitions that a stray commit has stopped, once the target has their positions again;
+        return whether any is copied from now on. Those that can't be decided over now wait."""
+        overwritten = self._overwritten()
+        try:
+            return self.decide_again(overwritten)
+        except (Retriable, Unreachable) as error:
+            for at in overwritten:
+                self.wait(at, error)
+            return False
 
     def check_origins(self) -> None:
         """Look once more at partitions of which nothing was copied yet, now that their claims were committed."""
