@@ -33,10 +33,11 @@ def started(copying: Copying) -> Replicator:
     return worker
 
 
-def reset(client: Consumer, copying: Copying) -> None:
-    """Commit as `kafka-consumer-groups --reset-offsets` does."""
-    (found,) = client.commit(offsets=[TopicPartition(copying.copy, 0, STRAY)], asynchronous=False) or []
-    assert found.error is None
+def reset(client: Consumer, copying: Copying, partitions: int = 1) -> None:
+    """Commit as `kafka-consumer-groups --reset-offsets` does, for so many partitions at once."""
+    offsets = [TopicPartition(copying.copy, number, STRAY) for number in range(partitions)]
+    found = client.commit(offsets=offsets, asynchronous=False) or []
+    assert [each.error for each in found] == [None] * partitions
 
 
 def test_an_operator_resets_an_offset(copying: Copying) -> None:
@@ -49,6 +50,21 @@ def test_an_operator_resets_an_offset(copying: Copying) -> None:
     copying.load.mixed(300)
     copying.finish(worker)
     assert {event["partition"] for event in worker.seen("incident")} == {0}
+
+
+@pytest.mark.tier("full")
+def test_an_operator_resets_all_offsets_and_the_worker_goes_on(copying: Copying) -> None:
+    """It runs the flow alone, and would end once everything is stopped."""
+    worker = started(copying)
+    client = clients.consumer(copying.target, group_id=copying.group)
+    reset(client, copying, copying.partitions)
+    client.close()
+    for number in range(copying.partitions):
+        worker.wait_event("copying", topic=copying.topic, partition=number)
+    copying.load.mixed(300)
+    copying.finish(worker)
+    told = [(event["name"], event["partition"]) for event in worker.seen("incident")]
+    assert sorted(told) == [("position_unreadable", number) for number in range(copying.partitions)]
 
 
 @pytest.mark.tier("full")

@@ -6,7 +6,8 @@
 Invariants
 - Nothing stands still in any other state: a partition that is not copied waits, for a reason that is logged and asked
   about again, or is stopped by an incident. Both keep their position, and it is committed again with the others.
-- A position that was never committed goes with its claim: a partition that doesn't get as far has none.
+- A position that was never committed goes with its claim: a partition that doesn't get as far has the one that the
+  target has, or none.
 - What a producer session has read of a position is void once the next one begins (invariant 1).
 - Who sees a partition copied, sees records committed: while the lane commits none, it is said to wait.
 """
@@ -94,10 +95,11 @@ class Undecided:
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """It may be copied: its position, and its claim if it had no position, go into the lane's next transaction. A right
-    of the whole lane that is missing shows no earlier, so `told` stays until then."""
+    of the whole lane that is missing shows no earlier, so `told` stays until then. `replaced` as in `Admit`."""
 
     told: PartitionState | None
     claim: Claim | None = None
+    replaced: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,11 @@ class SessionBegan:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Nothing speaks against copying it. `claim`: it has no position yet, and begins where this says."""
+    """Nothing speaks against copying it. `claim`: it has no position yet, and begins where this says; or it has one,
+    `replaced`, and an operator has decided that it begins there instead."""
 
     claim: Claim | None = None
+    replaced: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,7 @@ class Effect(Enum):
     """What a transition brings about besides the new state."""
 
     FORGET_POSITION = auto()  # it, and all that the session knew, has to be found out again
-    DROP_CLAIM = auto()  # with the position, if there was a claim
+    DROP_CLAIM = auto()  # with the position, if there was a claim: what the target has counts again
     FORGET_REFUSAL = auto()  # the search for a refused record is over
     TELL = auto()  # to the log, if it is news
 
@@ -313,10 +317,16 @@ class LanePartition:
         return told.since_s if isinstance(told, Waiting) and told.reason in reasons else None
 
     @property
+    def stored(self) -> Position | None:
+        """What the target has: not yet what is committed with the claim of an admitted partition."""
+        state = self.state
+        return state.replaced if isinstance(state, Admitted) and state.claim is not None else self.position
+
+    @property
     def known(self) -> Position | None:
         """The position that this session has read or committed. Nobody else can move it while its producer isn't
         fenced: it can be committed again where a stray commit stands now."""
-        return self.position if self.unreadable is None and self.claim is None else None
+        return self.stored if self.unreadable is None else None
 
     @property
     def overwritten(self) -> bool:
@@ -330,14 +340,13 @@ class LanePartition:
 
     def apply(self, event: Event, now_s: float) -> bool:
         """Change the state; whether there may be something to tell. `now_s` is monotonic."""
-        told = self.told
+        told, stored = self.told, self.stored
         kind, effects = TRANSITIONS[type(self.state)][type(event)]
-        unclaimed = Effect.FORGET_POSITION in effects or (Effect.DROP_CLAIM in effects and self.claim is not None)
         self.state = _entered(kind, event, self.state, told, now_s)
-        if unclaimed:
-            self.position = None
+        if Effect.DROP_CLAIM in effects:
+            self.position = stored
         if Effect.FORGET_POSITION in effects:
-            self.unreadable, self.commits, self.session = None, Commits.YES, SessionFacts()
+            self.position, self.unreadable, self.commits, self.session = None, None, Commits.YES, SessionFacts()
         if Effect.FORGET_REFUSAL in effects:
             self.refusal = NOT_REFUSED
         return Effect.TELL in effects
@@ -348,7 +357,7 @@ def _entered(kind: type[State], event: Event, before: State, told: PartitionStat
     if kind is Undecided:
         return Undecided(told)
     if kind is Admitted and isinstance(event, Admit):
-        return Admitted(told, event.claim)
+        return Admitted(told, event.claim, event.replaced)
     if kind is HeldUp and isinstance(event, HoldUp):
         return HeldUp(_waiting(event, told, now_s))
     if kind is Waiting and isinstance(event, Wait):

@@ -178,8 +178,7 @@ class ProducerSession:
     def _step(self) -> None:
         if self._clock.now_s() >= self._last_recommit_s + self._plan.flow.limits.recommit_interval_ms / 1000:
             self._recommit()
-        if self._owners.look(self.positions):
-            self._commit_positions(CommitKind.OVERWRITTEN)
+        self._owners.look(self.positions, self._commit_positions)
         self._decide_waiting()
         self._throttling.look()
         self._readiness.look(self.positions.copying)

@@ -27,7 +27,6 @@ from replicator.lane.partition import (
     MISSING,
     Admit,
     Commits,
-    LanePartition,
     Reason,
     Stop,
     Wait,
@@ -43,7 +42,7 @@ from replicator.lane.start_decision import StartDecision, decide, told_by_an_old
 from replicator.lane.target_check import check_target
 from replicator.model.checkpoint import Position, Unreadable
 from replicator.model.commands import TRUNCATED, Command, commands_for
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
@@ -144,7 +143,8 @@ class LaneStart:
         """Find the partitions that the last session left waiting for a right that is still missing."""
         waiting = [at for at in decisions if self._waits_for_right(at)]
         for at in waiting:
-            self._partitions[at].position = decisions[at].position
+            if decisions[at].claim is None:
+                self._partitions[at].position = decisions[at].position
         return self._rights.missing(waiting)
 
     def _waits_for_right(self, at: Partition) -> bool:
@@ -198,25 +198,28 @@ class LaneStart:
     def _enter(self, at: Partition, decision: StartDecision, denied: MissingRight | None) -> None:
         """Set one partition's position and state by its decision."""
         partition = self._partitions[at]
-        if decision.position is not None or decision.waits is None:
-            partition.position = decision.position
-        # Otherwise it couldn't be read now: what this session has read is still so, since it fenced all others.
+        # Where it couldn't be read now, what this session has read is still so, since it fenced all others.
+        unread = decision.position is None and decision.waits is not None
+        position = partition.stored if unread else decision.position
+        # Invariant 4: the position of a claim is committed with it only, never without.
+        stored = position if decision.claim is None else partition.stored
         partition.unreadable = decision.unreadable
         partition.commits = Commits.YES if decision.committable else Commits.NO
         stopped = decision.stopped or self._partitions.lasting(at)
         if stopped is None or self._policy.repairs(stopped):
-            stopped = self._truncated_before(partition)
+            stopped = None if position is None else partition.report.truncated(position)
         if stopped is not None:
-            once = _shown_by_the_end(stopped, partition.position)
-            if decision.claim is not None:  # invariant 4: committed without it, the position would never get one
-                partition.position = None
+            once = _shown_by_the_end(stopped, position)
             self._partitions.apply(at, Stop(stopped, lasting=decision.stopped is None or once))
+            partition.position = stored  # after the event, with which an earlier claim and its position go
             if commands_for(stopped.name):
                 self._note(at, stopped, decision.topics, once=once)
         elif decision.waits is not None:
             self._wait(at, *decision.waits)
+            partition.position = stored
         else:
-            self._partitions.apply(at, Admit(decision.claim))
+            partition.position = position
+            self._partitions.apply(at, Admit(decision.claim, stored))
             if denied is not None:
                 partition.commits = denied.commits
                 self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, denied.text))
@@ -237,10 +240,6 @@ class LaneStart:
         position = partition.position
         if position is not None and position.offset == it.offset and decision.fits(it):
             self.stop(at, Incident(it.name, it.detail, topic=at.topic, partition=at.partition, offset=it.offset))
-
-    def _truncated_before(self, partition: LanePartition) -> Incident | None:
-        position = partition.position
-        return None if position is None else partition.report.truncated(position)
 
     def wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
         """Make a partition wait for what `error` says; `missing`: whose topic a TopicMissing means."""
@@ -328,8 +327,8 @@ class LaneStart:
         """Read all positions of the lane again: whether they have to be committed again.
 
         A stray commit stands in place of a position where a consumer has the flow's group id, or somebody has reset its
-        offsets. A partition that is copied is stopped by it, and decided over anew at the next look, with the position
-        that this lane knows. Of any other one no more than the position changes: it stays stopped by what stopped it.
+        offsets. A partition that is copied is stopped by it, see `decide_overwritten`. Of any other one no more than
+        the position changes: it stays stopped by what stopped it.
 
         Raises TakenOver when another process owns positions of the lane; Retriable, Unreachable, NotAllowed.
         """
@@ -337,12 +336,24 @@ class LaneStart:
         mine = known.keys() | {target for target, kept in positions.kept.items() if isinstance(kept, Position)}
         found = self._facts.positions([*known, *positions.kept])
         strays = {target: it for target, it in found.items() if isinstance(it, Unreadable) and target in mine}
-        overwritten = [at for at, it in self._partitions.items() if it.overwritten]
         for target in strays.keys() & known.keys():
             if self._partitions[known[target]].copied:
                 self._partitions.apply(known[target], Stop(unreadable(known[target], strays[target])))
-        self.decide_again(overwritten)
-        return bool(strays or overwritten)
+        return bool(strays or self._overwritten())
+
+    def _overwritten(self) -> list[Partition]:
+        return [at for at, it in self._partitions.items() if it.overwritten]
+
+    def decide_overwritten(self) -> bool:
+        """Decide anew over the partitions that a stray commit has stopped, once the target has their positions again;
+        return whether any is copied from now on. Those that can't be decided over now wait."""
+        overwritten = self._overwritten()
+        try:
+            return self.decide_again(overwritten)
+        except (Retriable, Unreachable) as error:
+            for at in overwritten:
+                self.wait(at, error)
+            return False
 
     def check_origins(self) -> None:
         """Look once more at partitions of which nothing was copied yet, now that their claims were committed."""

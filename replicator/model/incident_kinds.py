@@ -226,7 +226,7 @@ _STATE = {
         "The metadata of a committed offset wasn't written by this program",
         "Another program commits offsets of the flow's group, or somebody has reset its offsets",
         "Find out who commits offsets of the group eos-replicate.<flow>. If the flow was running when that happened, "
-        "it commits its own position again at a later discovery, and goes on. If it wasn't: "
+        "it commits its own position again at the next discovery, and goes on at once. If it wasn't: "
         f"{_ADOPT} {_INSTEAD}",
     ),
     "position_newer_than_control": IncidentKind(

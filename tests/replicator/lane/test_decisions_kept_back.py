@@ -7,15 +7,21 @@ from dataclasses import replace
 
 import pytest
 
+from replicator.lane.decisions import AGAIN_S
 from replicator.lane.partition import Stopped
 from replicator.model.commands import Command
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Incident, Unreachable
 from replicator.state.decisions import AdoptedSides
-from tests.replicator.lane.fakes.loads import A, each_poll, numbered
+from tests.replicator.lane.fakes.loads import A, B, each_poll, numbered
+from tests.replicator.lane.fakes.map_truth import target_of
 from tests.replicator.lane.fakes.world import World
 from tests.replicator.lane.test_decisions import closed
-from tests.replicator.lane.test_truncated import assert_goes_on, at_the_position
+from tests.replicator.lane.test_kept_alive import committed_ms
+from tests.replicator.lane.test_truncated import assert_goes_on, at_the_position, below
+
+WHILE_S = 25.0
+"""Shorter than until a decision is tried again that was postponed."""
 
 
 def found_once(world: World, then: Callable[[], None]) -> World:
@@ -50,36 +56,95 @@ def away(*calls: str) -> Callable[[World], None]:
 
 def denied(world: World) -> None:
     """The target takes no position of the topic for a while."""
-    began_s = world.time_s
     world.target.denied["t.copy"] = {"Read"}
+    after_a_while(world, world.target.denied.clear)
 
-    def allow() -> bool:
-        if world.time_s > began_s + 10:
-            world.target.denied.clear()
-        return bool(world.target.denied)
 
-    each_poll(world, allow)
+def unready(world: World) -> None:
+    """The target takes no records of the partition for a while."""
+    log = world.target.log(target_of(A))
+    log.not_ready = "too few in-sync replicas"
+
+    def recover() -> None:
+        log.not_ready = ""
+
+    after_a_while(world, recover)
+
+
+def after_a_while(world: World, then: Callable[[], None]) -> None:
+    began_s = world.time_s
+
+    def look() -> bool:
+        if world.time_s <= began_s + WHILE_S:
+            return True
+        then()
+        return False
+
+    each_poll(world, look)
+
+
+def found(provoke: Callable[[], World], then: Callable[[], None]) -> World:
+    """The next session finds the cut: by the end of the log, or by the client, and only once. Then this is done."""
+    world = provoke()
+    if provoke is at_the_position:
+        return found_once(world, then)
+    world.on.append(("plane.poll", then))
+    return world
 
 
 @pytest.mark.parametrize(
-    "hinder", [away("west.log_ends"), away("west.topic_ids"), denied], ids=["no ends", "no ids", "no right"]
+    "hinder",
+    [away("west.log_ends"), away("west.topic_ids"), denied, unready],
+    ids=["no ends", "no ids", "no right", "not ready"],
 )
+@pytest.mark.parametrize(("provoke", "new"), [(below, 1), (at_the_position, 2)])
 @pytest.mark.parametrize("delivery", [Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE])
 def test_what_keeps_a_decision_back_for_a_while_does_not_have_the_cut_forgotten(
-    hinder: Callable[[World], None], delivery: Delivery
+    hinder: Callable[[World], None], provoke: Callable[[], World], new: int, delivery: Delivery
 ) -> None:
     """No more records than `at_the_position` has: nothing but the client has shown the cut, and only once."""
-    world = at_the_position()
-    world.idle_s_max = 90.0
-    world.flow = world.flow.model_copy(update={"delivery": delivery})
 
     def decide() -> None:
         world.resolve(Command.SKIP, A, adopted=4)
         hinder(world)
 
-    found_once(world, decide)
+    world = found(provoke, decide)
+    world.idle_s_max = 90.0
+    world.flow = world.flow.model_copy(update={"delivery": delivery})
+    before_s = world.time_s + WHILE_S + AGAIN_S
     assert world.run("another") is None
-    assert_goes_on(world, 2)
+    assert_goes_on(world, new)
+    assert [it.is_open for it in world.occurrences()] == [False]
+    assert closed(world).at_ms < before_s * 1000
+
+
+@pytest.mark.parametrize("hinder", [away("west.topic_ids"), unready], ids=["no ids", "not ready"])
+@pytest.mark.parametrize("provoke", [below, at_the_position])
+def test_the_position_is_kept_alive_until_the_decision_is_done(
+    hinder: Callable[[World], None], provoke: Callable[[], World]
+) -> None:
+    """Invariant 7: what the target has is committed again and again, whatever was to be committed in its place."""
+    kept_ms: list[int] = []
+
+    def decide() -> None:
+        world.resolve(Command.SKIP, A, adopted=4)
+        decided_s = world.time_s
+        hinder(world)
+
+        def look() -> bool:
+            if world.time_s > decided_s + WHILE_S - 5:
+                kept_ms.extend(committed_ms(world, at) for at in (A, B))
+            return not kept_ms
+
+        each_poll(world, look)
+
+    world = found(provoke, decide)
+    world.flow = world.flow.model_copy(
+        update={"limits": world.flow.limits.model_copy(update={"recommit_interval_ms": 1_000})}
+    )
+    world.idle_s_max = 90.0
+    assert world.run("another") is None
+    assert kept_ms[0] == kept_ms[1]
     assert [it.is_open for it in world.occurrences()] == [False]
 
 

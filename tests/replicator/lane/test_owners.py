@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from replicator.lane.driver import CountsChanged
 from replicator.lane.partition import Stopped, Waiting
+from replicator.lane.partitions import PartitionCounts
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import NOBODY
-from replicator.model.errors import Incident, TakenOver
+from replicator.model.errors import Incident, TakenOver, Unreachable
 from replicator.model.partition import Committed, Partition
 from replicator.state.run_settings import NO_SETTINGS, Paused
 from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, more
@@ -78,6 +80,7 @@ def test_a_broker_that_comes_up_denies_a_topic_for_a_moment(world: World) -> Non
     assert not world.incidents()
 
 
+INTERVAL_S = World().flow.limits.discovery_interval_ms / 1000
 STRAY = Committed(1, "")
 """What a consumer with the flow's group id commits, and `kafka-consumer-groups --reset-offsets`."""
 
@@ -110,6 +113,63 @@ def test_a_stray_commit_stops_its_partition_until_the_lane_has_committed_its_own
     assert [line["topic"] for line in world.told("copying")] == ["t"]
     assert (world.position(A), world.owner(A)) == (3, NOBODY)
     assert world.copied(A) == [value for _, value in held(world)[A]]
+
+
+def reset_all(world: World, then: Callable[[], None] = lambda: None) -> list[int]:
+    """Somebody resets the whole group between two looks; then this is done. Once that is found a record is written to
+    each partition. Returns the positions half an interval after that look."""
+    began_s, written, left = world.time_s, False, list[int]()
+
+    def look() -> bool:
+        nonlocal written
+        past_s = world.time_s - began_s
+        if past_s > INTERVAL_S * 1.5 and STRAY not in world.target.offsets.values() and not world.told("incident"):
+            world.target.offsets = dict.fromkeys(world.target.offsets, STRAY)
+            then()
+        if world.told("incident") and not written:
+            written = True
+            for at in (A, B, U):
+                world.source.log(at).put("later")
+        if past_s > INTERVAL_S * 2.5:
+            left.extend(world.position(at) for at in (A, B, U))
+        return not left
+
+    each_poll(world, look)
+    return left
+
+
+def counted(world: World) -> list[PartitionCounts]:
+    """Run a lane; the counts that its worker is told."""
+    driver, events = world.lane()
+    driver.drive()
+    found = [events.get() for _ in range(events.qsize())]
+    return [event.counts for event in found if isinstance(event, CountsChanged)]
+
+
+def test_a_reset_of_the_whole_group_is_told_and_healed_at_the_next_look_and_stops_no_flow() -> None:
+    """A worker that runs a flow alone ends it once everything is stopped."""
+    world = made()
+    positions = reset_all(world)
+    counts = counted(world)
+    assert world.incidents() == dict.fromkeys((A, B, U), "position_unreadable")
+    assert len(world.told("copying")) == len(world.told("incident")) == 3
+    assert positions == [4, 4, 4]
+    assert not any(each.stopped for each in counts)
+
+
+def test_partitions_that_can_not_be_decided_over_right_after_a_reset_wait_for_that() -> None:
+    world = made()
+
+    def fail() -> None:
+        raise Unreachable("the target is away for a moment")
+
+    reads = [("plane.positions", lambda: None), ("plane.positions", fail)]  # at the look, and for deciding
+    positions = reset_all(world, lambda: world.on.extend(reads))
+    counts = counted(world)
+    assert positions == [4, 4, 4]
+    assert {line["reason"] for line in world.told("waiting")} == {"no_answer"}
+    assert not any(each.stopped for each in counts)
+    assert world.trace.count("plane.fence") == 1
 
 
 def failed_over() -> tuple[World, LanePlan]:
@@ -195,20 +255,22 @@ def test_a_partition_that_a_stray_commit_has_stopped_is_decided_over_anew() -> N
     world = made()
     began_s, done = world.time_s, list[None]()
 
+    def recreate() -> None:
+        world.source.delete("t")
+        world.source.create("t", 2)
+        world.source.log(A).put("new")
+
     def look() -> bool:
         past_s = world.time_s - began_s
         if past_s > 100 and not done:
             done.append(None)
             world.target.offsets[Partition("t.copy", 0)] = STRAY
-        if "position_unreadable" in world.incidents().values() and len(done) == 1:
-            done.append(None)
-            world.source.delete("t")
-            world.source.create("t", 2)
-            world.source.log(A).put("new")
+            world.on.append(("plane.positions", recreate))  # which finds the stray commit
         return past_s < 250
 
     each_poll(world, look)
     world.run()
+    assert world.told("incident")[0]["name"] == "position_unreadable"
     assert world.incidents()[A] == "source_topic_recreated"
     assert [line for line in world.told("copying") if line["topic"] == "t" and line["partition"] == 0] == []
     assert world.position(A) == 3
@@ -221,6 +283,7 @@ def test_while_something_else_commits_again_and_again_the_other_partitions_go_on
         world.source.log(U).put(f"later-{number}")
     assert world.run() is None
     assert set(world.incidents()) == {A}
+    assert len(world.told("incident")) <= 200 / INTERVAL_S + 1, "once a look"
     assert world.copied(U) == [value for _, value in held(world)[U]]
     assert world.copied(A) == [value for _, value in held(world)[A]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import get_args
 
@@ -55,6 +56,7 @@ POSITION = Position(
         generation=1, owner="me", source_topic="orders", source_cluster="A", source_topic_id="s", target_topic_id="t"
     ),
 )
+BEFORE = replace(POSITION, offset=9)
 CLAIM = Claim(
     target=ROUTE.target,
     source=AT,
@@ -133,6 +135,7 @@ def test_it_is_copied_only_after_it_was_admitted_in_the_same_session() -> None:
 def test_a_position_that_was_never_committed_goes_with_its_claim() -> None:
     for last in (Wait(Reason.NO_ANSWER, ""), Stop(GONE)):
         assert after(Admit(CLAIM), last).position is None
+        assert after(Admit(CLAIM, BEFORE), last).position == BEFORE
         assert after(Admit(CLAIM), PositionCommitted(), last).position == POSITION
         assert after(Admit(), last).position == POSITION
 
