@@ -47,7 +47,7 @@ class KafkaLiveMap:
         """See `LiveMap`."""
         control = self._control = self._clusters.state.control_if_any()
         self._failed_over = frozenset(() if control is None else control.failed_over)
-        claims = self._clusters.state.claims_if_any() or Claims()
+        claims = self._clusters.state.claims_if_any() or Claims({}, ())
         has_run = control is not None and control.generations
         self._known = known_topics(control.first_listing(), claims) if control is not None and has_run else None
         self._copies = copied_topics(self._flow, self._known)

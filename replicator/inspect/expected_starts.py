@@ -113,7 +113,7 @@ def _known_topics(flow: Flow, clusters: ControlPlane) -> Collection[str] | None:
         return None
     if control is None or not control.generations:
         return None
-    return known_topics(control.first_listing(), claims or Claims())
+    return known_topics(control.first_listing(), claims or Claims({}, ()))
 
 
 def no_topic(flow: Flow) -> str:

@@ -101,14 +101,16 @@ class FakeState:
     """The flow's own topics: it has copied what is `claimed`."""
 
     control: Control | None = None
-    claimed = (ORDERS, INVOICES)
+    claimed: tuple[Partition, ...] = (ORDERS, INVOICES)
 
     def control_if_any(self) -> Control | None:
         """See `FlowState`."""
         return self.control
 
-    def claims_if_any(self) -> Claims:
+    def claims_if_any(self) -> Claims | None:
         """See `FlowState`."""
+        if not self.claimed:
+            return None
         return Claims({at: Claim(at, at, "s", "t", 0, 0, 1, "me", 1) for at in self.claimed}, ())
 
 

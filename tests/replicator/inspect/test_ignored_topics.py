@@ -35,7 +35,8 @@ class FakePlane:
     the user may only see."""
 
     def __init__(self, control: Control | ReplicatorError | None) -> None:
-        self._control, self.claims = control, Claims({}, ())
+        self._control = control
+        self.claims: Claims | None = None
         self.state: Any = self
         self.source_claims: Any = self
         self.source: Any = self
@@ -94,7 +95,7 @@ class FakePlane:
             raise self._control
         return self._control
 
-    def claims_if_any(self) -> Claims:
+    def claims_if_any(self) -> Claims | None:
         """See `FlowState`."""
         return self.claims
 
