@@ -4,7 +4,8 @@ Each round copies what is there, to the read_committed ends at its beginning. Wh
 longer than with the daemon; what can be lost or doubled is the same: nothing.
 
 Incidents are found, written down and ended by the lanes of tasks, as in the daemon. A partition that one has stopped
-gets no task until an operator has decided about it (`jobs.decided`).
+gets no range until an operator has decided about it (`jobs.decided`), or its lane, which is kept alive, finds its cause
+gone, if that is where it was found.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ class RangeJob(JobGeneration):
         self._kept_s: dict[int, float] = {}  # by lane: when its positions were last committed, by the monotonic clock
         self._lanes_at: dict[int, Partition] = {}
         self.incidents: dict[Partition, Incident] = {}
+        self._found_idle: set[Partition] = set()  # of these the lane was only kept alive when it found the incident
         self.waiting: set[Partition] = set()
         self._reported: dict[
             Partition, Incident | str
@@ -85,7 +86,7 @@ class RangeJob(JobGeneration):
         """Open a generation as `JobGeneration` does. What stopped partitions of topics that are the same still does."""
         before = self.listing
         super().open(kind, listing, may_replace)
-        self.incidents = {at: found for at, found in self.incidents.items() if _same(at.topic, before, listing)}
+        self.try_again([at for at in self.incidents if not _same(at.topic, before, listing)])
         assignment = self.generation.assignment
         self._lanes_at = {assignment.lane_of(*at): Partition(*at) for at in assignment.partitions()}
         self._note_routes()
@@ -97,8 +98,7 @@ class RangeJob(JobGeneration):
         """
         stopped = [at for at, route in self.routes.items() if route.stopped is not None]
         super().route_again(listing)
-        for at in stopped:
-            self.incidents.pop(at, None)
+        self.try_again(stopped)
         self._note_routes()
 
     def _note_routes(self) -> None:
@@ -202,7 +202,9 @@ class RangeJob(JobGeneration):
             if found is None:
                 plan = replace(plan, routes=tuple(route for route in plan.routes if route.source != at))
             offset = found.offset if found else 0
-            tasks.append(RangeTask(plan, at, offset, offset, copies=False, decides=self._waits))
+            # What only copying shows is decided about by tasks that copy: this one would take it for gone.
+            decides = self._waits and (at not in self.incidents or at in self._found_idle)
+            tasks.append(RangeTask(plan, at, offset, offset, copies=False, decides=decides))
         return tasks
 
     def read_again(self, before: OffsetsByPartition, *, stable: bool) -> dict[Partition, PartitionOffsets]:
@@ -225,14 +227,17 @@ class RangeJob(JobGeneration):
             self._kept_s[self.generation.assignment.lane_of(*at)] = time.monotonic()
         if isinstance(error, Incident):
             self.stop(at, error)
+            if self._waits and ended.cut is None:
+                self._found_idle.add(at)
             schedule.drop(at)
         elif error is not None:
             self._failed(run, at, error)
         else:
             run.failures.pop(at, None)
-            self._reported.pop(at, None)
-            if done.position >= 0:  # its lane has looked at it, and may have acted on what was decided
-                self.incidents.pop(at, None)
+            if at in self._found_idle and done.position >= 0:  # its lane has looked at it: the cause is gone, or it
+                self.try_again([at])  # has acted on what was decided
+            if at not in self.incidents:
+                self._reported.pop(at, None)
             schedule.ended(at, done.position)
 
     def _failed(self, run: _Run, at: Partition, error: ReplicatorError) -> None:
@@ -251,12 +256,14 @@ class RangeJob(JobGeneration):
         """Leave a partition out from now on; the incident is logged, and kept."""
         if self._reported.get(at) != incident:
             tell_incident(self._log, incident)
+        self._found_idle.discard(at)
         self.incidents[at] = self._reported[at] = incident
 
     def try_again(self, partitions: Collection[Partition]) -> None:
         """Take partitions in again that incidents have stopped."""
         for at in partitions:
             self.incidents.pop(at, None)
+            self._found_idle.discard(at)
 
     def wait(self, at: Partition, why: str) -> None:
         """Leave a partition out until the topics are listed again."""

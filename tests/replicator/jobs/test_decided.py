@@ -8,7 +8,8 @@ import pytest
 
 from replicator.flow.listing import Listing
 from replicator.jobs.decided import DecidedPartitions
-from replicator.jobs.range_copy import RangeTask
+from replicator.jobs.range_copy import RangeDone, RangeTask
+from replicator.jobs.ranges import plan as cut
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint
 from replicator.model.commands import Command
@@ -113,6 +114,48 @@ def test_a_partition_that_a_keep_alive_task_has_stopped_goes_on_once_another_one
     assert [task.copies for task in idle.tasks if task.at == T][:3] == [False, False, True]
     assert idle.positions[T].offset > 10
     assert not idle.made.incidents
+
+
+REFUSED = Incident("record_refused", "too large", topic="t", partition=0, offset=10)
+"""Only who copies meets it."""
+
+
+def test_a_keep_alive_task_says_nothing_of_what_only_copying_shows(idle: Flows) -> None:
+    """It would be tried again and told again each time, and a stop would say that nothing waits for a decision."""
+    idle.ends[T] = 20
+    copied = idle._copied
+
+    def answer(task: RangeTask) -> RangeDone:
+        idle.answers = {T: REFUSED} if task.copies else {}
+        return copied(task)
+
+    idle._copied = answer  # type: ignore[method-assign]
+    repeat(idle, 4, lambda number: keep_alive(idle))
+    assert idle.made.incidents == {T: REFUSED}
+    assert [(task.copies, task.decides) for task in idle.tasks if task.at == T] == [(True, True), *[(False, False)] * 3]
+    assert len(idle.told("incident")) == 1
+
+
+def test_a_backfill_keeps_the_incident_of_a_partition_whose_lane_is_kept_alive(
+    idle: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would end with 0, and without all of its records."""
+    monkeypatch.setattr(idle.made, "_waits", False)
+    idle.ends, idle.slots = {T: 100, U: 90}, 1
+    copied = idle._copied
+
+    def answer(task: RangeTask) -> RangeDone:
+        idle.answers = {T: REFUSED} if task.at == T and task.copies else {}
+        if task.at == U:
+            keep_alive(idle)  # copying has taken that long
+        return copied(task)
+
+    idle._copied = answer  # type: ignore[method-assign]
+    job = opened(idle)
+    before = job.read_offsets(stable=True).found
+    job.run(idle, cut(before, 40), before, None)
+    assert [(task.at, task.copies) for task in idle.tasks if task.at == T][-1:] == [(T, False)]
+    assert job.incidents == {T: REFUSED}
 
 
 def test_a_keep_alive_task_without_the_partition_says_nothing_of_what_has_stopped_it(idle: Flows) -> None:
