@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from replicator.config import Config, Flow
-from replicator.flow.listing import Listing
+from replicator.flow.listing import Listing, known_topics, wanted_topics
 from replicator.flow.occupied import check_frozen, check_topics
 from replicator.flow.setup import Setup
 from replicator.jobs import partition_state, ranges
@@ -40,6 +40,7 @@ from replicator.lane.start_decision import unreadable
 from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, TakenOver, TopicMissing
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
+from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind
 
@@ -135,8 +136,9 @@ class Backfill:
             control = clients.state.control_if_any() or Control()
             check_frozen(self._flow, control)
             claims = clients.state.claims_if_any()
-            known = control.first_listing() or listing.partitions
-            infos = self._selected(listing if self._flow.new_topics == "copy" else listing.only(known))
+            known = known_topics(control.first_listing(), claims or Claims({}, ())) or listing.partitions
+            selected = listing.topics.keys() | listing.denied.keys()
+            infos = self._selected(listing.only(wanted_topics(self._flow, selected, known)))
             check_topics(self._flow, control.failed_over, infos)
             offsets = self._offsets(clients, infos)
             if control.open is not None:
