@@ -351,8 +351,9 @@ class LaneStart:
         try:
             return self.decide_again(overwritten)
         except (Retriable, Unreachable) as error:
-            for at in overwritten:
-                self.wait(at, error)
+            for at in overwritten:  # what was found of some of them before the error stays
+                if self._partitions[at].overwritten or self._partitions[at].copied:
+                    self.wait(at, error)
             return False
 
     def check_origins(self) -> None:

@@ -12,10 +12,10 @@ from replicator.lane.partition import Stopped, Waiting
 from replicator.lane.partitions import PartitionCounts
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import NOBODY
-from replicator.model.errors import Incident, TakenOver, Unreachable
+from replicator.model.errors import Incident, Retriable, TakenOver, Unreachable
 from replicator.model.partition import Committed, Partition
 from replicator.state.run_settings import NO_SETTINGS, Paused
-from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, more
+from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, more, numbered
 from tests.replicator.lane.fakes.world import World
 from tests.replicator.lane.test_failed_over import fail_over
 from tests.replicator.lane.test_truncated import grown_past, without_epoch
@@ -170,6 +170,37 @@ def test_partitions_that_can_not_be_decided_over_right_after_a_reset_wait_for_th
     assert {line["reason"] for line in world.told("waiting")} == {"no_answer"}
     assert not any(each.stopped for each in counts)
     assert world.trace.count("plane.fence") == 1
+
+
+def test_what_was_found_of_a_partition_stays_where_others_can_not_be_decided_over_right_after_a_reset() -> None:
+    """Without leader epochs only the log's end shows that the source was cut, until it has grown again."""
+    world = World(idle_s_max=400.0)
+    for at in (A, B):
+        world.source.log(at).put(*numbered(str(at), 6), epoch=-1)
+    began_s, reset = world.time_s, False
+
+    def cut() -> None:
+        world.source.log(A).truncate(4)
+        world.source.log(A).put("new", epoch=-1)
+
+    def fail() -> None:
+        world.source.log(A).put(*numbered("newer", 3), epoch=-1)
+        raise Retriable("the target's end can't be read now")
+
+    def look() -> bool:
+        nonlocal reset
+        if not reset and world.time_s - began_s > INTERVAL_S * 1.5:
+            reset = True
+            world.target.offsets = dict.fromkeys(world.target.offsets, STRAY)
+            world.on += [("plane.positions", lambda: None), ("plane.positions", cut), ("east.end_records", fail)]
+        return world.time_s - began_s < INTERVAL_S * 4
+
+    each_poll(world, look)
+    world.run()
+    assert world.on == []
+    assert (world.incidents()[A], len(world.copied(A))) == ("source_truncated", 6)
+    assert [(it.name, it.is_open) for it in world.occurrences() if it.source == A] == [("source_truncated", True)]
+    assert {(line["topic"], line["partition"]) for line in world.told("waiting")} == {B, U}
 
 
 def failed_over() -> tuple[World, LanePlan]:
