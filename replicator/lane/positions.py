@@ -142,18 +142,18 @@ class LanePositions:
         }
 
     def recommits(self, now_ms: int, owner: str | None = None) -> dict[Partition, Committed]:
-        """Return every position with oneself as owner (or `owner`), by target partition; what can't be read, and what
-        nothing is copied to, as it stands."""
+        """Return every position with oneself as owner, by target partition; what can't be read, and what nothing is
+        copied to, as it stands. With another `owner`, to whom they are released: those that the target has, as no
+        claim is committed with them (invariant 4)."""
         offsets = {target: checkpoint.written(found) for target, found in self.kept.items()}
         for entry in self.entries.values():
             if entry.commits is not Commits.YES:
                 continue
             if entry.unreadable is not None:
                 offsets[entry.route.target] = checkpoint.written(entry.unreadable)
-            elif entry.position is not None:
-                evidence = entry.position.evidence
-                again = replace(evidence, **self._stamp(evidence, now_ms, owner))
-                offsets[entry.route.target] = checkpoint.written(Position(entry.position.offset, again))
+            elif (position := entry.position if owner is None else entry.stored) is not None:
+                again = replace(position.evidence, **self._stamp(position.evidence, now_ms, owner))
+                offsets[entry.route.target] = checkpoint.written(Position(position.offset, again))
         return offsets
 
     def offsets(self, positions: Mapping[Partition, Position]) -> dict[Partition, Committed]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from replicator.lane.decisions import AGAIN_S
+from replicator.lane.decisions import AGAIN_S, LaneDecisions
 from replicator.lane.partition import Stopped
 from replicator.model.commands import Command
 from replicator.model.delivery import Delivery
-from replicator.model.errors import Incident, Unreachable
+from replicator.model.errors import Incident, Retriable, Unreachable
 from replicator.state.decisions import AdoptedSides
+from replicator.state.signed_gaps import adoptions
 from tests.replicator.lane.fakes.loads import A, B, each_poll, numbered
 from tests.replicator.lane.fakes.map_truth import target_of
 from tests.replicator.lane.fakes.world import World
 from tests.replicator.lane.test_decisions import closed
 from tests.replicator.lane.test_kept_alive import committed_ms
-from tests.replicator.lane.test_truncated import assert_goes_on, at_the_position, below
+from tests.replicator.lane.test_truncated import assert_goes_on, at_the_position, below, stopped
 
 WHILE_S = 25.0
 """Shorter than until a decision is tried again that was postponed."""
@@ -167,3 +169,31 @@ def test_what_was_decided_over_other_facts_does_not_have_the_cut_forgotten() -> 
     world.resolve(Command.SKIP, A, adopted=4)
     assert world.run("a third") is None
     assert world.copied(A) == [*numbered("t[0]", 6), *numbered("new", 2)]
+
+
+def test_a_stop_while_a_decision_is_under_way_releases_the_position_that_the_target_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The new one is committed with its claim and the end of the occurrence, or not at all (invariant 4)."""
+    world = stopped(below)
+    before = world.position(A)
+    world.resolve(Command.SKIP, A, adopted=4)
+    begin = LaneDecisions._begin_behind
+
+    def fail() -> None:
+        assert world.driver is not None
+        world.driver.stop()
+        raise Retriable("the leader moves")
+
+    def begun(decisions: LaneDecisions, *given: Any) -> Any:
+        world.on.append(("east.end_records", fail))
+        return begin(decisions, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LaneDecisions, "_begin_behind", begun)
+        world.run("a third")
+    assert world.on == []
+    assert (world.position(A), [it.is_open for it in world.occurrences()]) == (before, [True])
+    world.run("a fourth")
+    assert [(it.offset, it.why) for it in adoptions(world.occurrences())] == [(4, "w")]
+    assert world.position(A) == len(world.source.log(A).committed())
