@@ -112,7 +112,7 @@ class TransactionLogTail:
         less than another did."""
         topic = self._questions.topics({TRANSACTIONS_TOPIC})[TRANSACTIONS_TOPIC]
         if isinstance(topic, TopicMissing):
-            if self._there:
+            if self._there or self.offsets:
                 raise Retriable(f"a broker doesn't know topic {TRANSACTIONS_TOPIC}, which was there before")
             return None
         if isinstance(topic, ReplicatorError):

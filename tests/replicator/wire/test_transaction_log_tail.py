@@ -225,11 +225,17 @@ def test_a_leader_that_knows_of_another_epoch_has_it_looked_up_elsewhere(
         assert ids(tail) == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_a_broker_that_does_not_know_the_topic_does_not_make_it_new(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_broker_that_does_not_know_the_topic_does_not_make_it_new(
+    monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
     """As one that has just started; all of it would be read again."""
     monkeypatch.setattr(transaction_log_tail, "LEADERS_S", 0.0)
     with reading(Log(3), monkeypatch) as tail:
-        assert ids(tail) == []
+        if restarted:
+            tail.offsets = {0: 3}  # as it was noted
+        else:
+            assert ids(tail) == []
         monkeypatch.setattr(tail._questions, "topics", lambda names: {TOPIC: TopicMissing("it isn't there")})
         with pytest.raises(Retriable, match="was there"):
             tail.read()
