@@ -312,20 +312,6 @@ def test_a_generation_that_is_not_open_ends_the_flow() -> None:
         setup.check_generation(1, open_.assignment)
 
 
-def test_only_the_topics_of_the_first_listing_are_wanted_where_new_ones_are_ignored() -> None:
-    made = plane(settings="new_topics: ignore")
-    setup = setup_of(made)
-    listing = setup.wanted(setup.begin(), {"t1": 2})
-    assert list(listing.topics) == ["t1"]
-
-
-def test_topics_that_are_copied_already_are_wanted_where_new_ones_are_ignored_from_now_on() -> None:
-    """Without a route their lanes would say that the source topic was deleted."""
-    made = run_before(plane("t1", "t2", "t3", settings="new_topics: ignore"), claim("t2"))
-    setup = setup_of(made)
-    assert set(setup.wanted(setup.begin(), {"t1": 2}).topics) == {"t1", "t2"}
-
-
 @pytest.mark.parametrize("error", [Unreachable("away"), Retriable("no leader")])
 def test_what_may_pass_is_raised_once_somebody_asks_to_stop(error: Exception) -> None:
     made = plane()
