@@ -4,8 +4,8 @@ Each round copies what is there, to the read_committed ends at its beginning. Wh
 longer than with the daemon; what can be lost or doubled is the same: nothing.
 
 Incidents are found, written down and ended by the lanes of tasks, as in the daemon. A partition that one has stopped
-gets no range until an operator has decided about it (`jobs.decided`), or its lane, which is kept alive, finds its cause
-gone, if that is where it was found.
+gets no range until an operator has decided about it (`jobs.decided`), or the incident was ended by the lane, which is
+kept alive.
 """
 
 from __future__ import annotations
@@ -169,12 +169,22 @@ class Rounds:
         self._unread = {at: str(error) for at, error in read.errors.items()}
         decided = self._decided.due()
         job.try_again(decided)
+        job.try_again(self._ended())
         left_out = job.incidents.keys() | job.waiting
         offsets = {at: found for at, found in read.found.items() if at not in left_out}
         plan = self._plan(offsets, decided)
         job.run(engine, plan, offsets, None)
         self._observer.round_ended()
         return bool(plan.ranges)
+
+    def _ended(self) -> Collection[Partition]:
+        """Find the stopped partitions whose incident isn't open any more: the lane that kept their positions alive has
+        found its cause gone, or has acted on what was decided. What only copying shows stays open."""
+        if not self._job.looked:
+            return ()
+        found = self._job.looked - {it.source for it in self._clients.state.claims().occurrences if it.is_open}
+        self._job.looked.clear()
+        return found
 
     def _plan(self, offsets: Mapping[Partition, PartitionOffsets], decided: Collection[Partition]) -> Plan:
         """Plan the round. Partitions that have lost what comes next, and those that were decided about, get a task,

@@ -76,7 +76,8 @@ class RangeJob(JobGeneration):
         self._kept_s: dict[int, float] = {}  # by lane: when its positions were last committed, by the monotonic clock
         self._lanes_at: dict[int, Partition] = {}
         self.incidents: dict[Partition, Incident] = {}
-        self._found_idle: set[Partition] = set()  # of these the lane was only kept alive when it found the incident
+        self.looked: set[Partition] = set()
+        """Those of `incidents` whose lanes have found nothing since, when their positions were kept alive."""
         self.waiting: set[Partition] = set()
         self._reported: dict[
             Partition, Incident | str
@@ -202,9 +203,7 @@ class RangeJob(JobGeneration):
             if found is None:
                 plan = replace(plan, routes=tuple(route for route in plan.routes if route.source != at))
             offset = found.offset if found else 0
-            # What only copying shows is decided about by tasks that copy: this one would take it for gone.
-            decides = self._waits and (at not in self.incidents or at in self._found_idle)
-            tasks.append(RangeTask(plan, at, offset, offset, copies=False, decides=decides))
+            tasks.append(RangeTask(plan, at, offset, offset, copies=False, decides=self._waits))
         return tasks
 
     def read_again(self, before: OffsetsByPartition, *, stable: bool) -> dict[Partition, PartitionOffsets]:
@@ -227,17 +226,15 @@ class RangeJob(JobGeneration):
             self._kept_s[self.generation.assignment.lane_of(*at)] = time.monotonic()
         if isinstance(error, Incident):
             self.stop(at, error)
-            if self._waits and ended.cut is None:
-                self._found_idle.add(at)
             schedule.drop(at)
         elif error is not None:
             self._failed(run, at, error)
         else:
             run.failures.pop(at, None)
-            if at in self._found_idle and done.position >= 0:  # its lane has looked at it: the cause is gone, or it
-                self.try_again([at])  # has acted on what was decided
             if at not in self.incidents:
                 self._reported.pop(at, None)
+            elif done.position >= 0:  # else its lane hasn't looked at it
+                self.looked.add(at)
             schedule.ended(at, done.position)
 
     def _failed(self, run: _Run, at: Partition, error: ReplicatorError) -> None:
@@ -256,14 +253,14 @@ class RangeJob(JobGeneration):
         """Leave a partition out from now on; the incident is logged, and kept."""
         if self._reported.get(at) != incident:
             tell_incident(self._log, incident)
-        self._found_idle.discard(at)
+        self.looked.discard(at)
         self.incidents[at] = self._reported[at] = incident
 
     def try_again(self, partitions: Collection[Partition]) -> None:
         """Take partitions in again that incidents have stopped."""
         for at in partitions:
             self.incidents.pop(at, None)
-            self._found_idle.discard(at)
+            self.looked.discard(at)
 
     def wait(self, at: Partition, why: str) -> None:
         """Leave a partition out until the topics are listed again."""

@@ -15,6 +15,7 @@ from replicator.model import checkpoint
 from replicator.model.commands import Command
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
+from replicator.state.occurrences import found
 from tests.replicator.jobs.test_range_job import CONFLICT, Flows, T, U, evidence_of, opened, repeat, wait_running
 from tests.replicator.jobs.test_range_policy import AT, RECORDS, plan, ranged
 from tests.replicator.lane.fakes.world import World
@@ -120,8 +121,12 @@ REFUSED = Incident("record_refused", "too large", topic="t", partition=0, offset
 """Only who copies meets it."""
 
 
-def test_a_keep_alive_task_says_nothing_of_what_only_copying_shows(idle: Flows) -> None:
-    """It would be tried again and told again each time, and a stop would say that nothing waits for a decision."""
+@pytest.mark.parametrize("open_", [True, False])
+def test_a_partition_is_copied_again_once_its_incident_has_ended(idle: Flows, open_: bool) -> None:
+    """A keep-alive task doesn't end what only copying shows: else that would be tried and told again each time, and a
+    stop would say that nothing waits for a decision. It ends what it finds gone, and nobody could decide any more."""
+    occurrence = found(REFUSED, Partition("t.copy", 0), T, "me", 1, 1, "t-id", "there")
+    idle.occurrences = (occurrence,) if open_ else ()
     idle.ends[T] = 20
     copied = idle._copied
 
@@ -130,10 +135,12 @@ def test_a_keep_alive_task_says_nothing_of_what_only_copying_shows(idle: Flows) 
         return copied(task)
 
     idle._copied = answer  # type: ignore[method-assign]
-    repeat(idle, 4, lambda number: keep_alive(idle))
-    assert idle.made.incidents == {T: REFUSED}
-    assert [(task.copies, task.decides) for task in idle.tasks if task.at == T] == [(True, True), *[(False, False)] * 3]
-    assert len(idle.told("incident")) == 1
+    repeat(idle, 5, lambda number: keep_alive(idle))
+    tasks = [task for task in idle.tasks if task.at == T]
+    assert all(task.decides for task in tasks)
+    copies = [task.copies for task in tasks]
+    assert copies == ([True, False, False, False, False] if open_ else [True, False, True, False, True])
+    assert (T in idle.made.incidents, len(idle.told("incident"))) == (True, 1)
 
 
 def test_a_backfill_keeps_the_incident_of_a_partition_whose_lane_is_kept_alive(

@@ -53,7 +53,7 @@ class Flows:
         self.answers: dict[Partition, ReplicatorError] = {}
         self.generations: list[Generation] = []
         self.tasks: list[RangeTask] = []
-        self.rounds, self.given_up = 0, 0
+        self.rounds, self.given_up, self.occurrences = 0, 0, tuple[Any, ...]()
         self.manual, self.open = False, dict[Future[RangeDone], RangeTask]()
         self.events: list[dict[str, Any]] = []
         self.asked = threading.Event()
@@ -114,7 +114,7 @@ class Flows:
         return {at: LogEnds(f"{at.topic}-id", 0, self.ends.get(at, 0), self.ends.get(at, 0)) for at in partitions}
 
     def claims(self) -> Claims:
-        return Claims({}, ())
+        return Claims({}, (), self.occurrences)
 
     def control(self) -> Control:
         return Control({found.number: found for found in self.generations})
