@@ -23,7 +23,7 @@ from replicator.lane.aside import aside
 from replicator.lane.flow_decisions import NOTHING
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.own_transactions import OPEN
-from replicator.lane.partition import Commits, Decided, Stopped, Waiting
+from replicator.lane.partition import Commits, Decided, Stopped, Wait, Waiting, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
@@ -170,7 +170,12 @@ class LaneDecisions:
             return False
         partition = self._partitions[at]
         self._partitions.apply(at, Decided())
-        self._start.decide_again([at], decision)
+        try:
+            self._start.decide_again([at], decision)
+        except ReplicatorError as error:
+            if partition.claim is not None:  # it must not be committed by itself: the decision is acted on as a whole
+                self._partitions.apply(at, Wait(reason_of(error), str(error)))
+            raise
         if isinstance(partition.state, Waiting):
             return True  # whatever keeps it back comes first
         state, topic_id = partition.state, self._topic_id(at) if partition.claim is not None else ""

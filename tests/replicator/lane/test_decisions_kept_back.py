@@ -12,7 +12,7 @@ from replicator.lane.decisions import AGAIN_S, LaneDecisions
 from replicator.lane.partition import Stopped
 from replicator.model.commands import Command
 from replicator.model.delivery import Delivery
-from replicator.model.errors import Incident, Retriable, Unreachable
+from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
 from replicator.state.decisions import AdoptedSides
 from replicator.state.signed_gaps import adoptions
 from tests.replicator.lane.fakes.loads import A, B, each_poll, numbered
@@ -171,8 +171,27 @@ def test_what_was_decided_over_other_facts_does_not_have_the_cut_forgotten() -> 
     assert world.copied(A) == [*numbered("t[0]", 6), *numbered("new", 2)]
 
 
-def test_a_stop_while_a_decision_is_under_way_releases_the_position_that_the_target_has(
-    monkeypatch: pytest.MonkeyPatch,
+def stopped_there(world: World) -> None:
+    assert world.driver is not None
+    world.driver.stop()
+    raise Retriable("the leader moves")
+
+
+def stopped_with_another_topic_made_again(world: World) -> None:
+    world.source.delete("u")
+    world.source.create("u", 1)
+    stopped_there(world)
+
+
+def denied_there(world: World) -> None:
+    """The source has grown past the position, and is read on from the new one if nothing keeps it back."""
+    world.source.log(A).put(*numbered("grown", 8))
+    raise NotAllowed("Describe on the cluster")
+
+
+@pytest.mark.parametrize("then", [stopped_there, stopped_with_another_topic_made_again, denied_there])
+def test_a_decision_that_fails_half_way_moves_no_position(
+    then: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new one is committed with its claim and the end of the occurrence, or not at all (invariant 4)."""
     world = stopped(below)
@@ -180,20 +199,16 @@ def test_a_stop_while_a_decision_is_under_way_releases_the_position_that_the_tar
     world.resolve(Command.SKIP, A, adopted=4)
     begin = LaneDecisions._begin_behind
 
-    def fail() -> None:
-        assert world.driver is not None
-        world.driver.stop()
-        raise Retriable("the leader moves")
-
     def begun(decisions: LaneDecisions, *given: Any) -> Any:
-        world.on.append(("east.end_records", fail))
+        world.on.append(("east.end_records", lambda: then(world)))
         return begin(decisions, *given)
 
     with monkeypatch.context() as patched:
         patched.setattr(LaneDecisions, "_begin_behind", begun)
         world.run("a third")
     assert world.on == []
-    assert (world.position(A), [it.is_open for it in world.occurrences()]) == (before, [True])
+    assert (world.position(A), [it.is_open for it in world.occurrences() if it.source == A]) == (before, [True])
+    assert len(world.copied(A)) == before
     world.run("a fourth")
     assert [(it.offset, it.why) for it in adoptions(world.occurrences())] == [(4, "w")]
     assert world.position(A) == len(world.source.log(A).committed())
