@@ -150,10 +150,12 @@ class Partitions(Mapping[Partition, LanePartition]):
 
     def hold_up(self, event: HoldUp) -> None:
         """Note that the lane gets no records committed: all that are copied, and those admitted from now on, are said
-        to wait."""
+        to wait. One whose claim isn't committed stays admitted: it goes into the next transaction with that (invariant
+        4)."""
         self._held_up = event
-        for at in list(self.copied):
-            self.apply(at, event)
+        for at, partition in list(self.copied.items()):
+            if partition.claim is None:
+                self.apply(at, event)
         self.publish()
 
     @property
@@ -211,11 +213,13 @@ class Partitions(Mapping[Partition, LanePartition]):
         return self._all[at].waits_since(*DELETED.values()) is not None or self.missing_for_long(at)
 
     def publish(self) -> PartitionCounts:
-        """Count how many partitions are in which state; `changed` is called if these are other numbers than before."""
+        """Count how many partitions are in which state; `changed` is called if these are other numbers than before. Of
+        what a stray commit has stopped the position is known, and committed again at once: it counts as waiting."""
         if not self._uncounted:
             return self._counts
         self._uncounted = False
-        found = Counter(type(state) for state in self.told().values())
+        told = self.told()
+        found = Counter(Waiting if self._all[at].overwritten else type(state) for at, state in told.items())
         counts = PartitionCounts(found[Copying], found[Waiting], found[Stopped])
         if counts != self._counts:
             self._counts = counts

@@ -172,6 +172,25 @@ def test_partitions_that_can_not_be_decided_over_right_after_a_reset_wait_for_th
     assert world.trace.count("plane.fence") == 1
 
 
+def test_nothing_counts_as_stopped_while_the_commit_that_heals_it_takes_long() -> None:
+    world = made()
+
+    def stall() -> None:
+        assert world.driver is not None
+        session = world.driver.session
+        assert session is not None
+        for _ in range(8):
+            world.time_s += 1.0
+            session._stalled(session._plane.written())
+
+    positions = reset_all(world, lambda: world.on.append(("plane.send_positions", stall)))
+    counts = counted(world)
+    assert world.on == []
+    assert positions == [4, 4, 4]
+    assert PartitionCounts(0, 3, 0) in counts
+    assert not any(each.stopped for each in counts)
+
+
 def test_what_was_found_of_a_partition_stays_where_others_can_not_be_decided_over_right_after_a_reset() -> None:
     """Without leader epochs only the log's end shows that the source was cut, until it has grown again."""
     world = World(idle_s_max=400.0)

@@ -8,8 +8,10 @@ from itertools import pairwise
 import pytest
 
 from replicator.lane.partition import Copying, HeldUp, Waiting
-from replicator.model.errors import Abortable, Fenced, ReplicatorError, TakenOver, UnknownOutcome
+from replicator.model.errors import Abortable, Fenced, NotAllowed, ReplicatorError, TakenOver, UnknownOutcome
+from replicator.state.claims import read_claims
 from tests.replicator.lane.fakes.loads import A, B, U, filled
+from tests.replicator.lane.fakes.map_truth import target_of
 from tests.replicator.lane.fakes.plane import TIMEOUT_S
 from tests.replicator.lane.fakes.world import World
 
@@ -161,3 +163,25 @@ def test_a_stop_after_a_successor_has_fenced_the_lane_says_who_has_taken_over() 
             world.target.offsets[at] = found._replace(metadata=found.metadata.replace('"me"', '"other"'))
 
     assert isinstance(stopped_while_overdue(world, succeed), TakenOver)
+
+
+def test_claims_of_a_slow_start_are_committed_with_their_positions_where_a_topic_is_denied_meanwhile() -> None:
+    """Invariant 4: the transaction is made once more without that topic."""
+    world = World(idle_s_max=400.0)
+    filled(world, 3)
+
+    def stall() -> None:
+        assert world.driver is not None
+        session = world.driver.session
+        assert session is not None
+        for _ in range(8):
+            world.time_s += 1.0
+            session._stalled(session._plane.written())
+        world.target.denied["u.copy"] = {"Read"}
+        raise NotAllowed("Read on topic u.copy", [U])
+
+    world.on.append(("plane.send_positions", stall))
+    assert world.run() is None
+    assert world.on == []
+    claimed = {claim.source for claim in read_claims(world.target.claims).claims.values()}
+    assert claimed == {A, B} == {at for at in (A, B, U) if target_of(at) in world.target.offsets}
