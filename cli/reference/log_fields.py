@@ -27,6 +27,7 @@ FIELDS = {
     "changed": "Names of flows of which a setting, or a property of one of their clusters, is another one now.",
     "cluster": "Name of a cluster in the flow file.",
     "clusters": "`bootstrap.servers` of each cluster.",
+    "certain": "Whether the records are lost. If not they may be, or are read again; they are not counted.",
     "command": "The decision: an option of `incident resolve`.",
     "commits": "How many transactions with records.",
     "configs": "Configs of a topic, each with the value that it has or had, and the one that the source topic has.",

@@ -264,7 +264,8 @@ EVENTS = {
     "recommitted": "All positions of a lane were committed again, so that the target doesn't expire them.",
     "records_lost": (
         "Under at_most_once only: records of a transaction were not written and will not be; one line for each "
-        "partition. Records that a process held when it was killed are in no line."
+        "partition. Where the outcome of a commit is unknown they are lost only if it was applied (`certain` is "
+        "false). Records that a process held when it was killed are in no line."
     ),
     "repair_decided": "A repair has compared what is missing with what stands on the target now.",
     "request_failed": "A request over HTTP could not be answered for a bug, with its traceback. Copying goes on.",

@@ -337,15 +337,17 @@ def _client_error(log: structlog.stdlib.BoundLogger, text: str) -> None:
 
 
 def _lost_records(log: structlog.stdlib.BoundLogger, observed: LostObserver, lost: LostRecords) -> None:
-    """Count and log records that were lost, under at_most_once only. The sum of `records` over all lines is what was
-    lost.
+    """Count and log records that were lost, under at_most_once only. The sum of `records` over all lines that are
+    `certain` is what was lost; nothing else is counted.
     """
-    observed(lost.at, lost.records)
+    if lost.certain:
+        observed(lost.at, lost.records)
     log.error(
         "records_lost",
         topic=lost.at.topic,
         partition=lost.at.partition,
         records=lost.records,
         offsets=[list(span) for span in lost.ranges],
+        certain=lost.certain,
         detail=lost.why,
     )

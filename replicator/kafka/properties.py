@@ -143,6 +143,7 @@ def probing_consumer(flow: Flow, record_bytes_max: int, partitions: int) -> Prop
         "fetch.max.bytes": FETCH_BYTES_MIN,
         "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES - overhead,
         "queued.min.messages": 1,
+        "fetch.wait.max.ms": 50,  # at its end a partition says so soon
     }
 
 

@@ -85,8 +85,8 @@ METRICS: Mapping[str, Described] = {
     "eos_flow_lost_records": Described(
         "counter",
         FLOW,
-        "Under at_most_once: how many of eos_flow_records_total the target has refused or not acknowledged in time; "
-        "they are not written again. 0 with other deliveries.",
+        "Under at_most_once: how many records the target has refused or not acknowledged in time, or could not be "
+        "sent; they are not written again. 0 with other deliveries.",
     ),
     "eos_flow_end_to_end_seconds": Described(
         "gauge",

@@ -33,7 +33,8 @@ OnDelivery = Callable[[KafkaError | None, Message], None]
 class Run:
     """Consecutive records of one source partition that were handed to the producer.
 
-    `offsets` are theirs on the source, as runs [first, end), where they were asked for.
+    `offsets` are theirs on the source, as runs [first, end), where they were asked for. `handed_over`: how many the
+    producer has, of the `acks.count` that it shall get.
     """
 
     source: Partition
@@ -44,6 +45,12 @@ class Run:
     every_ack: bool = False
     blocked: Incident | None = None
     offsets: list[Span] = field(default_factory=list)
+    handed_over: int = 0
+
+    @property
+    def through(self) -> int:
+        """How many of the messages that it was made of it is done with: those to be written, and one that can't be."""
+        return self.acks.count + (self.blocked is not None)
 
 
 class Writer(NamedTuple):
@@ -82,14 +89,18 @@ def copy_run(writer: Writer, run: Run, messages: list[Record], target: Partition
     acks.count, acks.last_source = len(records), last.offset()
     if len(records) == 1:
         _produce(writer, target, records, acks.on_only)
+        run.handed_over = 1
         return
     _produce(writer, target, records[:1], acks.on_first)
+    run.handed_over = 1
     if every_ack:
         for index in range(1, len(records) - 1):
             _produce(writer, target, [records[index]], partial(acks.on_middle, messages[index].offset()))
+            run.handed_over = index + 1
     else:
         _produce(writer, target, records[1:-1], None)
     _produce(writer, target, records[-1:], acks.on_last)
+    run.handed_over = len(records)
 
 
 def _produce(writer: Writer, target: Partition, records: list[digest.Fields], on_delivery: OnDelivery | None) -> None:

@@ -27,7 +27,7 @@ from replicator.planes.records.acks import AckWatch
 from replicator.planes.records.blocks import wait_for_blocks, write_blocks
 from replicator.planes.records.copying import Run, Writer, copy_run, new_run, offsets_of, portions
 from replicator.planes.records.digest import Chain
-from replicator.planes.records.losses import LostRecords, lost_records, outcomes_of
+from replicator.planes.records.losses import IF_APPLIED, NOT_WRITTEN, LostRecords, all_lost
 from replicator.planes.records.message import Record
 from replicator.planes.records.plain import PlainWriter
 from replicator.planes.records.refusals import Refusals
@@ -307,7 +307,13 @@ class RecordsPlane:
         """Commit, with `offsets` (by target partition), records of the flow's claims topic, and blocks of its map."""
         self._add_positions(offsets, entries, blocks)
         before_end()
-        self._transactions.end()
+        try:
+            self._transactions.end()
+        except ReplicatorError as error:
+            if isinstance(error, UnknownOutcome) or not self._transactions.open:  # it may have moved the positions
+                held, self._held = self._held, []
+                self._tell_lost(held, f"{IF_APPLIED}{error}", certain=False)
+            raise
         written = {run.source for run in self._runs if run.acks.count}
         self._digests |= {source: self._chains[source].hexdigest() for source in written}
         held = self._held
@@ -349,23 +355,26 @@ class RecordsPlane:
         return self._write_unsafely(self._plain, held) if held and self._plain is not None else ()
 
     def _write_unsafely(self, plain: PlainWriter, held: list[list[Record]]) -> set[Partition]:
-        runs: list[tuple[Run, list[Record]]] = []
-        for messages in held:
-            while messages:  # a record that can't be carried is lost alone
-                run = self._copy(Partition(messages[0].topic(), messages[0].partition()), messages)
-                through = run.acks.count + (run.blocked is not None)
-                runs.append((run, messages[:through]))
-                messages = messages[through:]
-        plain.flush_once()
-        outcomes: dict[Partition, list[tuple[int, str | None]]] = {}
-        for run, messages in runs:
-            outcomes.setdefault(run.source, []).extend(outcomes_of(run, messages))
-        for source, of_source in outcomes.items():
-            lost = lost_records(source, of_source)
-            if lost is not None:
-                self._on_lost_records(lost)
+        """Write what is `held`, and tell what is lost of it, also where the writing ends with an error."""
+        try:
+            try:
+                for messages in held:
+                    while messages:  # a record that can't be carried is lost alone
+                        at = Partition(messages[0].topic(), messages[0].partition())
+                        messages = messages[self._copy(at, messages).through :]
+            finally:
+                plain.flush_once()
+        except Exception as error:
+            self._tell_lost(held, f"{NOT_WRITTEN}{error}")
+            raise
+        self._tell_lost(held, "")
+        restamped = {run.source for run in self._runs if run.acks.restamped}
         self._forget()
-        return {run.source for run, _ in runs if run.acks.restamped}
+        return restamped
+
+    def _tell_lost(self, held: list[list[Record]], ended: str, *, certain: bool = True) -> None:
+        for lost in all_lost(self._runs, held, ended, certain=certain):
+            self._on_lost_records(lost)
 
     def abort(self) -> None:
         """Abort the open transaction; what is queued is purged first. Raises UnknownOutcome when it is not certain."""

@@ -317,6 +317,7 @@ class Source:
 
     def close(self) -> None:
         """Leave; nothing was committed on the source and nothing is."""
+        self._oversized.forget()
         self._consumer.close()
 
 

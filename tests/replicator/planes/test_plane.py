@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from replicator.config import Delivery
 from replicator.kafka import group_offsets, producer
-from replicator.model.errors import Abortable, NotAllowed, UnknownOutcome
+from replicator.model.errors import Abortable, Fenced, NotAllowed, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
-from replicator.planes.contract import PollResult, ReadPlan, RecordsRefused
+from replicator.planes.contract import PollResult, ReadPlan, RecordsRefused, Written
 from replicator.planes.records import oversized, plain, source
 from replicator.planes.records.losses import NO_ACK, LostRecords
 from replicator.planes.records.plane import RecordsPlane
@@ -301,3 +301,82 @@ def test_at_most_once_says_for_each_partition_how_many_records_are_lost_and_whic
     (lost,) = world.lost
     assert lost == LostRecords(A, 4, ((1, 9),), f"timed out; down; {NO_ACK}")
     assert sum(it.records for it in world.lost) == 4
+
+
+def test_at_most_once_tells_what_is_lost_when_the_writing_ends_midway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positions are committed; the queue is full, and one of the target's partitions has no leader."""
+    world = World(monkeypatch, Delivery.AT_MOST_ONCE)
+    for topic in "ab":
+        world.read(topic, 0, 1, 2, 4)
+    world.read("a", 5)
+    world.plane.flush()
+    world.plane.commit({ROUTES[A]: Committed(6, "m"), ROUTES[B]: Committed(5, "m")})
+    world.producers[1].room = 6
+
+    def stalled(written: Written) -> None:
+        raise Abortable("copy.b[0] has no leader")
+
+    world.plane.on_stall(stalled)
+    with pytest.raises(Abortable, match="no leader"):
+        world.plane.deliver()
+    assert world.producers[1].next_offset == 6, "what was in the queue is written before it is discarded"
+    why = "not written: copy.b[0] has no leader"
+    assert world.lost == [LostRecords(A, 1, ((5, 5),), why), LostRecords(B, 2, ((2, 4),), why)]
+    world.plane.abort()
+    world.plane.close()
+    assert len(world.lost) == 2, "once"
+
+
+def test_at_most_once_tells_what_is_lost_after_a_fatal_error_of_the_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, Delivery.AT_MOST_ONCE)
+    world.read("a", 0, 1)
+    world.plane.flush()
+    world.plane.commit({ROUTES[A]: Committed(2, "m")})
+
+    def fail() -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL, "lost", fatal=True))
+
+    world.producers[1].on_poll.append(fail)
+    with pytest.raises(UnknownOutcome):
+        world.plane.deliver()
+    assert world.lost == [LostRecords(A, 2, ((0, 1),), NO_ACK)]
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_at_most_once_tells_what_may_be_lost_by_a_commit_of_unknown_outcome(
+    monkeypatch: pytest.MonkeyPatch, *, applied: bool
+) -> None:
+    world = World(monkeypatch, Delivery.AT_MOST_ONCE)
+    world.read("a", 0, 1, 3)
+    world.plane.flush()
+    commit = world.producer.commit_transaction
+
+    def broken(timeout: float) -> None:
+        commit(timeout)
+        error = KafkaError(KafkaError._TRANSPORT, "gone")
+        if not applied:
+            raise KafkaException(error)
+        world.producer.on_poll.append(lambda: world.producer.conf["error_cb"](error))
+
+    monkeypatch.setattr(world.producer, "commit_transaction", broken)
+    with pytest.raises(UnknownOutcome) as caught:
+        world.plane.commit({ROUTES[A]: Committed(4, "m")})
+    why = f"written only if the commit was not applied: {caught.value}"
+    assert world.lost == [LostRecords(A, 3, ((0, 3),), why, certain=False)]
+    world.plane.close()
+    assert len(world.lost) == 1, "once"
+
+
+def test_what_a_commit_certainly_has_not_moved_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, Delivery.AT_MOST_ONCE)
+    world.read("a", 0, 1)
+    world.plane.flush()
+
+    def fenced(timeout: float) -> None:
+        raise KafkaException(KafkaError(KafkaError._FENCED, "another one"))
+
+    monkeypatch.setattr(world.producer, "commit_transaction", fenced)
+    with pytest.raises(Fenced):
+        world.plane.commit({ROUTES[A]: Committed(2, "m")})
+    world.plane.close()
+    assert world.lost == []
