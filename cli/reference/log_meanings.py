@@ -337,13 +337,14 @@ EVENTS = {
         "hand: it can't be told from one that somebody has given there on purpose."
     ),
     "acls_not_created": (
-        "Rights of reading can't be listed, or created on the target, or would keep the flow from its own topic, and "
-        "why (`sync_acls`). It is tried again at each discovery, and told again when the reason changes. Copying goes "
-        "on."
+        "Rights of reading can't be listed, or created on the target, or would keep the flow from its own topic, or be "
+        "on a topic that isn't known as the flow's own, and why (`sync_acls`). It is tried again at each discovery, "
+        "and told again when the reason changes. Copying goes on."
     ),
     "topic_configs_not_set": (
-        "A target topic keeps other configs than its source topic has, and why (`topic_configs.sync`). They are set "
-        "again at each discovery, and told again when the reason changes. Copying goes on."
+        "A target topic keeps other configs than its source topic has, and why (`topic_configs.sync`): such as that it "
+        "isn't known as the flow's own. They are set again at each discovery, and told again when the reason changes. "
+        "Copying goes on."
     ),
     "topic_configs_set": "Configs of a target topic were set as its source has them now (`topic_configs.sync`).",
     "topic_created": "A topic was created on the target.",
