@@ -293,6 +293,11 @@ EVENTS = {
         "The offset at which a partition starts could not be found in time. The partition starts at the "
         "earliest offset, so that nothing is left out."
     ),
+    "schema_modes_reset": (
+        "Subjects at the target were in mode IMPORT, as a process leaves them that is killed while it writes there, and "
+        "have the registry's mode now; `detail` names them. If one of them had a mode of its own before, set it again. "
+        "Nothing is wrong if another process was just writing to them: it sets the mode once more."
+    ),
     "schemas_followed": "The schema registries were compared: so many schemas are kept at the target.",
     "schemas_in_conflict": (
         "Schemas of the source's registry can't have their ids or versions at the target's, or are refused there. They "
@@ -338,13 +343,14 @@ EVENTS = {
         "hand: it can't be told from one that somebody has given there on purpose."
     ),
     "acls_not_created": (
-        "Rights of reading can't be listed, or created on the target, or would keep the flow from its own topic, and "
-        "why (`sync_acls`). It is tried again at each discovery, and told again when the reason changes. Copying goes "
-        "on."
+        "Rights of reading can't be listed, or created on the target, or would keep the flow from its own topic, or be "
+        "on a topic that isn't known as the flow's own, and why (`sync_acls`). It is tried again at each discovery, "
+        "and told again when the reason changes. Copying goes on."
     ),
     "topic_configs_not_set": (
-        "A target topic keeps other configs than its source topic has, and why (`topic_configs.sync`). They are set "
-        "again at each discovery, and told again when the reason changes. Copying goes on."
+        "A target topic keeps other configs than its source topic has, and why (`topic_configs.sync`): such as that it "
+        "isn't known as the flow's own. They are set again at each discovery, and told again when the reason changes. "
+        "Copying goes on."
     ),
     "topic_configs_set": "Configs of a target topic were set as its source has them now (`topic_configs.sync`).",
     "topic_created": "A topic was created on the target.",

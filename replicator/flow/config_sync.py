@@ -1,6 +1,6 @@
 """Keeps the configs of target topics as their source topics have them, where a flow has `topic_configs.sync`.
 
-`flow.setup` notes at each listing what differs, as `topic_rules.changed_configs` says; `flow.discovery` has it set
+`flow.topic_sync` notes at each listing what differs, as `topic_rules.changed_configs` says; `flow.discovery` has it set
 afterwards, so that no cluster that is slow to change configs holds back a lane.
 """
 
@@ -35,15 +35,19 @@ class ConfigSync:
         """Take note of what differs now; whatever was noted before doesn't count any more."""
         self._wanted = tuple(changes)
 
-    def set(self) -> None:
+    def set(self, held: Mapping[str, str]) -> None:
         """Set what differs. Raises nothing: a topic that keeps other configs is told, once for each reason, and is
-        tried again when it is noted again."""
-        wanted, self._wanted = self._wanted, ()
-        names = {changes.topic for changes in wanted}
+        tried again when it is noted again. `held`: topics that keep theirs, and why."""
+        noted, self._wanted = self._wanted, ()
+        names = {changes.topic for changes in noted}
         self._refused = {topic: reason for topic, reason in self._refused.items() if topic in names}
+        wanted = [changes for changes in noted if changes.topic not in held]
+        for changes in noted:
+            if changes.topic in held:
+                self._tell_refused(changes, held[changes.topic])
         for changes, error in zip(wanted, self._answers(wanted), strict=True):
             if error is not None:
-                self._tell_refused(changes, error)
+                self._tell_refused(changes, str(error))
                 continue
             self._refused.pop(changes.topic, None)
             self._log.info("topic_configs_set", topic=changes.topic, configs=changes.said())
@@ -57,8 +61,7 @@ class ConfigSync:
             return [error] * len(wanted)
         return [answers[changes.topic] for changes in wanted]
 
-    def _tell_refused(self, changes: ConfigChanges, error: ReplicatorError) -> None:
-        reason = str(error)
+    def _tell_refused(self, changes: ConfigChanges, reason: str) -> None:
         if self._refused.get(changes.topic) != reason:
             self._log.warning("topic_configs_not_set", topic=changes.topic, configs=changes.said(), reason=reason)
         self._refused[changes.topic] = reason

@@ -14,8 +14,6 @@ from typing import TypeVar
 import structlog
 
 from replicator.config import Config, Flow, routing
-from replicator.flow.acl_sync import AclSync, principal
-from replicator.flow.config_sync import ConfigSync
 from replicator.flow.connecting import Connecting
 from replicator.flow.deciding import prepare_aside
 from replicator.flow.first_offsets import resolve_starts
@@ -41,6 +39,7 @@ from replicator.flow.topic_rules import (
     refused,
     topic_routes,
 )
+from replicator.flow.topic_sync import TopicSync
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.flow.unclaimed import unclaimed
 from replicator.model import names
@@ -93,8 +92,7 @@ class Setup:
         self._control_bytes_max = starts.RECORD_BYTES_MAX
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
         self._map = MapTopic(flow, plane, log)
-        self._configs = ConfigSync(plane, log)
-        self._acls = AclSync(plane, log, principal(flow.target.properties))
+        self._sync = TopicSync(flow, plane, log)
 
     @property
     def source_cluster(self) -> str:
@@ -129,11 +127,9 @@ class Setup:
         self._map.prepare()
 
     def sync_topics(self) -> None:
-        """Set the configs that target topics lacked when `routes` listed them last, and create ACLs that they lack now,
-        if the flow wants it. Raises nothing."""
-        self._configs.set()
-        if self._flow.sync_acls:
-            self._acls.create()
+        """Set the configs that the flow's own target topics lacked when `routes` listed them last, and create ACLs that
+        they lack now, if the flow wants it. Raises nothing."""
+        self._sync.sync(self.source_cluster)
 
     def begin(self) -> Listing:
         """Connect, list the source's topics, make sure of the flow's own topics.
@@ -327,13 +323,16 @@ class Setup:
         )
         if creates or listing.origins_unknown:
             self._take_claims(self._plane.state.claims())
-        self._configs.note(config_changes(self._flow, listing, targets, self._failed_over))
+        changes = config_changes(self._flow, listing, targets, self._failed_over)
         known = self._flow, listing, targets, self._claims
         growing = unclaimed(*known, self._first_counts, self._plane.target_logs)
         decisions, made, met = self._make(decide_topics(*known, growing, self._failed_over))
         if met:  # made by somebody else meanwhile: now visible, and decided on as they are
             return self.routes(listing)
         targets |= self._plane.listed_target(made)
+        self._sync.note_created(
+            targets[it.create.name] for it in decisions.values() if it.create and it.create.name in made
+        )
         found: dict[str, list[Route]] = {}
         for name, info in listing.topics.items():
             target, origins = targets.get(named[name], ListedTopic()).info, listing.origins.get(name, NONE)
@@ -342,7 +341,8 @@ class Setup:
             found[name] = [replace(route, stopped=None, waiting=str(denied)) for route in self._before(name)]
         self._routes = found
         copied = {name for name, routes in found.items() if any(route.stopped is None for route in routes)}
-        self._acls.note({name: named[name] for name in (copied & named.keys()) - self._failed_over.keys()})
+        synced = {name: named[name] for name in (copied & named.keys()) - self._failed_over.keys()}
+        self._sync.note(listing, targets, changes, synced)
         for name in copied & named.keys():
             self._first_counts.setdefault(name, listing.topics[name].partitions)
         routes = {route.source: route for of_topic in found.values() for route in of_topic}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from replicator.config import Cluster, Config, Flow, routing
@@ -31,6 +31,7 @@ from replicator.inspect.plan_limits import limit_faults, offsets_topic_faults, s
 from replicator.inspect.plan_mirrors import mirror_warnings
 from replicator.inspect.plan_own_topics import TARGET_RIGHTS, plan_own_topics
 from replicator.inspect.plan_rights import lacks, missing_on_group, missing_on_topic, transaction_rights
+from replicator.inspect.plan_synced import synced_topics
 from replicator.inspect.plan_tiered import tiered_warnings
 from replicator.inspect.plan_transactions import transaction_warnings
 from replicator.inspect.plan_versions import plan_versions
@@ -119,8 +120,6 @@ class _Planner:
         plan_own_topics(self._flow, self._clusters, self._lanes(listing), self._result)
         targets = self._targets(listing)
         self._topics(listing, targets)
-        self._changes(listing, targets)
-        self._acls()
         if self._flow.groups.synced:
             self.attempt(self._groups, "group")
         self._result.coupled, self._result.coupled_unknown = plan_coupled(self._flow)
@@ -129,6 +128,10 @@ class _Planner:
         if readable:
             self.attempt(lambda: self._positions(source, listing, targets), "position")
             self.attempt(lambda: self._timestamps(listing, _infos(targets)), "topic")
+        known = source.cluster_id, listing, targets, self._claims or Claims({}, ())
+        synced = synced_topics(self._flow, *known, self._expected) - self._failed_over.keys()
+        self._changes(listing.only(synced), targets)
+        self._acls(synced)
         self._tiered(listing)
         for message in transaction_warnings(self._flow, listing.topics.keys(), _now_ms()):
             self._result.note(PlanFinding("warning", "topic", message))
@@ -282,11 +285,11 @@ class _Planner:
                 kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
                 self._result.note(PlanFinding("warning", kind, str(refused)))
 
-    def _acls(self) -> None:
+    def _acls(self, synced: Collection[str]) -> None:
         """Find ACLs that copies would get. Whatever keeps them from being created, records are copied."""
         if not self._flow.sync_acls:
             return
-        topics = {item.source: item.target for item in self._result.topics if item.action != "stop"}
+        topics = {it.source: it.target for it in self._result.topics if it.source in synced and it.action != "stop"}
         own = principal(self._flow.target.properties)
         try:
             source, target = self._clusters.acls()

@@ -148,6 +148,10 @@ class SchemaRegistry:
         """Ask for the numbers of a subject's versions, soft-deleted ones too."""
         return set(self._numbers(subject, deleted=True))
 
+    def live(self, subject: str) -> set[Version]:
+        """Ask for a subject's versions that aren't soft-deleted."""
+        return {Version(subject, number) for number in self._numbers(subject, deleted=False)}
+
     def schema(self, at: Version) -> Schema | None:
         """Ask for one version; None where it isn't there. Whether it is soft-deleted isn't asked."""
         body = self._connection.ask(

@@ -64,7 +64,22 @@ class SchemaSync:
         target = Registry(target.schemas, self.target.levels(sorted(source.levels)))
         selects = self._settings.selects
         both = reached(source.schemas, selects) | reached(target.schemas, selects)
-        return RegistriesCompared(source, target, planned(source, target, selects), frozenset(both))
+        source, plan = self._planned(source, target)
+        return RegistriesCompared(source, target, plan, frozenset(both))
+
+    def _planned(self, source: Registry, target: Registry) -> tuple[Registry, SchemaPlan]:
+        """Return the plan, and the source as it is in subjects of which something is to be deleted: a version that is
+        in no page of the live ones isn't deleted, if an earlier one was while they were read."""
+        asked = set[str]()
+        while True:
+            plan = planned(source, target, self._settings.selects)
+            subjects = {at.subject for at in plan.delete} - asked
+            if not subjects:
+                return source, plan
+            asked |= subjects
+            live = {at for subject in sorted(subjects) for at in self.source.live(subject)}
+            schemas = {at: replace(it, deleted=it.deleted and at not in live) for at, it in source.schemas.items()}
+            source = replace(source, schemas=schemas)
 
     def levels_left(self, compared: RegistriesCompared) -> dict[str, str]:
         """Ask for the compatibility levels that selected subjects have at the target alone: they stay. After a
