@@ -292,6 +292,11 @@ EVENTS = {
         "The offset at which a partition starts could not be found in time. The partition starts at the "
         "earliest offset, so that nothing is left out."
     ),
+    "schema_modes_reset": (
+        "Subjects at the target were in mode IMPORT, as a process leaves them that is killed while it writes there, "
+        "and have the registry's mode now; `detail` names them. If one of them had a mode of its own before, set it "
+        "again. Nothing is wrong if another process was just writing to them: it sets the mode once more."
+    ),
     "schemas_followed": "The schema registries were compared: so many schemas are kept at the target.",
     "schemas_in_conflict": (
         "Schemas of the source's registry can't have their ids or versions at the target's, or are refused there. They "

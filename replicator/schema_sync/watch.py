@@ -17,7 +17,7 @@ from replicator.clock import RealClock
 from replicator.config import Flow
 from replicator.lane.ports import Clock
 from replicator.model.errors import ReplicatorError
-from replicator.schema_sync.sync import SchemaSync, said_of_conflicts, sync_of
+from replicator.schema_sync.sync import SHOWN_MAX, SchemaSync, said_of_conflicts, sync_of
 from replicator.schemas.plan import SchemaPlan
 from replicator.schemas.schema import Schema
 from replicator.schemas.shown import SchemaObserver, SchemasShown, shown_of, unseen
@@ -111,7 +111,7 @@ class SchemaWatch:
         levels = self._clock.now_s() - self._levels_s >= LEVELS_S
         compared = self._sync.compare(levels=levels)
         if levels:
-            self._sync.release(compared)
+            self._tell_released(self._sync.release(compared))
         registered: list[Schema] = []
         try:
             self._plan, self._applied = compared.plan, False
@@ -122,7 +122,7 @@ class SchemaWatch:
         if levels and self._plan.levels == compared.plan.levels:
             self._levels_s = self._clock.now_s()
         self._compared_s = self._clock.now_s()
-        self._known_id = compared.highest_id
+        self._known_id, self._tells = compared.highest_id, True  # it didn't tell perhaps as the id was gone
         self._highest_id = max(self._highest_id, self._known_id)
 
     def _tell(self, registered: list[Schema]) -> None:
@@ -132,6 +132,13 @@ class SchemaWatch:
         if self._plan.selected != self._selected and not self._plan.conflicts:
             self._selected = self._plan.selected
             self._log.info("schemas_followed", schemas=self._selected)
+
+    def _tell_released(self, subjects: list[str]) -> None:
+        """Tell whose mode was taken away: which one they had before, such as READONLY, nobody knows any more."""
+        if subjects:
+            shown = ", ".join(subjects[:SHOWN_MAX])
+            more = f" and {len(subjects) - SHOWN_MAX:,} more" if len(subjects) > SHOWN_MAX else ""
+            self._log.warning("schema_modes_reset", subjects=len(subjects), detail=shown + more)
 
     def _not_done(self, reason: str, *, in_conflict: bool) -> None:
         if reason == self._told:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
+import structlog.testing
 
 from cli.main import invoke
 from integration_tests.harness.schema_registry import Registry, registry
@@ -59,9 +60,31 @@ def test_run_takes_it_away_when_it_starts_also_where_schemas_clash(
     here.register("left", '"int"')
     there.register("mine", '"bytes"')
     there.answer("PUT", "/mode/left", {"mode": "IMPORT"})
-    watch_once(here, there, tmp_path)
+    with structlog.testing.capture_logs() as lines:
+        watch_once(here, there, tmp_path)
     assert there.state.modes == {}
+    assert [(it["subjects"], it["detail"]) for it in lines if it["event"] == "schema_modes_reset"] == [(1, "left")]
     assert invoke(["schemas", "-c", str(file(tmp_path, here.url, there.url)), "--apply"]) == 4
+
+
+def test_an_id_that_the_source_has_no_more_is_one_full_comparison(
+    here: Registry, there: Registry, tmp_path: Path
+) -> None:
+    for text in ('"int"', '"long"'):
+        here.register("s", text)
+    flow, clock = flow_of(file(tmp_path, here.url, there.url)), Clock()
+    with syncing(here, there) as sync:
+        watch = SchemaWatch(flow, sync, threading.Event(), structlog.get_logger(), clock)
+        watch.look()
+        for words in ("", "?permanent=true"):
+            here.answer("DELETE", f"/subjects/s/versions/2{words}", None)
+        watch.look()
+        clock.at_s += 6
+        watch.look()
+        here.requests.clear()
+        clock.at_s += 6
+        watch.look()
+    assert here.requests == ["GET /schemas/ids/1?fetchMaxId=true"], "the highest id of now is asked for again"
 
 
 def test_the_same_that_another_one_has_registered_meanwhile_is_as_good(here: Registry, there: Registry) -> None:
