@@ -294,9 +294,9 @@ EVENTS = {
         "earliest offset, so that nothing is left out."
     ),
     "schema_modes_reset": (
-        "Subjects at the target were in mode IMPORT, as a process leaves them that is killed while it writes there, and "
-        "have the registry's mode now; `detail` names them. If one of them had a mode of its own before, set it again. "
-        "Nothing is wrong if another process was just writing to them: it sets the mode once more."
+        "Subjects at the target were in mode IMPORT, as a process leaves them that is killed while it writes there, "
+        "and have the registry's mode now; `detail` names them. If one of them had a mode of its own before, set it "
+        "again. Nothing is wrong if another process was just writing to them: it sets the mode once more."
     ),
     "schemas_followed": "The schema registries were compared: so many schemas are kept at the target.",
     "schemas_in_conflict": (
