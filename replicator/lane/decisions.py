@@ -208,14 +208,12 @@ class LaneDecisions:
                 raise there
             if topic in lacking and lacking[topic].operations & WRITE:
                 raise NotAllowed(lacking[topic].text)
-            record = reader.record(it.source, decision.offset)
+            record = reader.record_now(it.source, decision.offset)
         except ReadStopped:
             return None
         except (Retriable, Unreachable, NotAllowed) as error:
             self._postpone(decision, str(error))
             return None
-        finally:
-            reader.close()
         if record is None:
             return ""
         bytes_max = max(self._plan.flow.limits.record_bytes_max, self._plan.record_bytes_max)
