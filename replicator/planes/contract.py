@@ -297,7 +297,7 @@ class RecordReader(Protocol):
         """
 
     def record_now(self, at: Partition, offset: int) -> WholeRecord | UnreadRecord | None:
-        """Read the committed record at this offset; None where there is none.
+        """Read the committed record at this offset; None where there is none, or none any more.
 
         Raises as `identities`, but waits for no more than a moment, as the lane copies nothing meanwhile: asked for the
         same again, it goes on where it was. Otherwise it lets go of the connection.

@@ -36,6 +36,10 @@ asked for again."""
 DIGEST_BYTES = 16
 
 
+class _OffsetGone(Retriable):
+    """The partition doesn't have an offset, or not any more."""
+
+
 class LogReader:
     """One consumer on one cluster, opened on first use. Used by one thread."""
 
@@ -71,6 +75,8 @@ class LogReader:
                     return _whole(record)
                 if self._too_large:
                     return UnreadRecord(self._too_large)
+        except _OffsetGone:
+            return None
         finally:
             if self._waiting is None:
                 self.close()
@@ -136,7 +142,7 @@ class LogReader:
 
     def _failed(self, error: KafkaError, at: Partition, offset: int) -> Exception:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            return Retriable(f"cluster {self._cluster.name!r}: {at} has no offset {offset} any more")
+            return _OffsetGone(f"cluster {self._cluster.name!r}: {at} has no offset {offset} any more")
         right = f"Read on topic {at.topic!r}"
         return failures.classify(error, self._cluster.name, f"read {at}", right)
 

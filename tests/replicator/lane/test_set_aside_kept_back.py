@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,15 +11,17 @@ import pytest
 
 from replicator.lane.decisions import AGAIN_S
 from replicator.model.commands import Command
-from replicator.planes.contract import UnreadRecord
+from replicator.model.partition import Partition
+from replicator.planes.contract import UnreadRecord, WholeRecord
 from replicator.planes.records import record_reader
 from replicator.planes.records.record_reader import LogReader
+from replicator.state.decisions import decide
 from replicator.state.occurrences import Ending
 from tests.replicator.kafka.test_producer import make_flow
 from tests.replicator.lane.fakes.loads import each_poll
 from tests.replicator.lane.fakes.reader import FakeReader
 from tests.replicator.lane.fakes.world import FakeConnections, World
-from tests.replicator.lane.test_decisions import A, B, closed, set_aside, with_aside
+from tests.replicator.lane.test_decisions import ASIDE, A, B, closed, lose, set_aside, with_aside
 from tests.replicator.planes.fakes import FakeConsumer, Message
 
 
@@ -72,3 +75,32 @@ def test_a_batch_that_is_too_large_to_be_read_leaves_a_stub(monkeypatch: pytest.
     assert it.closing is not None
     assert (it.closing.effect, it.moved, it.closing.kept) == (Ending.SET_ASIDE, (3, 4), "stub")
     assert world.position(A) == 6
+
+
+def test_what_retention_has_taken_is_another_incident_which_can_be_decided() -> None:
+    world = decided()
+    world.on.append(("west.record", lambda: lose(world, 5)))
+    world.run("another")
+    assert world.incidents() == {A: "source_records_gone"}
+    (gone,) = world.occurrences("source_records_gone")
+    world.write(decide(gone.id, Command.SKIP, [gone], world.state.current.decisions, by="ann", why="w", now_ms=1))
+    world.run("a third")
+    assert world.position(A) == 10
+    moved = {it.name: it.moved for it in world.occurrences() if not it.is_open}
+    assert moved == {"source_records_gone": (3, 5), "record_refused": None}
+    assert world.target.log(ASIDE).committed() == []
+
+
+def test_an_offset_without_a_record_is_not_asked_for_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that can't be decoded may begin in a gap: then the partition stops there again."""
+    world, asked_s, read = decided(), list[float](), FakeReader.record_now
+    world.idle_s_max = AGAIN_S
+
+    def record(self: FakeReader, at: Partition, offset: int) -> WholeRecord | None:
+        asked_s.append(world.time_s)
+        return None if len(asked_s) < 3 else read(self, at, offset)
+
+    monkeypatch.setattr(FakeReader, "record_now", record)
+    world.run("another")
+    set_aside(world)
+    assert all(later - before >= AGAIN_S for before, later in pairwise(asked_s))

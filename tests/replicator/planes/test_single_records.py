@@ -126,6 +126,13 @@ def test_a_batch_that_is_too_large_behind_the_record_is_nothing_to_it(clock: Clo
     assert reader.record_now(A, 7) is None
 
 
+def test_an_offset_that_retention_has_taken_is_no_record(clock: Clock, reader: LogReader) -> None:
+    gone = failed(KafkaError._AUTO_OFFSET_RESET, "a", 0, 7, "requested offset not available on the broker")
+    clock.first.append(lambda client: client.queue.append(gone))
+    assert reader.record_now(A, 7) is None
+    assert clock.made[0].closed
+
+
 def test_what_a_repair_reads_is_waited_for_and_told_why_it_does_not_come(clock: Clock, reader: LogReader) -> None:
     limits = make_flow().limits
     with pytest.raises(Retriable, match="doesn't answer"):
