@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import resource
+import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
-from integration_tests.planes.conftest import MakePlane
+from integration_tests.planes.conftest import SOON_S, MakePlane, make_flow
 from replicator.kafka.properties import RESPONSE_OVERHEAD_BYTES, fetch_bytes_max
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
+from replicator.planes.contract import UnreadRecord, WholeRecord
+from replicator.planes.records.record_reader import LogReader
 
 LARGE_BYTES = 20_000_000
 MakePair = Callable[..., tuple[str, str]]
@@ -73,3 +78,27 @@ def test_what_the_target_takes_is_read_whatever_its_size(
     driven.seek()
     copied = driven.read_and_flush(1)
     assert copied[Partition(name, 0)].next_offset == 1
+
+
+@pytest.mark.tier("full")
+def test_a_single_record_of_one_is_told_to_be_too_large_in_a_moment(source: BrokerHandle, pair: MakePair) -> None:
+    """Which is set aside then as a stub. What the target takes is read whole, also where a repair asks for it."""
+    name, _ = pair(1, {"max.message.bytes": str(LARGE_BYTES * 2)})
+    writer = clients.producer(source.bootstrap)
+    clients.put(writer, name, b"before", partition=0, key=b"k")
+    put_large(source.bootstrap, name, 0)
+    clients.put(writer, name, b"behind", partition=0, key=b"k")
+    flow, at, never = make_flow(source.bootstrap, source.bootstrap), Partition(name, 0), threading.Event()
+    with closing(LogReader(flow, flow.source, never)) as reader:
+        for offset, value in ((0, b"before"), (2, b"behind")):
+            found = reader.record_now(at, offset)
+            assert isinstance(found, WholeRecord)
+            assert found.value == value
+        began = time.monotonic()
+        large = reader.record_now(at, 1)
+        assert isinstance(large, UnreadRecord)
+        assert "Invalid response size" in large.why
+        assert time.monotonic() - began < SOON_S
+    with closing(LogReader(flow, flow.source, never, LARGE_BYTES * 2)) as reader:
+        (read,) = [one for some in reader.identities(at, [(1, 2)]) for one in some]
+        assert read.size > LARGE_BYTES

@@ -17,6 +17,7 @@ from replicator.flow.topics import questions_of
 from replicator.jobs.repair_decision import SPANS_NAMED_MAX
 from replicator.jobs.repair_questions import Sides, answered
 from replicator.jobs.repair_spans import WINDOW_OFFSETS_MAX, Damage, Tally, windows
+from replicator.kafka.properties import MESSAGE_BYTES_MAX
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.planes.contract import ReadStopped
@@ -49,11 +50,12 @@ def planned(
     Raises NotAllowed, Unreachable, Retriable.
     """
     found: dict[Partition, PlannedPartition] = {}
+    most = MESSAGE_BYTES_MAX  # a repair reads what its targets take, which isn't known here
     with (
         closing(questions_of(flow, "source", asked)) as here,
         closing(questions_of(flow, "target", asked)) as there,
-        closing(LogReader(flow, flow.source, asked)) as source_records,
-        closing(LogReader(flow, flow.target, asked)) as target_records,
+        closing(LogReader(flow, flow.source, asked, most)) as source_records,
+        closing(LogReader(flow, flow.target, asked, most)) as target_records,
     ):
         for at, one in sorted(damage.items()):
             target = Partition(routing.target_topic(flow, at.topic), at.partition)

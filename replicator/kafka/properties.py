@@ -276,10 +276,10 @@ def reader(cluster: Cluster, flow: Flow, *, committed: bool) -> Properties:
     }
 
 
-def scanning_reader(cluster: Cluster, flow: Flow) -> Properties:
+def scanning_reader(cluster: Cluster, flow: Flow, *, record_bytes_max: int = 0) -> Properties:
     """Configure a consumer that reads much of one partition, committed records only, and holds as little of it as the
-    source reader."""
-    fetched = fetch_bytes_max(flow, 0)
+    source reader. It takes what that takes with the same `record_bytes_max`."""
+    fetched = fetch_bytes_max(flow, record_bytes_max)
     return {
         **reader(cluster, flow, committed=True),
         "queued.max.messages.kbytes": max(1, flow.limits.fetch_queue_bytes_max // 1024),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from replicator.planes.contract import AsideRecord, WholeRecord
+from replicator.planes.contract import AsideRecord, UnreadRecord, WholeRecord
 from replicator.state.decisions import OperatorDecision
 from replicator.state.occurrences import Occurrence
 
@@ -22,11 +22,15 @@ class Kept(StrEnum):
 
     WHOLE = "whole"
     WITHOUT_HEADERS = "without headers"  # the client can't return them
-    STUB = "stub"  # only what our headers say: it is larger than the client writes
+    STUB = "stub"  # only what our headers say: it is larger than the client writes, or its batch than what is read
 
 
 def aside(
-    record: WholeRecord, it: Occurrence, decision: OperatorDecision, source_cluster: str, bytes_max: int
+    record: WholeRecord | UnreadRecord,
+    it: Occurrence,
+    decision: OperatorDecision,
+    source_cluster: str,
+    bytes_max: int,
 ) -> tuple[AsideRecord, Kept]:
     """Make what is written of a record, and say how much of it that is.
 
@@ -34,8 +38,11 @@ def aside(
         source_cluster: the cluster's id.
         bytes_max: the largest record that the client writes.
     """
+    if isinstance(record, UnreadRecord):
+        ours = [*_ours(None, it, decision, source_cluster), ("eos.kept", Kept.STUB.value.encode())]
+        return AsideRecord(None, None, tuple(ours)), Kept.STUB
     kept = Kept.WHOLE if record.headers is not None else Kept.WITHOUT_HEADERS
-    ours = _ours(record, it, decision, source_cluster)
+    ours = _ours(record.timestamp_ms, it, decision, source_cluster)
     size = len(record.key or b"") + len(record.value or b"") + FRAMING_BYTES
     size += sum(len(name.encode()) + len(value or b"") for name, value in (*(record.headers or ()), *ours))
     if size > bytes_max:
@@ -48,14 +55,15 @@ def aside(
 
 
 def _ours(
-    record: WholeRecord, it: Occurrence, decision: OperatorDecision, source_cluster: str
+    timestamp_ms: int | None, it: Occurrence, decision: OperatorDecision, source_cluster: str
 ) -> list[tuple[str, bytes | None]]:
+    """Make the headers; without a timestamp where that isn't known."""
     said = {
         "eos.source.cluster": source_cluster,
         "eos.source.topic": it.source.topic,
         "eos.source.partition": it.source.partition,
         "eos.source.offset": decision.offset,
-        "eos.source.timestamp": record.timestamp_ms,
+        "eos.source.timestamp": timestamp_ms,
         "eos.target.topic": it.target.topic,
         "eos.reason": it.name,
         "eos.detail": it.detail,
@@ -63,4 +71,4 @@ def _ours(
         "eos.by": decision.by,
         "eos.why": decision.why,
     }
-    return [(name, str(value).encode()) for name, value in said.items()]
+    return [(name, str(value).encode()) for name, value in said.items() if value is not None]

@@ -146,7 +146,8 @@ class LaneDecisions:
             kept = self._kept(occurrence, decision) if decision.command is Command.SET_ASIDE else ""
             if kept is None:
                 return False
-            if decision.command is Command.SET_ASIDE and not kept:  # compaction has taken it: nothing is left to decide
+            if decision.command is Command.SET_ASIDE and not kept:  # it is copied on, unless it stops there again
+                self._postpone(decision, f"{at} has no record at offset {decision.offset} any more")
                 return self._decide_anew(at)
             moved = positions.skipped(at, decision.end, self._clock.now_ms())
             closed = self._closed(occurrence, decision, (before.offset, decision.end), kept)
@@ -203,8 +204,8 @@ class LaneDecisions:
         return "" if isinstance(found, TopicMissing) else found
 
     def _kept(self, it: Occurrence, decision: OperatorDecision) -> str | None:
-        """Put a record that is to be set aside into the open transaction; how much of it is held. Empty: compaction has
-        taken it; None: it can't be done now."""
+        """Put a record that is to be set aside into the open transaction; how much of it is held. Empty: compaction or
+        retention has taken it; None: it can't be done now."""
         topic, reader = names.aside_topic(self._plan.flow.name), self._to.source_records
         try:
             (there,) = self._to.target.topic_ids([topic]).wait().values()
@@ -213,14 +214,12 @@ class LaneDecisions:
                 raise there
             if topic in lacking and lacking[topic].operations & WRITE:
                 raise NotAllowed(lacking[topic].text)
-            record = reader.record(it.source, decision.offset)
+            record = reader.record_now(it.source, decision.offset)
         except ReadStopped:
             return None
         except (Retriable, Unreachable, NotAllowed) as error:
             self._postpone(decision, str(error))
             return None
-        finally:
-            reader.close()
         if record is None:
             return ""
         bytes_max = max(self._plan.flow.limits.record_bytes_max, self._plan.record_bytes_max)

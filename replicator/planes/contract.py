@@ -168,6 +168,12 @@ class WholeRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] | None
 
 
+class UnreadRecord(NamedTuple):
+    """A source record that can't be read: its batch is larger than the client takes."""
+
+    why: str
+
+
 class AsideRecord(NamedTuple):
     """What is written to the flow's topic for records that were set aside."""
 
@@ -290,8 +296,12 @@ class RecordReader(Protocol):
         time: because the cluster doesn't answer, or an open transaction hides it.
         """
 
-    def record(self, at: Partition, offset: int) -> WholeRecord | None:
-        """Read the committed record at this offset; None where there is none. Raises as `identities`."""
+    def record_now(self, at: Partition, offset: int) -> WholeRecord | UnreadRecord | None:
+        """Read the committed record at this offset; None where there is none, or none any more.
+
+        Raises as `identities`, but waits for no more than a moment, as the lane copies nothing meanwhile: asked for the
+        same again, it goes on where it was. Otherwise it lets go of the connection.
+        """
 
     def close(self) -> None:
         """Let go of the connection; the next use opens it again."""

@@ -21,55 +21,94 @@ from replicator.kafka import failures, metadata, properties
 from replicator.model import reading_over
 from replicator.model.errors import Retriable
 from replicator.model.partition import Partition, Span
-from replicator.planes.contract import ReadStopped, RecordIdentity, WholeRecord
+from replicator.planes.contract import ReadStopped, RecordIdentity, UnreadRecord, WholeRecord
 from replicator.planes.records import digest
 from replicator.planes.records.headers import headers_of
 from replicator.planes.records.message import Record
+from replicator.planes.records.oversized import is_oversized
 
 POLL_RECORDS_MAX = 5_000
 POLL_S = 0.5
 """So long it takes at most until a stop is noticed."""
+RECORD_S_MAX = 2.0
+"""So long a single record is waited for: the lane copies nothing meanwhile. What comes later is there when the same is
+asked for again."""
 DIGEST_BYTES = 16
+
+
+class _OffsetGone(Retriable):
+    """The partition doesn't have an offset, or not any more."""
 
 
 class LogReader:
     """One consumer on one cluster, opened on first use. Used by one thread."""
 
-    def __init__(self, flow: Flow, cluster: Cluster, asked: threading.Event) -> None:
-        """`cluster` is one of the flow's two; `asked` is set when the lane shall stop."""
+    def __init__(self, flow: Flow, cluster: Cluster, asked: threading.Event, record_bytes_max: int = 0) -> None:
+        """`cluster` is one of the flow's two; `asked` is set when the lane shall stop; `record_bytes_max`: the largest
+        record or batch that the target takes."""
         self._flow, self._cluster, self._asked = flow, cluster, asked
+        self._record_bytes_max = record_bytes_max
         self._patience_s = (flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms) / 1000
         self._consumer: Consumer | None = None
+        self._waiting: tuple[Partition, int] | None = None  # what the consumer is assigned to, of which nothing came
+        self._too_large = ""  # why the client drops what it is sent of that, see `oversized`
 
     def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
         """Read as `contract.RecordReader` says."""
         left = SpansLeft(spans)
         while left:
-            for records in self._read(at, left):
+            for records in self._read(at, left, self._patience_s):
                 yield [identity(record) for record in records]
 
     def record(self, at: Partition, offset: int) -> WholeRecord | None:
-        """Read as `contract.RecordReader` says."""
-        for records in self._read(at, SpansLeft([(offset, offset + 1)])):
+        """Read the committed record at this offset; None where there is none. Waits and raises as `identities`."""
+        for records in self._read(at, SpansLeft([(offset, offset + 1)]), self._patience_s):
             for record in records:
                 return _whole(record)
         return None
 
+    def record_now(self, at: Partition, offset: int) -> WholeRecord | UnreadRecord | None:
+        """Read as `contract.RecordReader` says."""
+        try:
+            for records in self._read(at, SpansLeft([(offset, offset + 1)]), RECORD_S_MAX):
+                for record in records:
+                    return _whole(record)
+                if self._too_large:
+                    return UnreadRecord(self._too_large)
+        except _OffsetGone:
+            return None
+        finally:
+            if self._waiting is None:
+                self.close()
+        return None
+
     def close(self) -> None:
         """Let go of the connection; the next use opens it again."""
+        self._waiting = None
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
 
-    def _read(self, at: Partition, left: SpansLeft) -> Iterator[Sequence[Record]]:
-        """Read from the first span that is left to where a new assignment takes less than reading over would."""
+    def _opened(self, at: Partition) -> Consumer:
         if self._consumer is None:
-            props = {**properties.scanning_reader(self._cluster, self._flow), **properties.SILENT}
+            props = properties.scanning_reader(self._cluster, self._flow, record_bytes_max=self._record_bytes_max)
             with failures.making(self._cluster.name):
-                self._consumer = Consumer(props)
+                self._consumer = Consumer({**props, "error_cb": self._error, **properties.SILENT})
             metadata.learn(self._consumer, {at.topic})
-        consumer, reached, moved_s = self._consumer, left.first, time.monotonic()
-        consumer.assign([TopicPartition(at.topic, at.partition, reached)])
+        return self._consumer
+
+    def _error(self, error: KafkaError) -> None:
+        """Take an error of the client as a whole: all others are told by what doesn't come."""
+        if is_oversized(error):
+            self._too_large = failures.reason(error)
+
+    def _read(self, at: Partition, left: SpansLeft, patience_s: float) -> Iterator[Sequence[Record]]:
+        """Read from the first span that is left to where a new assignment takes less than reading over would."""
+        consumer, reached, moved_s = self._opened(at), left.first, time.monotonic()
+        if self._waiting != (at, reached):
+            self._too_large = ""
+            consumer.assign([TopicPartition(at.topic, at.partition, reached)])
+        self._waiting = None
         while wanted := left.together(reached):
             if self._asked.is_set():
                 raise ReadStopped(f"{at} was read up to offset {reached}")
@@ -85,20 +124,25 @@ class LogReader:
                     reached = record.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     reached = max(reached, message.offset() or 0)
+                elif error.code() in failures.TOO_LARGE:
+                    self._too_large = failures.reason(error)
                 elif error.code() not in failures.UNREACHABLE | failures.OF_GROUP:
                     raise self._failed(error, at, reached)
             if reached > before:
-                moved_s = time.monotonic()
-            elif time.monotonic() > moved_s + self._patience_s:
-                name = self._cluster.name
-                why = "the cluster doesn't answer, or an open transaction hides them"
-                raise Retriable(f"cluster {name!r}: offsets {reached} to {left.end - 1} of {at} can't be read: {why}")
+                moved_s, self._too_large = time.monotonic(), ""
+            elif time.monotonic() > moved_s + patience_s:
+                self._waiting = at, reached
+                raise self._late(at, reached, left.end)
             yield left.take(records, reached)
         consumer.unassign()
 
+    def _late(self, at: Partition, offset: int, end: int) -> Exception:
+        why = self._too_large or "the cluster doesn't answer, or an open transaction hides them"
+        return Retriable(f"cluster {self._cluster.name!r}: offsets {offset} to {end - 1} of {at} can't be read: {why}")
+
     def _failed(self, error: KafkaError, at: Partition, offset: int) -> Exception:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            return Retriable(f"cluster {self._cluster.name!r}: {at} has no offset {offset} any more")
+            return _OffsetGone(f"cluster {self._cluster.name!r}: {at} has no offset {offset} any more")
         right = f"Read on topic {at.topic!r}"
         return failures.classify(error, self._cluster.name, f"read {at}", right)
 

@@ -69,6 +69,7 @@ def made_by(of: Flow) -> Iterator[tuple[Any, properties.Properties]]:
     for cluster in (of.source, of.target):
         yield Consumer, properties.reader(cluster, of, committed=True)
         yield Consumer, properties.scanning_reader(cluster, of)
+        yield Consumer, properties.scanning_reader(cluster, of, record_bytes_max=50 * MIB)
     yield Consumer, properties.source_consumer(of)
     yield Consumer, properties.source_consumer(of, record_bytes_max=50 * MIB, bulk=True)
     yield Consumer, properties.probing_consumer(of, 0, 10)

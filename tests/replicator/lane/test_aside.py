@@ -6,7 +6,7 @@ from replicator.lane.aside import FRAMING_BYTES, Kept, aside
 from replicator.model.commands import Command
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
-from replicator.planes.contract import AsideRecord, WholeRecord
+from replicator.planes.contract import AsideRecord, UnreadRecord, WholeRecord
 from replicator.state.decisions import decide
 from replicator.state.occurrences import found
 
@@ -15,7 +15,7 @@ FOUND = found(INCIDENT, Partition("copy", 3), Partition("t", 3), "me", 1, 1_000)
 DECISION = decide(FOUND.id, Command.SET_ASIDE, [FOUND], {}, by="ann", why="später", now_ms=7)
 
 
-def kept(record: WholeRecord, bytes_max: int = 1_000_000) -> tuple[AsideRecord, Kept]:
+def kept(record: WholeRecord | UnreadRecord, bytes_max: int = 1_000_000) -> tuple[AsideRecord, Kept]:
     return aside(record, FOUND, DECISION, "cluster", bytes_max)
 
 
@@ -43,3 +43,11 @@ def test_what_is_too_large_to_be_written_leaves_a_stub() -> None:
     said = dict(stub.headers)
     assert (said["eos.kept"], said["eos.lost.bytes"], said["eos.source.offset"]) == (b"stub", b"10001", b"9")
     assert "h" not in said
+
+
+def test_what_can_not_be_read_leaves_a_stub_without_what_is_not_known() -> None:
+    stub, how = kept(UnreadRecord("larger than the client takes"))
+    assert (stub.key, stub.value, how) == (None, None, Kept.STUB)
+    said = dict(stub.headers)
+    assert (said["eos.kept"], said["eos.source.offset"], said["eos.by"]) == (b"stub", b"9", b"ann")
+    assert said.keys().isdisjoint({"eos.lost.bytes", "eos.source.timestamp"})

@@ -31,7 +31,7 @@ class FakeReader:
                     found = entry.value.encode()
                     yield [RecordIdentity(offset, found, key.encode() if equals else None, len(found))]
 
-    def record(self, at: Partition, offset: int) -> WholeRecord | None:
+    def record_now(self, at: Partition, offset: int) -> WholeRecord | None:
         """One record."""
         self._cluster.fault(f"{self._cluster.name}.record")
         found = (entry for here, entry in self._cluster.log(at).committed() if here == offset)
