@@ -47,7 +47,7 @@ Exit codes:
 @click.command(epilog=EPILOG)
 @config_option
 @flow_option
-@click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that has it.")
+@click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that already has it.")
 @click.option(
     "--shared/--standalone",
     default=None,

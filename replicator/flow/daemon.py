@@ -95,15 +95,16 @@ class Daemon:
         """
         Args:
             parts: makes what a flow's worker needs, given its log (see `flow.wiring`).
-            take_over: also from a backfill or repair that has a flow.
+            take_over: also from a backfill or repair that has one of these flows, until its lanes have started once.
             exit_on_incident: end all flows, and the process, with the first incident of one of them.
             shared: share each flow's lanes with the other processes that do so.
             reader: reads the file again, and chooses flows as at the start; None: it stays as it is.
             reloaded: is told which flows there are from now on, before those that are new begin.
         """
         self._exit_on_incident, self._shared = exit_on_incident, shared
-        self._config, self._parts, self._take_over, self._leave = config, parts, take_over, leave
+        self._config, self._parts, self._leave = config, parts, leave
         self._flows: Mapping[str, Flow] = {flow.name: flow for flow in flows}  # with the settings that they run with
+        self._taken_over = set(self._flows) if take_over else set[str]()  # where jobs have them; not from a later job
         self._wanted = self._flows  # as the file has them; one that is being stopped for it differs
         self._log = structlog.get_logger()
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
@@ -165,7 +166,7 @@ class Daemon:
     def _start(self, name: str) -> None:
         log = self._log.bind(flow=name)
         parts = self._parts(log)
-        how = {"take_over": self._take_over, "exit_on_incident": self._exit_on_incident}
+        how = {"take_over": name in self._taken_over, "exit_on_incident": self._exit_on_incident}
         how["told_before"] = name in self._causes
         told = self._told.setdefault(name, {})
         flow = self._wanted[name]
@@ -240,6 +241,7 @@ class Daemon:
     def _handle(self, event: _Event) -> None:
         if isinstance(event, _LanesStarted):
             self._restarts.lanes_started(event.flow)
+            self._taken_over.discard(event.flow)
             if self._causes.pop(event.flow, None) is not None:
                 self._log.info("flow_started_again", flow=event.flow)
         elif isinstance(event, _FlowEnded):

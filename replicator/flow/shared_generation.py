@@ -28,7 +28,7 @@ from replicator.state.control import Changer, Proposal
 from replicator.state.control_topic import Control
 from replicator.state.generation import Generation, Kind, LaneAssignment
 from replicator.state.own_file import followed, lanes_wanted, open_settings, own_file
-from replicator.workers.settings import NOTHING_SEEN, FileDecision, decide, differences, followed_said
+from replicator.workers.settings import NOTHING_SEEN, FileDecision, Runs, decide, differences, followed_said
 
 LOOK_S = 0.2
 
@@ -53,7 +53,7 @@ class SharedGeneration:
             observer, conditions: are told that it stands by, and that another file's settings hold.
             asked: is set when the flow shall stop.
             waits: is called when this worker stands by, again and again.
-            take_over: also from a job that has the flow.
+            take_over: also from a job that has the flow, until there is a generation to run.
         """
         self._observer, self._conditions, self._own = observer, conditions, own_file(flow)
         self._flow, self._log, self._asked, self._take_over = flow, log, asked, take_over
@@ -125,16 +125,18 @@ class SharedGeneration:
 
     def _decided(self, control: Control) -> FileDecision:
         found = open_settings(control, self._flow)
-        decision = decide(found, control.hashes, self._own, at_start=self._proposes)
-        return FileDecision.PROPOSE if decision is FileDecision.STAND_BY_JOB and self._take_over else decision
+        if found is not None and found.runs is Runs.JOB and self._take_over:
+            found = replace(found, runs=Runs.LIVE)  # the job ends, but the flow's settings, which it has, go on
+        return decide(found, control.hashes, self._own, at_start=self._proposes)
 
     def _unreadable(self, control: Control) -> str:
         """Say why the open settings can't be run; empty where they can, or are to be replaced."""
         found = open_settings(control, self._flow)
         if found is None or self._decided(control) is not FileDecision.STAND_BY_NEWER:
             return ""
-        why = f"flow {self._flow.name}: {found.unknown}"
-        return f"{why}. Run the newer version, or `eos-replicate apply` with this one's file"
+        why = f"flow {self._flow.name}: {found.unknown}. Run the newer version"
+        of_job = found.runs is Runs.JOB  # from which `apply` doesn't take the flow
+        return why if of_job else f"{why}, or `eos-replicate apply` with this one's file"
 
     def _runs(self, control: Control) -> bool:
         """Return whether the open generation is to be run as it is. Raises TakenOver."""
@@ -162,6 +164,7 @@ class SharedGeneration:
 
     def _found(self, generation: Generation | None, opened: bool) -> Generation | None:
         self._proposes, self._standing_by, self._ran = False, "", True
+        self._take_over = False  # a job that begins later isn't the one that was meant
         if generation is None:
             return None
         if opened:

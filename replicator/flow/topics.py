@@ -17,6 +17,7 @@ from typing import TypeVar
 from replicator import config
 from replicator.config import Flow
 from replicator.config.routing import literals, name_fault, selects, target_topic
+from replicator.flow.newest_topics import newest_topics
 from replicator.flow.topic_rules import ListedTopic
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterAdmin, TopicSpec
@@ -68,7 +69,7 @@ def questions_of(flow: Flow, side: Side, asked: threading.Event | None = None) -
 @contextmanager
 def reading_topics(flow: Flow, cluster: config.Cluster) -> Iterator[TopicReader]:
     """Yield a reader of a cluster's topics with connections of its own, and close it. It connects when it is used."""
-    with closing(topics_of(flow, cluster, "reader")) as topics, closing(TopicReader(flow, cluster, topics)) as reader:
+    with closing(newest_topics(flow, cluster)) as topics, closing(TopicReader(flow, cluster, topics)) as reader:
         yield reader
 
 
@@ -95,7 +96,7 @@ class ControlPlane:
         self.source_logs: ClusterQuestions  # both connect when they are first asked
         self.target_logs: ClusterQuestions
         self.source_logs, self.target_logs = questions_of(flow, "source"), questions_of(flow, "target")
-        self._own_topics = {side.name: topics_of(flow, side, "reader") for side in (flow.source, flow.target)}
+        self._own_topics = {side.name: newest_topics(flow, side) for side in (flow.source, flow.target)}
         self._source_reader = TopicReader(flow, flow.source, self._own_topics[flow.source.name])
         self._source_names: frozenset[str] = frozenset()  # as they were listed last
         self.source_claims = SourceClaims(flow, self._source_reader, lambda: self._source_names)
@@ -147,8 +148,7 @@ class ControlPlane:
 
     def connect_if_any(self) -> tuple[ClusterInfo | Unreachable, ClusterInfo]:
         """Connect as `connect` does, but why a source doesn't answer is returned, for who has questions to the target
-        alone, too.
-        """
+        alone, too."""
 
         def source() -> ClusterInfo | Unreachable:
             try:

@@ -25,6 +25,7 @@ from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.frozen import while_frozen
 from replicator.flow.group_members import members_of
 from replicator.flow.heartbeats import HeartbeatObserver, watch_heartbeats
+from replicator.flow.newest_topics import newest_topics
 from replicator.flow.parts import ConditionObserver, NoConditions, Note, Parts, Silence, Unwatched, WorkerObserver
 from replicator.flow.settings_watch import watch_settings
 from replicator.flow.shared_origins import SharedOrigins
@@ -250,7 +251,7 @@ def parts(
         def watch(
             flow: Flow, generation: Generation, ended: threading.Event, failed: Callable[[BaseException], None]
         ) -> None:
-            asks = partial(topics_of, flow, flow.target, "settings")
+            asks = partial(newest_topics, flow, flow.target, "settings")
             watch_settings(flow, generation, asks, (throttle(flow), decisions(flow)), ended, log, failed)
 
         def clusters(

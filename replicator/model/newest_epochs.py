@@ -3,7 +3,7 @@
 Brokers hear of a new leader one after the other, and one that is cut off from the controllers never does: it names the
 leader that it knew last. An epoch never goes back in a topic (KIP-320); one that was created again begins anew. Kafka's
 own client goes by the same rule (org.apache.kafka.clients.Metadata). Pure. Used by `planes.batches_io.producing`,
-`group_sync.newest_leaders` and `wire.transaction_log_tail`.
+`group_sync.newest_leaders`, `wire.newest_offsets` and `wire.transaction_log_tail`.
 """
 
 from __future__ import annotations

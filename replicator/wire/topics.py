@@ -33,6 +33,7 @@ from replicator.kafka.topic_questions import (
     within,
 )
 from replicator.model.errors import ReplicatorError, TopicMissing, Unreachable, Unsupported
+from replicator.model.newest_epochs import NewestEpochs
 from replicator.model.partition import Partition
 from replicator.wire import metadata_response, offsets, protocol
 from replicator.wire.access import access
@@ -43,6 +44,7 @@ from replicator.wire.connection import Connection
 from replicator.wire.known_leaders import KnownLeaders
 from replicator.wire.leaders import Leaders
 from replicator.wire.metadata_request import metadata_request
+from replicator.wire.newest_offsets import NewestOffsets
 from replicator.wire.protocol import Exchange, made
 from replicator.wire.response_limits import BadResponse
 from replicator.wire.topic_names import TopicNames
@@ -55,16 +57,20 @@ CONFIGS_MAX = 1_000
 """Topics whose configs are asked for in one request: `response_limits` bounds what one response may hold."""
 
 
-def topic_questions(cluster: Cluster, client_id: str, timeout_s: float, *, kept_s: float = math.inf) -> TopicQuestions:
+def topic_questions(
+    cluster: Cluster, client_id: str, timeout_s: float, *, kept_s: float = math.inf, newest_only: bool = False
+) -> TopicQuestions:
     """Ask questions of any living broker where the cluster's login is spoken here, else with librdkafka's admin client.
 
     A broker that is cut off from the others answers with what it knew last: who asks another one every `kept_s` isn't
-    told so for long.
+    told so for long. `newest_only`: offsets that are told under an older leader epoch than this client was told before
+    are Retriable, and another one is asked next who leads; only where the login is spoken here.
 
     Raises ConfigError: the cluster's properties are wrong.
     """
     try:
-        return AnyBrokerTopics(cluster, client_id, AdminTopicQuestions(cluster, client_id, timeout_s), kept_s)
+        otherwise = AdminTopicQuestions(cluster, client_id, timeout_s)
+        return AnyBrokerTopics(cluster, client_id, otherwise, kept_s, newest_only=newest_only)
     except Unsupported:
         return AdminTopicQuestions(cluster, client_id, timeout_s)
 
@@ -85,12 +91,21 @@ class _Asked(Generic[T]):
 class AnyBrokerTopics:
     """Implements `TopicQuestions`."""
 
-    def __init__(self, cluster: Cluster, client_id: str, otherwise: TopicQuestions, kept_s: float = math.inf) -> None:
-        """`otherwise` is asked where a broker speaks no version that is known here (before Kafka 2.8). Raises
-        Unsupported, ConfigError as `AnyBroker`."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        client_id: str,
+        otherwise: TopicQuestions,
+        kept_s: float = math.inf,
+        *,
+        newest_only: bool = False,
+    ) -> None:
+        """`otherwise` is asked where a broker speaks no version that is known here (before Kafka 2.8). `newest_only`:
+        as of `topic_questions`. Raises Unsupported, ConfigError as `AnyBroker`."""
         self.cluster, self._client_id, self._otherwise = cluster.name, client_id, otherwise
         self._brokers = AnyBroker(cluster, client_id, kept_s)
         self._leaders, self._led = Leaders(access(cluster), client_id), KnownLeaders()
+        self._epochs = NewestEpochs() if newest_only else None
         self._supported = True
         self._asked: dict[tuple[str, ...], _Asked[Any]] = {}
         self._last: dict[tuple[str, ...], tuple[bytes, Any]] = {}
@@ -125,7 +140,8 @@ class AnyBrokerTopics:
         if not self._supported:
             return otherwise()
         asked = self._brokers, self._leaders, self._led, self._client_id
-        return offsets.listing(self.cluster, asked, partitions, wanted, otherwise, patient=patient)
+        found = offsets.listing(self.cluster, asked, partitions, wanted, otherwise, patient=patient)
+        return found if self._epochs is None else NewestOffsets(self.cluster, found, self._epochs, self.ask_another)
 
     def names(self) -> Answers[frozenset[str] | ReplicatorError]:
         """See `TopicQuestions`."""

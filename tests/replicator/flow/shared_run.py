@@ -37,6 +37,7 @@ class Run:
         observer: WorkerObserver | None = None,
         stopped: int = 0,
         exit_on_incident: bool = False,
+        take_over: bool = False,
         **parts_: Any,
     ) -> None:
         """`stopped`: partitions of each lane that incidents stop; `parts_`: more of the worker's parts."""
@@ -59,7 +60,7 @@ class Run:
             **parts_,
         )
         log = structlog.get_logger()
-        self.worker = SharedFlow(self.flow, whole, parts, log, exit_on_incident=exit_on_incident)
+        self.worker = SharedFlow(self.flow, whole, parts, log, take_over=take_over, exit_on_incident=exit_on_incident)
         self.result: int | BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

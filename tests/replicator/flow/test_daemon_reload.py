@@ -45,6 +45,7 @@ class Attempts:
         told: dict[str, float],
     ) -> None:
         self.flow, self.configs, self.asked = flow, [config], threading.Event()
+        self.take_over = take_over
         self.may_end = threading.Event()
         self.may_end.set()
 
@@ -95,7 +96,7 @@ def config(**topics: str) -> Config:
 class Process:
     """A daemon in the main thread, and what a test does meanwhile in another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, take_over: bool = False) -> None:
         self.file: Config | ConfigError = config(kept="k", changed="c", removed="r")
         self.logs: list[dict[str, Any]] = []
         self.told: list[list[str]] = []
@@ -106,7 +107,9 @@ class Process:
         self.reader = ConfigReader(self._read)
         reloaded = lambda flows: self.told.append([flow.name for flow in flows])  # noqa: E731
         flows = list(self.file.flows.values())
-        self.daemon = Daemon(self.file, flows, lambda log: parts, reader=self.reader, reloaded=reloaded)
+        self.daemon = Daemon(
+            self.file, flows, lambda log: parts, take_over=take_over, reader=self.reader, reloaded=reloaded
+        )
 
     def _note(self, flow: Any, note: Any) -> None:
         with self.noted:
@@ -197,6 +200,28 @@ def test_only_what_has_changed_is_touched(process: Process) -> None:
     }
     assert again["unchanged"] == ["kept", "changed", "added"]
     assert process.logs[-1]["flows"] == {"kept": 0, "changed": 0, "added": 0}
+
+
+@pytest.mark.usefixtures("process")
+def test_a_flow_is_taken_over_only_until_its_lanes_have_started_once() -> None:
+    """A job that has begun since isn't cut short by a reload, which comes of itself where the file is watched."""
+    Attempts.refused = {"c"}
+
+    def test(it: Process) -> None:
+        for topic in ("k", "r"):
+            Attempts.wait_for(topic)
+        while len(tried := [made.take_over for made in Attempts.made if made.flow.name == "changed"]) < 2:
+            Attempts.wait(len(Attempts.made) + 1)
+        assert all(tried), "nothing of it has run yet"
+        it.reload(config(kept="k", changed="right", removed="r"), 1)
+        Attempts.wait_for("right")
+        it.reload(config(kept="other", changed="later", removed="r", added="a"), 2)
+        for topic in ("other", "later", "a"):
+            Attempts.wait_for(topic)
+        by_topic = {made.flow.topics[0]: made.take_over for made in Attempts.made}
+        assert by_topic == {"k": True, "r": True, "c": True, "right": True, "other": False, "later": False, "a": False}
+
+    assert Process(take_over=True).run(test) == 0
 
 
 def test_a_file_with_a_fault_changes_nothing_and_is_noted_until_it_is_right_again(process: Process) -> None:

@@ -25,6 +25,7 @@ from replicator.state.generation import Generation, Kind, Phase
 from replicator.state.run_settings import NO_SETTINGS, Paused, RunSettings
 from replicator.workers.settings import FINISH_AFTER_S
 from tests.replicator.flow.fakes import flow
+from tests.replicator.wire.old_leader import cut_off
 
 AT = Partition("__eos.f.control", 0)
 RUNS = Generation(1, Phase.OPEN, 1)
@@ -131,6 +132,31 @@ def test_what_cannot_be_read_is_told_once_and_tried_again() -> None:
         watch.look()
     assert target.throttle.paused("t") == BY
     assert [it["event"] for it in logs] == ["settings_unread", "settings_taken"]
+
+
+def test_an_old_leader_that_never_hears_of_what_is_new_is_left_and_not_believed_again() -> None:
+    """It is cut off from the controllers, names itself, and answers: to it the topic never grows."""
+    with cut_off(AT) as cluster, capture_logs() as logs:
+        target = Target()
+        told = target.throttle, target.decisions
+        watch = SettingsWatch(flow(), RUNS, cluster.topics, target.control, told, target.ended, LOG)
+        cluster.connect_to(0)
+        watch.look()
+        assert (target.read, target.throttle.paused("t")) == (1, None)
+        target.settings = NO_SETTINGS.pause([], BY)
+        watch.look()
+        assert target.throttle.paused("t") is None, "the old leader's topic hasn't grown"
+        cluster.expire()
+        watch.look()
+        assert target.throttle.paused("t") == BY
+        cluster.connect_to(0)
+        watch.look()
+        assert target.read == 2, "its end is none"
+        watch.look()
+        assert target.read == 2
+        assert watch._ends == (5, 5)
+    assert [it["event"] for it in logs] == ["settings_taken", "settings_unread"]
+    assert "leader epoch 7 is told, but 8 was before" in logs[1]["reason"]
 
 
 def decided(occurrence: str) -> OperatorDecision:

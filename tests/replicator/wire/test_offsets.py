@@ -42,6 +42,7 @@ class Logs:
         self.ends = {at: 100 * number for number, at in enumerate(self.leaders)}
         self.brokers: list[FakeBroker] = []
         self.topic_errors = dict[str, int]()
+        self.ids, self.unstable = dict(TOPICS), 7  # records of open transactions, at the end of each log
 
 
 class Broker(Leader):
@@ -74,7 +75,7 @@ class Broker(Leader):
             for at, leader in self.logs.leaders.items()
             if at.topic == name and not error
         ]
-        topic_id = uuid_of(TOPICS.get(name, bytes(16)))
+        topic_id = uuid_of(self.logs.ids.get(name, bytes(16)))
         return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": led}
 
     def answer_describe_configs(self, request: Any) -> Answer:
@@ -101,7 +102,7 @@ class Broker(Leader):
         elif asked.current_leader_epoch != logs.epochs[at]:
             error = FENCED if asked.current_leader_epoch < logs.epochs[at] else UNKNOWN_EPOCH
         end = logs.ends.get(at, 0)
-        known = {-2: (1, -1), -1: (end - 7 if level else end, -1), -3: (end - 1, 5_000)}
+        known = {-2: (1, -1), -1: (end - logs.unstable if level else end, -1), -3: (end - 1, 5_000)}
         offset, time_ms = known.get(asked.timestamp, (end // 2, asked.timestamp + 1))
         found = {"partition_index": at.partition, "error_code": error, "leader_epoch": logs.epochs.get(at, -1)}
         return {**found, "offset": -1, "timestamp": -1} if error else {**found, "offset": offset, "timestamp": time_ms}

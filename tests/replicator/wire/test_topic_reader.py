@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import pytest
 
-from replicator.kafka.topic_reader import TopicReader
+from replicator.kafka.topic_reader import KeyAndValue, LogBounds, TopicReader
 from replicator.model.errors import NotAllowed, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Partition
 from tests.replicator.wire.fake_broker import flow_of
+from tests.replicator.wire.old_leader import cut_off
 from tests.replicator.wire.test_offsets import Scene, scene
 
 pytestmark = pytest.mark.tier("default")  # brokers are waited for that do not answer
@@ -96,3 +98,28 @@ def test_a_topic_that_is_there_is_waited_for_as_long_as_a_transaction_may_stay_o
         found = TopicReader(flow, flow.source, world.asking).records({at: (0, world.logs.ends[at])})
         assert "could not be read up to" in str(found[at])
         assert time.monotonic() - began_s >= 3.0
+
+
+def test_a_topic_is_read_up_to_no_end_that_an_old_leader_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another broker is asked instead, at once. A topic that was created again begins anew."""
+    at, ends = Partition("a", 0), list[int]()
+
+    def records(_: object, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[KeyAndValue]]:
+        ends.extend(end for _, end in bounds.values())
+        return {at: [] for at in bounds}
+
+    monkeypatch.setattr(TopicReader, "records", records)
+    with cut_off(at) as cluster:
+        asked = TopicReader(cluster.flow, cluster.flow.target, cluster.topics)
+        for number, end in ((0, 3), (1, 5), (0, 5)):  # at first nobody knows better
+            cluster.connect_to(number)
+            asked.whole(at.topic, [0])
+            assert ends.pop() == end
+        cluster.connect_to(0)
+        (told,) = asked.bounds([at]).values()
+        assert "leader epoch 7 is told, but 8 was before" in str(told)
+        assert isinstance(told, Retriable)
+        assert asked.bounds([at]) == {at: (1, 5)}
+        cluster.logs[0].ids[at.topic] = b"another-id-of-a."
+        cluster.connect_to(0)
+        assert asked.bounds([at]) == {at: (1, 3)}
