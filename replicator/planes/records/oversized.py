@@ -83,18 +83,22 @@ class OversizedSearch:
         self._wanted = False
         self._text = ""
         self._probe: _Probe | None = None
-        self._cleared: set[Partition] = set()  # of this search
+        self._told_again = False  # since the last round, so that one that was cleared may be the one by now
+        self._cleared: dict[Partition, int] = {}  # of this search, with the offsets that they were asked for
+        self._moved: set[Partition] = set()  # of those that were cleared: asked before all others
         self._unanswered: set[Partition] = set()  # of those that were given `_patience_s`
         self._patience_s = ANSWER_S
 
     def begin(self, text: str) -> None:
         """Note that the source reader was sent a response that it does not take; `text` is the client's."""
+        self._told_again = self._wanted
         self._wanted, self._text = True, text
 
     def forget(self) -> None:
         """Forget the search, for another assignment or the end: what is wrong with it will be told again."""
-        self._wanted, self._patience_s = False, ANSWER_S
+        self._wanted, self._told_again, self._patience_s = False, False, ANSWER_S
         self._cleared.clear()
+        self._moved.clear()
         self._unanswered.clear()
         self._let_go()
 
@@ -106,11 +110,12 @@ class OversizedSearch:
     def round(self, candidates: Iterable[Partition], positions: Mapping[Partition, int]) -> dict[Partition, Incident]:
         """Ask `candidates` in their order until one is found or the time is over; `record_too_large` where it is.
 
-        The next round goes on with the partition that hasn't answered yet, and asks others after it. When all were
-        asked without result the search ends: a partition with earlier records still in the source reader's queue can't
-        be found yet. librdkafka tells of the next response, a second later at most.
+        The next round goes on with the partition that hasn't answered yet, and asks others after it. A partition with
+        earlier records still in the source reader's queue can't be found yet: when librdkafka tells the same again, a
+        second later at most, those are asked first that have moved. When all were asked without result the search ends.
         """
         deadline_s = time.monotonic() + ROUND_S_MAX
+        self._ask_moved(positions)
         left = [at for at in candidates if at not in self._cleared]
         if self._still_asked(left, positions):
             deadline_s = time.monotonic() + LOOK_S
@@ -128,7 +133,7 @@ class OversizedSearch:
             if answer:  # of this partition, or late of another one: the next round asks it alone
                 self._let_go()
                 return {}
-            self._cleared.add(at)
+            self._clear(at, probe.offset)
             left.remove(at)
             if left and time.monotonic() >= deadline_s:
                 return {}
@@ -144,10 +149,23 @@ class OversizedSearch:
         if probe.at in left and positions[probe.at] == probe.offset:
             return True
         if probe.at in left:
-            self._cleared.add(probe.at)
+            self._clear(probe.at, positions[probe.at])
             left.remove(probe.at)
         self._let_go()
         return False
+
+    def _clear(self, at: Partition, offset: int) -> None:
+        self._cleared[at] = offset
+        self._moved.discard(at)
+
+    def _ask_moved(self, positions: Mapping[Partition, int]) -> None:
+        """Ask those again that were cleared at another offset, if the same was told again since."""
+        if self._told_again:
+            self._told_again = False
+            moved = {at for at, offset in self._cleared.items() if positions.get(at, offset) != offset}
+            self._moved |= moved
+            for at in moved:
+                del self._cleared[at]
 
     def _next(self, left: list[Partition]) -> Partition | None:
         """Say which partition is asked now: the one under way, else the first that wasn't given this much time yet."""
@@ -156,7 +174,8 @@ class OversizedSearch:
         if left and self._unanswered.issuperset(left) and self._patience_s < self._patience_s_max:
             self._patience_s = min(2 * self._patience_s, self._patience_s_max)
             self._unanswered.clear()
-        return next((at for at in left if at not in self._unanswered), None)
+        waiting = [at for at in left if at not in self._unanswered]
+        return min(waiting, key=lambda at: at not in self._moved, default=None)
 
     def _asking(self, at: Partition, left: list[Partition], positions: Mapping[Partition, int]) -> _Probe:
         if self._probe is None:

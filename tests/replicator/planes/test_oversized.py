@@ -33,6 +33,7 @@ class Far:
     ahead: Mapping[Partition, float] = field(default_factory=dict)
     now_s: float = 100.0
     made: list[FarConsumer] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)  # topics
 
     def monotonic(self) -> float:
         return self.now_s
@@ -57,6 +58,7 @@ class FarConsumer:
         (found,) = partitions
         connect_s = self.far.connect_s if self.at is None else 0.0
         self.at = Partition(found.topic, found.partition)
+        self.far.asked.append(found.topic)
         come_s = self.far.now_s + connect_s + self.far.answer_s[self.at]
         self.answers.append((come_s, self.at, found.offset >= self.far.oversized.get(self.at, 10**9)))
 
@@ -166,3 +168,28 @@ def test_another_assignment_and_the_end_let_go_of_the_consumer(make: Any) -> Non
     search.forget()
     assert far.made
     assert all(consumer.closed for consumer in far.made)
+
+
+def test_one_that_has_moved_to_the_batch_is_asked_again_before_others_that_never_answer(make: Any) -> None:
+    """It had earlier records in the queue when it was asked first; the client tells the same again each second."""
+    others = [Partition("c", number) for number in range(5)]
+    far = Far({B: 0.1, **dict.fromkeys(others, 10**9)}, oversized={B: 7})
+    search, candidates, positions = make(far), [B, *others], {B: 5, **dict.fromkeys(others, 0)}
+    assert search.round(candidates, positions) == {}
+    positions[B] = 7
+    began_s, found = far.now_s, dict[Partition, Any]()
+    while not found and far.now_s < began_s + 10:
+        search.begin("Invalid response size")
+        found = search.round(candidates, positions)
+        far.now_s += LOOP_S
+    assert [(at, incident.offset) for at, incident in found.items()] == [(B, 7)]
+
+
+def test_one_that_has_moved_is_not_asked_again_unless_the_same_is_told_again(make: Any) -> None:
+    far = Far({A: 10**9, B: 0.1})
+    search, positions = make(far), {A: 7, B: 100}
+    while search.wanted:
+        search.round([A, B], positions)
+        positions[B] += 1
+        far.now_s += LOOP_S
+    assert sum(at == "b" for at in far.asked) == 1
