@@ -126,6 +126,8 @@ class LogReader:
                     reached = max(reached, message.offset() or 0)
                 elif error.code() in failures.TOO_LARGE:
                     self._too_large = failures.reason(error)
+                elif error.code() == KafkaError._BAD_MSG and message.topic() is None:
+                    pass  # of another request, whose connection was closed with the response that is too large
                 elif error.code() not in failures.UNREACHABLE | failures.OF_GROUP:
                     raise self._failed(error, at, reached)
             if reached > before:

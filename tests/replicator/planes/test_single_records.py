@@ -112,6 +112,14 @@ def test_a_batch_that_is_too_large_is_named_at_once(clock: Clock, reader: LogRea
     assert clock.now_s <= 100 + POLL_S
 
 
+def test_what_another_request_on_its_connection_is_told_is_no_error(clock: Clock, reader: LogReader) -> None:
+    """The client looks up a coordinator, which it has no use for."""
+    cut = Message(None, None, None, KafkaError(KafkaError._BAD_MSG, "FindCoordinator response error"))
+    clock.first.append(lambda client: client.queue.append(cut))
+    clock.first.append(lambda client: client.told.append(lambda: client.tell(KafkaError._BAD_MSG, TOO_LARGE)))
+    assert isinstance(reader.record_now(A, 7), UnreadRecord)
+
+
 def test_one_that_is_too_large_for_a_fetch_is_named_too(clock: Clock, reader: LogReader) -> None:
     clock.first.append(lambda client: client.queue.append(failed(KafkaError.MSG_SIZE_TOO_LARGE, "a", 0, 7, "large")))
     assert reader.record_now(A, 7) == UnreadRecord("large")
