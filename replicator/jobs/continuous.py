@@ -182,7 +182,11 @@ class Rounds:
         found its cause gone, or has acted on what was decided. What only copying shows stays open."""
         if not self._job.looked:
             return ()
-        found = self._job.looked - {it.source for it in self._clients.state.claims().occurrences if it.is_open}
+        try:
+            claims = self._clients.state.claims()
+        except (Retriable, Unreachable):
+            return ()  # a task may be what ends the transaction that hides them
+        found = self._job.looked - {it.source for it in claims.occurrences if it.is_open}
         self._job.looked.clear()
         return found
 

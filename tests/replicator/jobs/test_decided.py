@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
@@ -13,12 +14,26 @@ from replicator.jobs.ranges import plan as cut
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint
 from replicator.model.commands import Command
-from replicator.model.errors import Incident
+from replicator.model.errors import Incident, Retriable
 from replicator.model.partition import Committed, Partition
+from replicator.state.claims import Claims
 from replicator.state.occurrences import found
 from tests.replicator.jobs.test_range_job import CONFLICT, Flows, T, U, evidence_of, opened, repeat, wait_running
 from tests.replicator.jobs.test_range_policy import AT, RECORDS, plan, ranged
 from tests.replicator.lane.fakes.world import World
+
+
+@dataclass
+class Failing:
+    """Claims that can't be read at first."""
+
+    error: Exception | None
+
+    def __call__(self) -> Claims:
+        if self.error is not None:
+            raise self.error
+        return Claims({}, ())
+
 
 LOST = Incident("target_lost_data", "its end is gone", topic="t", partition=0, offset=10)
 
@@ -141,6 +156,17 @@ def test_a_partition_is_copied_again_once_its_incident_has_ended(idle: Flows, op
     copies = [task.copies for task in tasks]
     assert copies == ([True, False, False, False, False] if open_ else [True, False, True, False, True])
     assert (T in idle.made.incidents, len(idle.told("incident"))) == (True, 1)
+
+
+def test_claims_that_can_not_be_read_hold_up_no_round(idle: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed task's transaction may hide them, and the next task ends it."""
+    idle.made.incidents[T] = REFUSED
+    idle.made.looked.add(T)
+    monkeypatch.setattr(idle, "claims", fails := Failing(Retriable("an open transaction hides them")))
+    assert idle.repeated._ended() == ()
+    fails.error = None
+    assert idle.repeated._ended() == {T}
+    assert idle.made.looked == set()
 
 
 def test_a_backfill_keeps_the_incident_of_a_partition_whose_lane_is_kept_alive(
