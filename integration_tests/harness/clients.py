@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from integration_tests.harness.processes import POLL_S, wait_until
 
 TIMEOUT_S = 90.0
+FETCH_MS_MAX = 500  # for which a lane's fetch waits for new records
 ON_ITS_WAY = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -201,6 +202,23 @@ def read(
                 return found
             else:
                 raise AssertionError(f"{topic}[{partition}]: {error}")
+    finally:
+        client.close()
+
+
+def outwait_fetches(bootstrap: str, topic: str, partition: int = 0) -> None:
+    """Wait until the broker has answered all fetches that wait for new records of a partition now: one of ours, which
+    may wait longer, comes back empty. Then a client that stands still is sent nothing that is written later."""
+    client = consumer(bootstrap, fetch_wait_max_ms=2 * FETCH_MS_MAX)
+    try:
+        client.assign([TopicPartition(topic, partition, stable_end(bootstrap, topic, partition))])
+        began_s = time.monotonic()
+        message = client.poll(TIMEOUT_S)
+        assert message is not None, "no answer"
+        error = message.error()
+        assert error is not None, "a record"
+        assert error.code() == KafkaError._PARTITION_EOF, error
+        assert time.monotonic() - began_s >= FETCH_MS_MAX / 1000, "it has not waited"
     finally:
         client.close()
 
