@@ -51,6 +51,7 @@ class LogReader:
         self._patience_s = (flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms) / 1000
         self._consumer: Consumer | None = None
         self._waiting: tuple[Partition, int] | None = None  # what the consumer is assigned to, of which nothing came
+        self._since_s = 0.0  # monotonic: when it was
         self._too_large = ""  # why the client drops what it is sent of that, see `oversized`
 
     def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
@@ -68,7 +69,13 @@ class LogReader:
         return None
 
     def record_now(self, at: Partition, offset: int) -> WholeRecord | UnreadRecord | None:
-        """Read as `contract.RecordReader` says."""
+        """Read as `contract.RecordReader` says. Records have their turns: each has a consumer that has asked for
+        nothing else, as the client's errors name no partition, and keeps it for a while, in which it may come."""
+        if self._waiting != (at, offset):
+            if self._waiting is not None and time.monotonic() < self._since_s + self._patience_s:
+                other, its_offset = self._waiting
+                raise Retriable(f"cluster {self._cluster.name!r}: offset {its_offset} of {other} is waited for before")
+            self.close()
         try:
             for records in self._read(at, SpansLeft([(offset, offset + 1)]), RECORD_S_MAX):
                 for record in records:
@@ -106,7 +113,7 @@ class LogReader:
         """Read from the first span that is left to where a new assignment takes less than reading over would."""
         consumer, reached, moved_s = self._opened(at), left.first, time.monotonic()
         if self._waiting != (at, reached):
-            self._too_large = ""
+            self._too_large, self._since_s = "", moved_s
             consumer.assign([TopicPartition(at.topic, at.partition, reached)])
         self._waiting = None
         while wanted := left.together(reached):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from tests.replicator.kafka.test_producer import make_flow
 from tests.replicator.planes.fakes import FakeConsumer, Message, failed, records
 
 A, B = Partition("a", 0), Partition("a", 1)
+PATIENCE_S = 90.0  # a request's and a transaction's timeout
 TOO_LARGE = "Receive failed: Invalid response size 30000204 (0..17825792): increase receive.message.max.bytes"
 
 
@@ -99,9 +101,52 @@ def test_another_record_is_asked_for_anew(clock: Clock, reader: LogReader) -> No
     with pytest.raises(Retriable):
         reader.record_now(A, 7)
     (client,) = clock.made
-    client.queue += [*records("a", 0, 7), *records("a", 1, 7)]
+    clock.first.append(lambda other: other.queue.extend(records("a", 1, 7)))
+    with pytest.raises(Retriable, match="waited for before"):
+        reader.record_now(B, 7)
+    clock.now_s += PATIENCE_S
     assert isinstance(reader.record_now(B, 7), WholeRecord)
-    assert client.assignments == [("a", 0, 7), ("a", 1, 7)]
+    assert (client.closed, client.assignments, clock.made[1].assignments) == (True, [("a", 0, 7)], [("a", 1, 7)])
+
+
+def test_a_late_error_of_one_record_is_not_believed_of_another(clock: Clock, reader: LogReader) -> None:
+    """Its record would be lost to the target: a stub has neither key nor value."""
+    with pytest.raises(Retriable):
+        reader.record_now(A, 7)
+    (late,) = clock.made
+    late.told.append(lambda: late.tell(KafkaError._BAD_MSG, TOO_LARGE))
+    clock.first.append(lambda other: other.told.append(lambda: other.queue.extend(records("a", 1, 7))))
+    clock.now_s += PATIENCE_S
+    assert isinstance(reader.record_now(B, 7), WholeRecord)
+
+
+def test_two_records_that_come_slowly_are_both_read(clock: Clock, reader: LogReader) -> None:
+    """Each is waited for by itself: to ask for the other would throw away what is on its way."""
+
+    def slow(client: Waiting) -> None:
+        asked, ready_s = 0, 0.0
+
+        def come() -> None:
+            nonlocal asked, ready_s
+            client.told.append(come)
+            if len(client.assignments) > asked:
+                asked, ready_s = len(client.assignments), clock.now_s + 5.0
+            if clock.now_s >= ready_s and client.assigned:
+                at = client.assigned[0]
+                client.queue += records(at.topic, at.partition, 7)
+                client.told.clear()
+
+        client.told.append(come)
+
+    clock.first.append(slow)
+    done, until_s = set[Partition](), clock.now_s + 10 * PATIENCE_S
+    while done != {A, B} and clock.now_s < until_s:
+        for at in {A, B} - done:
+            with suppress(Retriable):
+                assert isinstance(reader.record_now(at, 7), WholeRecord)
+                done.add(at)
+        clock.now_s += 30.0
+    assert done == {A, B}
 
 
 def test_a_batch_that_is_too_large_is_named_at_once(clock: Clock, reader: LogReader) -> None:
