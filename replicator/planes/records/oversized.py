@@ -85,7 +85,9 @@ class OversizedSearch:
         self._probe: _Probe | None = None
         self._told_again = False  # since the last round, so that one that was cleared may be the one by now
         self._cleared: dict[Partition, int] = {}  # of this search, with the offsets that they were asked for
-        self._moved: set[Partition] = set()  # of those that were cleared: asked before all others
+        self._moved: set[Partition] = set()  # of those that were cleared: asked in turn with the others
+        self._moved_last = False  # one of these was asked last
+        self._suspect: Partition | None = None  # to be asked alone: an error came that may be of another one
         self._unanswered: set[Partition] = set()  # of those that were given `_patience_s`
         self._patience_s = ANSWER_S
 
@@ -99,6 +101,7 @@ class OversizedSearch:
         self._wanted, self._told_again, self._patience_s = False, False, ANSWER_S
         self._cleared.clear()
         self._moved.clear()
+        self._suspect = None
         self._unanswered.clear()
         self._let_go()
 
@@ -112,7 +115,8 @@ class OversizedSearch:
 
         The next round goes on with the partition that hasn't answered yet, and asks others after it. A partition with
         earlier records still in the source reader's queue can't be found yet: when librdkafka tells the same again, a
-        second later at most, those are asked first that have moved. When all were asked without result the search ends.
+        second later at most, those that have moved are asked in turn with the others. When all were asked without
+        result the search ends.
         """
         deadline_s = time.monotonic() + ROUND_S_MAX
         self._ask_moved(positions)
@@ -131,6 +135,7 @@ class OversizedSearch:
                 self.forget()
                 return {at: self._incident(at, positions[at])}
             if answer:  # of this partition, or late of another one: the next round asks it alone
+                self._suspect = at
                 self._let_go()
                 return {}
             self._clear(at, probe.offset)
@@ -157,6 +162,8 @@ class OversizedSearch:
     def _clear(self, at: Partition, offset: int) -> None:
         self._cleared[at] = offset
         self._moved.discard(at)
+        if self._suspect == at:
+            self._suspect = None
 
     def _ask_moved(self, positions: Mapping[Partition, int]) -> None:
         """Ask those again that were cleared at another offset, if the same was told again since."""
@@ -175,13 +182,17 @@ class OversizedSearch:
             self._patience_s = min(2 * self._patience_s, self._patience_s_max)
             self._unanswered.clear()
         waiting = [at for at in left if at not in self._unanswered]
-        return min(waiting, key=lambda at: at not in self._moved, default=None)
+        if self._suspect in waiting:
+            return self._suspect
+        # The others must come to an end however many move meanwhile.
+        return min(waiting, key=lambda at: (at in self._moved) is self._moved_last, default=None)
 
     def _asking(self, at: Partition, left: list[Partition], positions: Mapping[Partition, int]) -> _Probe:
         if self._probe is None:
             props = properties.probing_consumer(self._flow, self._record_bytes_max, len(positions))
             self._probe = _Probe(props, self._flow.source.name, {one.topic for one in left})
         if self._probe.at is None:
+            self._moved_last = at in self._moved
             self._probe.ask(at, positions[at])
         return self._probe
 

@@ -193,3 +193,27 @@ def test_one_that_has_moved_is_not_asked_again_unless_the_same_is_told_again(mak
         positions[B] += 1
         far.now_s += LOOP_S
     assert sum(at == "b" for at in far.asked) == 1
+
+
+def test_one_among_many_is_found_however_many_of_them_move(make: Any) -> None:
+    """The client tells the same each second, and those that have moved since are asked in turn with the others."""
+    many = [Partition("c", number) for number in range(200)]
+    far = Far(dict.fromkeys(many, 0.1), oversized={many[150]: 7})
+    search, positions = make(far), {**dict.fromkeys(many, 0), many[150]: 7}
+    began_s, found = far.now_s, dict[Partition, Any]()
+    while not found and far.now_s < began_s + 120:
+        found = search.round(many, positions)
+        far.now_s += LOOP_S
+        search.begin("Invalid response size")
+        for at in many[:20]:
+            positions[at] += 1
+    assert list(found) == [many[150]]
+
+
+def test_an_error_behind_one_that_has_moved_is_believed_in_the_next_round(make: Any) -> None:
+    far = Far({A: 0.1, B: 0.1}, oversized={B: 7})
+    search, positions = make(far), {A: 0, B: 7}
+    assert search.round([A, B], positions) == {}, "its consumer has asked for the other one"
+    positions[A] += 1
+    search.begin("Invalid response size")
+    assert list(search.round([A, B], positions)) == [B]
