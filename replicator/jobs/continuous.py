@@ -33,6 +33,7 @@ from replicator.jobs.ranges import Plan, Range
 from replicator.model.errors import Incident, NotAllowed, Retriable, TakenOver, UnknownOutcome, Unreachable
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
+from replicator.state.claims import Claims
 from replicator.state.generation import Generation, Kind
 
 OFFSETS_MAX = 1_000_000  # of one range
@@ -104,6 +105,7 @@ class Rounds:
         self._listed_s = time.monotonic()
         self._unread: dict[Partition, str] = {}
         self._decided = DecidedPartitions(flow, clients, log)
+        self._claims_s = float("-inf")  # when claims may be read for `_ended`
 
     def run(self, engine: Engine, listing: Listing) -> None:
         """Run rounds until asked to stop, or nothing can go on. Raises TakenOver, EngineGone, Incident of the control
@@ -180,14 +182,16 @@ class Rounds:
     def _ended(self) -> Collection[Partition]:
         """Find the stopped partitions whose incident isn't open any more: the lane that kept their positions alive has
         found its cause gone, or has acted on what was decided. What only copying shows stays open."""
-        if not self._job.looked:
+        now_s = time.monotonic()
+        if not self._job.looked or now_s < self._claims_s:
             return ()
-        try:
-            claims = self._clients.state.claims()
+        self._claims_s = now_s + self._flow.limits.discovery_interval_ms / 1000
+        try:  # without what an open transaction hides: a task may be what ends it
+            claims = self._clients.state.both_if_any()[1]() or Claims({}, ())
         except (Retriable, Unreachable):
-            return ()  # a task may be what ends the transaction that hides them
+            return ()
         found = self._job.looked - {it.source for it in claims.occurrences if it.is_open}
-        self._job.looked.clear()
+        self._job.looked -= found
         return found
 
     def _plan(self, offsets: Mapping[Partition, PartitionOffsets], decided: Collection[Partition]) -> Plan:
