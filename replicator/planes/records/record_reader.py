@@ -33,6 +33,8 @@ POLL_S = 0.5
 RECORD_S_MAX = 2.0
 """So long a single record is waited for: the lane copies nothing meanwhile. What comes later is there when the same is
 asked for again."""
+TURN_S = 90.0
+"""So long one record is waited for before others get their turn: it is asked for again every 30 s."""
 DIGEST_BYTES = 16
 
 
@@ -52,6 +54,7 @@ class LogReader:
         self._consumer: Consumer | None = None
         self._waiting: tuple[Partition, int] | None = None  # what the consumer is assigned to, of which nothing came
         self._since_s = 0.0  # monotonic: when it was
+        self._queue = dict[tuple[Partition, int], None]()  # records that were refused meanwhile, in this order
         self._too_large = ""  # why the client drops what it is sent of that, see `oversized`
 
     def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
@@ -72,9 +75,7 @@ class LogReader:
         """Read as `contract.RecordReader` says. Records have their turns: each has a consumer that has asked for
         nothing else, as the client's errors name no partition, and keeps it for a while, in which it may come."""
         if self._waiting != (at, offset):
-            if self._waiting is not None and time.monotonic() < self._since_s + self._patience_s:
-                other, its_offset = self._waiting
-                raise Retriable(f"cluster {self._cluster.name!r}: offset {its_offset} of {other} is waited for before")
+            self._take_turn((at, offset))
             self.close()
         try:
             for records in self._read(at, SpansLeft([(offset, offset + 1)]), RECORD_S_MAX):
@@ -88,6 +89,17 @@ class LogReader:
             if self._waiting is None:
                 self.close()
         return None
+
+    def _take_turn(self, asked: tuple[Partition, int]) -> None:
+        """Raise Retriable where another record is waited for, or has asked for its turn before and may still come."""
+        self._queue.setdefault(asked)
+        first, past_s = next(iter(self._queue)), time.monotonic() - self._since_s
+        if self._waiting is not None and past_s < (TURN_S if asked == first else 2 * TURN_S):
+            other, offset = self._waiting
+            raise Retriable(f"cluster {self._cluster.name!r}: offset {offset} of {other} is waited for before")
+        if self._waiting is not None:
+            self._queue.pop(first)  # if it is another one, nobody has asked for it any more
+        self._queue.pop(asked, None)
 
     def close(self) -> None:
         """Let go of the connection; the next use opens it again."""

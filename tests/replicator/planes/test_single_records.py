@@ -16,12 +16,11 @@ from replicator.model.errors import Retriable
 from replicator.model.partition import Partition
 from replicator.planes.contract import UnreadRecord, WholeRecord
 from replicator.planes.records import record_reader
-from replicator.planes.records.record_reader import POLL_S, RECORD_S_MAX, LogReader
+from replicator.planes.records.record_reader import POLL_S, RECORD_S_MAX, TURN_S, LogReader
 from tests.replicator.kafka.test_producer import make_flow
 from tests.replicator.planes.fakes import FakeConsumer, Message, failed, records
 
 A, B = Partition("a", 0), Partition("a", 1)
-PATIENCE_S = 90.0  # a request's and a transaction's timeout
 TOO_LARGE = "Receive failed: Invalid response size 30000204 (0..17825792): increase receive.message.max.bytes"
 
 
@@ -80,6 +79,31 @@ def reader(clock: Clock) -> LogReader:
     return LogReader(flow, flow.source, threading.Event())
 
 
+@pytest.mark.parametrize("never", [1, 2, 5])
+def test_a_record_gets_its_turn_however_many_others_never_come(clock: Clock, reader: LogReader, never: int) -> None:
+    dead = [Partition("a", number) for number in range(never)]
+    at, began_s, turn_s = Partition("a", never), clock.now_s, TURN_S
+    clock.first.append(lambda client: client.queue.extend(records("a", never, 7)))
+    for _ in range(200):
+        for one in dead:
+            with pytest.raises(Retriable):
+                reader.record_now(one, 7)
+        with suppress(Retriable):
+            assert isinstance(reader.record_now(at, 7), WholeRecord)
+            break
+        clock.now_s += 30.0
+    assert clock.now_s < began_s + (never + 1) * turn_s * 1.5
+
+
+def test_a_record_that_nobody_asks_for_any_more_keeps_no_turn(clock: Clock, reader: LogReader) -> None:
+    for number in (0, 1):  # the first waits, the second is refused: neither is asked for again
+        with pytest.raises(Retriable):
+            reader.record_now(Partition("a", number), 7)
+    clock.first.append(lambda client: client.queue.extend(records("a", 2, 7)))
+    clock.now_s += 2 * TURN_S
+    assert isinstance(reader.record_now(Partition("a", 2), 7), WholeRecord)
+
+
 def test_what_does_not_come_is_not_waited_for(clock: Clock, reader: LogReader) -> None:
     with pytest.raises(Retriable, match="doesn't answer"):
         reader.record_now(A, 7)
@@ -104,7 +128,7 @@ def test_another_record_is_asked_for_anew(clock: Clock, reader: LogReader) -> No
     clock.first.append(lambda other: other.queue.extend(records("a", 1, 7)))
     with pytest.raises(Retriable, match="waited for before"):
         reader.record_now(B, 7)
-    clock.now_s += PATIENCE_S
+    clock.now_s += TURN_S
     assert isinstance(reader.record_now(B, 7), WholeRecord)
     assert (client.closed, client.assignments, clock.made[1].assignments) == (True, [("a", 0, 7)], [("a", 1, 7)])
 
@@ -116,7 +140,7 @@ def test_a_late_error_of_one_record_is_not_believed_of_another(clock: Clock, rea
     (late,) = clock.made
     late.told.append(lambda: late.tell(KafkaError._BAD_MSG, TOO_LARGE))
     clock.first.append(lambda other: other.told.append(lambda: other.queue.extend(records("a", 1, 7))))
-    clock.now_s += PATIENCE_S
+    clock.now_s += TURN_S
     assert isinstance(reader.record_now(B, 7), WholeRecord)
 
 
@@ -139,7 +163,7 @@ def test_two_records_that_come_slowly_are_both_read(clock: Clock, reader: LogRea
         client.told.append(come)
 
     clock.first.append(slow)
-    done, until_s = set[Partition](), clock.now_s + 10 * PATIENCE_S
+    done, until_s = set[Partition](), clock.now_s + 10 * TURN_S
     while done != {A, B} and clock.now_s < until_s:
         for at in {A, B} - done:
             with suppress(Retriable):
