@@ -84,6 +84,7 @@ class OversizedSearch:
         self._text = ""
         self._probe: _Probe | None = None
         self._told_again = False  # since the last round, so that one that was cleared may be the one by now
+        self._told = False  # since all were given as much time as there is
         self._cleared: dict[Partition, int] = {}  # of this search, with the offsets that they were asked for
         self._moved: set[Partition] = set()  # of those that were cleared: asked in turn with the others
         self._moved_last = False  # one of these was asked last
@@ -94,7 +95,7 @@ class OversizedSearch:
     def begin(self, text: str) -> None:
         """Note that the source reader was sent a response that it does not take; `text` is the client's."""
         self._told_again = self._wanted
-        self._wanted, self._text = True, text
+        self._wanted, self._told, self._text = True, True, text
 
     def forget(self) -> None:
         """Forget the search, for another assignment or the end: what is wrong with it will be told again."""
@@ -154,7 +155,7 @@ class OversizedSearch:
         if probe.at in left and positions[probe.at] == probe.offset:
             return True
         if probe.at in left:
-            self._clear(probe.at, positions[probe.at])
+            self._clear(probe.at, probe.offset)
             left.remove(probe.at)
         self._let_go()
         return False
@@ -178,7 +179,10 @@ class OversizedSearch:
         """Say which partition is asked now: the one under way, else the first that wasn't given this much time yet."""
         if self._probe is not None and self._probe.at is not None:
             return self._probe.at
-        if left and self._unanswered.issuperset(left) and self._patience_s < self._patience_s_max:
+        others = [at for at in left if at not in self._moved] or left  # those that move may never come to an end
+        more = self._patience_s < self._patience_s_max or (self._moved and self._told)
+        if others and more and self._unanswered.issuperset(others):
+            self._told = False
             self._patience_s = min(2 * self._patience_s, self._patience_s_max)
             self._unanswered.clear()
         waiting = [at for at in left if at not in self._unanswered]

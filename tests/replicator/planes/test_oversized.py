@@ -195,10 +195,11 @@ def test_one_that_has_moved_is_not_asked_again_unless_the_same_is_told_again(mak
     assert sum(at == "b" for at in far.asked) == 1
 
 
-def test_one_among_many_is_found_however_many_of_them_move(make: Any) -> None:
+@pytest.mark.parametrize("answer_s", [0.1, 0.7])
+def test_one_among_many_is_found_however_many_of_them_move(make: Any, answer_s: float) -> None:
     """The client tells the same each second, and those that have moved since are asked in turn with the others."""
     many = [Partition("c", number) for number in range(200)]
-    far = Far(dict.fromkeys(many, 0.1), oversized={many[150]: 7})
+    far = Far({**dict.fromkeys(many, 0.1), many[150]: answer_s}, oversized={many[150]: 7})
     search, positions = make(far), {**dict.fromkeys(many, 0), many[150]: 7}
     began_s, found = far.now_s, dict[Partition, Any]()
     while not found and far.now_s < began_s + 120:
@@ -217,3 +218,31 @@ def test_an_error_behind_one_that_has_moved_is_believed_in_the_next_round(make: 
     positions[A] += 1
     search.begin("Invalid response size")
     assert list(search.round([A, B], positions)) == [B]
+
+
+def test_one_that_moves_while_it_is_asked_is_asked_again_where_it_stands(make: Any) -> None:
+    many = [Partition("c", number) for number in range(30)]
+    asked = many[8]  # the round ends before it answers
+    far = Far({**dict.fromkeys(many, 0.1), asked: 0.4}, oversized={asked: 7})
+    search, positions = make(far), dict.fromkeys(many, 0)
+    assert search.round(many, positions) == {}
+    assert far.asked.count("c") == 9
+    positions[asked] = 7
+    began_s, found = far.now_s, dict[Partition, Any]()
+    while not found and far.now_s < began_s + 60:
+        search.begin("Invalid response size")
+        for at in many[9:29]:
+            positions[at] += 1
+        found = search.round(many, positions)
+        far.now_s += LOOP_S
+    assert list(found) == [asked]
+
+
+def test_a_search_ends_though_one_that_has_moved_answers_no_more(make: Any) -> None:
+    far = Far({A: 10**9, B: 0.1})
+    search, positions = make(far), {A: 7, B: 100}
+    search.round([B, A], positions)
+    positions[B] += 1
+    search.begin("Invalid response size")
+    far.answer_s = dict.fromkeys((A, B), 10**9)
+    assert find(search, far, [B, A], positions) == []
