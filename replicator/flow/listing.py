@@ -25,6 +25,7 @@ from replicator.model.origins import Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
+from replicator.state.control_topic import Control
 from replicator.state.generation import failed_over_said
 from replicator.state.origins import FoundOrigins
 
@@ -42,6 +43,13 @@ def known_topics(first: Iterable[str], claims: Claims) -> set[str]:
     """Return the topics that aren't new to a flow: those of its first listing, `first`, and those that it has begun to
     copy. It may have copied new ones before it was told to ignore them."""
     return {*first, *(claim.source.topic for claim in claims.claims.values())}
+
+
+def known_to(control: Control | None, claims: Claims | None) -> set[str] | None:
+    """Return `known_topics` of a flow whose own topics were read; None where it has never run."""
+    if control is None or not control.generations:
+        return None
+    return known_topics(control.first_listing(), claims or Claims({}, ()))
 
 
 def copied_topics(flow: Flow, known: Collection[str] | None) -> Callable[[str], bool]:
@@ -96,6 +104,10 @@ class Listing:
             topics={name: info for name, info in self.topics.items() if name in names},
             denied={name: denied for name, denied in self.denied.items() if name in names},
         )
+
+    def wanted(self, flow: Flow, known: Collection[str]) -> Listing:
+        """Return the same listing with `wanted_topics` alone."""
+        return self.only(wanted_topics(flow, self.topics.keys() | self.denied.keys(), known))
 
     def coming_from(self, found: FoundOrigins, conflicts: Mapping[str, Incident]) -> Listing:
         """Return the same listing with where its topics come from, and what of that is a conflict."""

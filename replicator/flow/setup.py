@@ -27,7 +27,6 @@ from replicator.flow.listing import (
     known_topics,
     message_bytes,
     unknown_source_topic,
-    wanted_topics,
 )
 from replicator.flow.offsets_topic import MapTopic, map_topic_of
 from replicator.flow.retrying import Retrying
@@ -306,8 +305,7 @@ class Setup:
 
     def wanted(self, listing: Listing, first: Collection[str]) -> Listing:
         """Return the same listing with `wanted_topics` alone; `first`: those of the flow's first listing."""
-        known = known_topics(first, self._claims)
-        return listing.only(wanted_topics(self._flow, listing.topics.keys() | listing.denied.keys(), known))
+        return listing.wanted(self._flow, known_topics(first, self._claims))
 
     def first_routes(self, listing: Listing) -> Routing:
         """Make routes as `routes` does, for a process that has nothing to go on with if they can't be made now."""

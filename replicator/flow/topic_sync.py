@@ -92,8 +92,8 @@ class TopicSync:
 
     def _others(self, source_cluster: str) -> set[str]:
         own = own_topics(self._flow, source_cluster, self._listing, self._targets, self._claims)
-        for name in self._named - own:
-            info = self._targets.get(name, ListedTopic()).info
-            if info is not None and info.topic_id in self._created:
-                own.add(name)
-        return self._named - own
+        return {name for name in self._named - own if not self._is_created(name)}
+
+    def _is_created(self, target_topic: str) -> bool:
+        info = self._targets.get(target_topic, ListedTopic()).info
+        return info is not None and info.topic_id in self._created

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from replicator.config import Flow, routing
-from replicator.flow.listing import copied_topics, known_topics
+from replicator.flow.listing import copied_topics, known_to
 from replicator.flow.occupied import check_frozen
 from replicator.flow.topics import ControlPlane
 from replicator.group_sync.newest_leaders import NewestLeaders
@@ -16,7 +16,6 @@ from replicator.kafka.offset_questions import STABLE
 from replicator.kafka.topic_questions import TopicInfo, raised
 from replicator.model.errors import ReplicatorError, Retriable
 from replicator.model.partition import Partition
-from replicator.state.claims import Claims
 from replicator.state.control_topic import Control
 from replicator.translation.answers import OffsetAnswer, OffsetToTranslate
 from replicator.translation.partition_maps import UNANSWERED, MappedPartition, Untold, read_partitions
@@ -47,11 +46,10 @@ class KafkaLiveMap:
         """See `LiveMap`."""
         control = self._control = self._clusters.state.control_if_any()
         self._failed_over = frozenset(() if control is None else control.failed_over)
-        claims = self._clusters.state.claims_if_any() or Claims({}, ())
-        has_run = control is not None and control.generations
-        self._known = known_topics(control.first_listing(), claims) if control is not None and has_run else None
+        claims = self._clusters.state.claims_if_any()
+        self._known = known_to(control, claims)
         self._copies = copied_topics(self._flow, self._known)
-        for claim in claims.claims.values():
+        for claim in claims.claims.values() if claims is not None else ():
             topic, number = claim.source
             self._seen[topic] = max(self._seen.get(topic, 0), number + 1)
         return self._failed_over

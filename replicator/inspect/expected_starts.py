@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from replicator.config import Config, Flow, routing
 from replicator.config.routing import selects, target_topic
-from replicator.flow.listing import Listing, copied_topics, decide_topics, known_topics, unknown_source_topic
+from replicator.flow.listing import Listing, copied_topics, decide_topics, known_to, unknown_source_topic
 from replicator.flow.topic_rules import ListedTopic, topic_routes
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.offset_reader import OffsetReader
@@ -108,12 +108,9 @@ def _known_topics(flow: Flow, clusters: ControlPlane) -> Collection[str] | None:
     if flow.new_topics == "copy":
         return None
     try:
-        control, claims = clusters.state.control_if_any(), clusters.state.claims_if_any()
+        return known_to(clusters.state.control_if_any(), clusters.state.claims_if_any())
     except ReplicatorError:
         return None
-    if control is None or not control.generations:
-        return None
-    return known_topics(control.first_listing(), claims or Claims({}, ()))
 
 
 def no_topic(flow: Flow) -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from replicator.config import Config, Flow
-from replicator.flow.listing import Listing, known_topics, wanted_topics
+from replicator.flow.listing import Listing, known_topics
 from replicator.flow.occupied import check_frozen, check_topics
 from replicator.flow.setup import Setup
 from replicator.jobs import partition_state, ranges
@@ -137,8 +137,7 @@ class Backfill:
             check_frozen(self._flow, control)
             claims = clients.state.claims_if_any()
             known = known_topics(control.first_listing(), claims or Claims({}, ())) or listing.partitions
-            selected = listing.topics.keys() | listing.denied.keys()
-            infos = self._selected(listing.only(wanted_topics(self._flow, selected, known)))
+            infos = self._selected(listing.wanted(self._flow, known))
             check_topics(self._flow, control.failed_over, infos)
             offsets = self._offsets(clients, infos)
             if control.open is not None:
