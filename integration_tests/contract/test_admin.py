@@ -109,6 +109,21 @@ def test_partitions_can_be_added_and_not_taken_away(target: BrokerHandle, unique
     assert caught.value.args[0].code() == KafkaError.INVALID_PARTITIONS
 
 
+def test_a_client_that_knew_fewer_partitions_waits_until_the_new_ones_answer(
+    target: BrokerHandle, unique: Callable[[str], str]
+) -> None:
+    name = unique("grown")
+    clients.create_topic(target.bootstrap, name, 1)
+    client = clients.consumer(target.bootstrap)
+    with pytest.raises(KafkaException) as caught:
+        client.get_watermark_offsets(TopicPartition(name, 2), timeout=30)
+    assert caught.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
+    clients.grow_topic(target.bootstrap, name, 3)
+    clients.wait_for_leaders(client, name, 3)
+    assert client.get_watermark_offsets(TopicPartition(name, 2), timeout=30) == (0, 0)
+    client.close()
+
+
 def test_a_topic_that_was_deleted_and_created_again_is_empty_and_has_another_id(
     target: BrokerHandle, unique: Callable[[str], str]
 ) -> None:

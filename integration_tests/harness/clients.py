@@ -47,8 +47,18 @@ def create_topic(
 
 def settle(bootstrap: str, name: str, partitions: int) -> None:
     """Return once the leader of every partition answers: a topic is there a little before its leaders are."""
-    deadline = time.monotonic() + TIMEOUT_S
     client = consumer(bootstrap)
+    wait_for_leaders(client, name, partitions)
+    client.close()
+
+
+def wait_for_leaders(client: Consumer, name: str, partitions: int) -> None:
+    """Return once the leader of every partition answers this client, which may have known fewer partitions before.
+
+    librdkafka keeps the metadata of a topic (topic.metadata.refresh.interval.ms) and calls a partition that isn't in it
+    unknown without asking again, so metadata that was a little too old is asked for here.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
     waiting = list(range(partitions))
     while waiting:
         try:
@@ -56,10 +66,10 @@ def settle(bootstrap: str, name: str, partitions: int) -> None:
         except KafkaException as error:
             if time.monotonic() > deadline or error.args[0].code() not in ON_ITS_WAY:
                 raise
-            client.poll(0.01)  # serves the metadata refresh that the error has started
+            client.list_topics(timeout=TIMEOUT_S)
+            client.poll(0.01)
         else:
             waiting.pop()
-    client.close()
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
