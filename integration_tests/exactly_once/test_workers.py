@@ -19,6 +19,7 @@ from integration_tests.harness.replicator import DEFAULT
 SEEDS = [int(text) for text in os.environ.get("EOS_WORKERS_SEEDS", "3").split(",")]
 SESSION_MS_DEFAULT = 10_000
 SESSION_MS = {"embedded": 2_000, "kafka": 6_000}
+SESSION_MS_OF_THE_KILLED = 60_000  # a busy machine needs more than the default to start the next process
 
 
 def crew_of(make_copying: MakeCopying, target: BrokerHandle, seed: int = 1, **settings: Any) -> Crew:
@@ -113,7 +114,7 @@ def test_idle_workers_follow_another_file_too(make_copying: MakeCopying, target:
 
 def test_a_restarted_worker_waits_for_no_session(make_copying: MakeCopying, target: BrokerHandle) -> None:
     """The group still has the killed process: its lanes are opened before that one is expelled."""
-    crew = crew_of(make_copying, target)
+    crew = crew_of(make_copying, target, limits={"session_timeout_ms": SESSION_MS_OF_THE_KILLED})
     crew.copying.load.mixed(200)
     crew.join().wait_event("committed")
     crew.kill(crew.alive[0])
