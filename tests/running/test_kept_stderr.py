@@ -28,6 +28,6 @@ def test_the_last_words_of_a_process_that_aborts_are_kept(tmp_path: Path) -> Non
     kept = tmp_path / "kept"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.running.kept_stderr", "-n", "1", "test_aborts.py"]
     env = {**os.environ, "EOS_KEEP_STDERR": str(kept), "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False, timeout=240)
     assert done.returncode == 1
     assert any(b"*** what is asserted ***" in file.read_bytes() for file in kept.iterdir())
