@@ -142,7 +142,7 @@ test-compat: $(STAMP)
 	$(BIN)/python -m tests.running.compat_page --minutes $(MINUTES)
 
 lint: $(STAMP)
-	began=$$(date +%s); $(BIN)/ruff check .; $(BIN)/ruff format --check .; $(BIN)/mypy; $(BIN)/lint-imports; \
+	began=$$(date +%s); $(BIN)/ruff check .; $(BIN)/ruff format --check .; $(BIN)/mypy --num-workers 2; $(BIN)/lint-imports; \
 	echo $$(($$(date +%s) - began)) > $(VENV)/.seconds-lint
 
 # The packages that are installed in an image, as a CycloneDX document. A container that is thrown away looks at them: the image has
@@ -189,12 +189,14 @@ $(SPARK_STAMP): constraints-spark.txt | $(BIN)/python
 	$(PIP_INSTALL) --require-hashes -r $<
 	touch $(RUN_STAMP) $@
 
+# All packages are installed by two pips, too, which take turns with six parts of the list.
 # Of the packages, what nothing here imports, or what is compiled to machine code: half of all sources.
 UNUSED := /(tests|mypy|mypyc|setuptools|lexers)/
 
 $(STAMP): constraints.txt pyproject.toml | $(BIN)/python
 	date +%s > $(VENV)/.began
-	$(PIP_INSTALL) --require-hashes -r $<
+	awk '/^[^ #]/ { packages++ } { print > ("$(VENV)/.part-" packages % 6) }' $<
+	printf '%s\n' $(VENV)/.part-? | xargs -n 1 -P 2 $(PIP_INSTALL) --require-hashes --no-deps -r
 	$(BIN)/python -m compileall -qq -j 0 -x '$(UNUSED)' $(VENV)/lib || true
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	echo $$(($$(date +%s) - $$(cat $(VENV)/.began))) > $(VENV)/.seconds-environment
