@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-seeds-of-failovers test-product test-versions test-compat compiled lint image-sbom bench bench-engines env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-extended test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers test-seeds-of-workers test-seeds-of-failovers test-product test-versions test-compat compiled lint image-sbom bench bench-engines env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -51,9 +51,13 @@ endif
 compiled: $(STAMP)
 	$(PYTEST) --collect-only -qq > /dev/null || true
 
+# What CI runs after `make test`.
+test-extended: $(STAMP)
+	$(PYTEST) $(PARALLEL) -n $(WORKERS) -m extended
+
 # What `make test` leaves out of `make test-full`.
 test-rest: $(STAMP)
-	$(PYTEST) $(PARALLEL) -n $(WORKERS) $(RECORD) -m full
+	$(PYTEST) $(PARALLEL) -n $(WORKERS) $(RECORD) -m "extended or full"
 
 # All parts, one after the other, whatever comes out. How long they took is kept in tests/durations.json, to be committed.
 test-full: $(STAMP)

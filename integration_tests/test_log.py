@@ -16,7 +16,7 @@ AS_IT_IS_BY_DEFAULT = ("--log-level", "info")
 LINES_OF_A_START_AND_A_STOP = 12
 
 
-@pytest.mark.tier(kafka="full")
+@pytest.mark.tier("extended", kafka="full")
 def test_a_run_is_told_in_few_lines(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=2)
     copying.load.plain(300)

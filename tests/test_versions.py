@@ -13,7 +13,7 @@ import pytest
 
 from integration_tests.harness import environments
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 ROOT = Path(__file__).parents[1]
 GIT_FILES = (".gitignore", ".gitattributes", ".git_archival.txt")

@@ -16,7 +16,7 @@ import pytest
 
 from integration_tests.harness import clients, environments
 
-pytestmark = pytest.mark.tier("default")  # builds it, and makes an environment
+pytestmark = pytest.mark.tier("extended")  # builds it, and makes an environment
 
 SITE = Path(sysconfig.get_path("purelib"))
 DONE_S_MAX = 60

@@ -180,6 +180,7 @@ def test_a_stop_hands_over_and_the_rest_is_copied_by_whoever_comes(copying: Copy
     copying.finish(worker)
 
 
+@pytest.mark.tier("extended")
 def test_begin_and_end_by_offset_by_time_and_by_topic(copying: Copying, engine: Threads) -> None:
     copying.load.plain(900)
     at = [Partition(copying.topic, number) for number in range(copying.partitions)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact, wait_key
@@ -41,6 +43,7 @@ def test_a_new_topic_that_matches_is_copied_from_its_first_record(make_copying: 
     assert assert_exact(copying.source, name, copying.target, f"{name}.copy", 2) == second.committed
 
 
+@pytest.mark.tier("extended")
 def test_idle_positions_are_committed_again_so_that_they_can_not_expire(make_copying: MakeCopying) -> None:
     copying = make_copying(limits={"recommit_interval_ms": 1_000})
     worker = copying.running()
@@ -71,6 +74,7 @@ def test_positions_advance_past_aborted_records(copying: Copying) -> None:
     copying.finish(worker)
 
 
+@pytest.mark.tier("extended")
 def test_several_lanes_copy_what_one_lane_copies(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=6, lanes=3)
     with copying.writing():

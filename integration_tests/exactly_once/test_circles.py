@@ -184,6 +184,7 @@ def test_the_second_of_two_flows_is_refused(brokers: Pair, make_circle: MakeCirc
     assert circle.workers[0].stop() == 0
 
 
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize(
     ("rename", "delivery"),
     [

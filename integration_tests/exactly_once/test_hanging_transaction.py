@@ -95,6 +95,7 @@ def test_a_transaction_that_the_source_times_out_is_waited_for(make_copying: Mak
     abandoned.purge()
 
 
+@pytest.mark.tier("extended", kafka="full")
 def test_a_worker_killed_before_an_open_transaction_goes_on_there(make_copying: MakeCopying) -> None:
     copying = make_copying()
     copying.load.mixed(100)

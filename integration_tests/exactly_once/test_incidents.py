@@ -33,6 +33,7 @@ def ends_with(worker: Replicator, *names: str) -> None:
     assert code == INCIDENT, f"exit code {code}\n{worker.tail()}"
 
 
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize(
     ("bad", "name"),
     [
@@ -63,6 +64,7 @@ def test_a_record_that_the_client_library_can_not_carry_stops_its_partition_befo
     assert written(copying) == before, "a restart went past the record"
 
 
+@pytest.mark.tier("extended")
 @pytest.mark.xfail(strict=True, reason="librdkafka ends a header key at a zero byte and can't be asked for its length")
 def test_a_header_key_with_a_zero_byte_is_never_cut(make_copying: MakeCopying) -> None:
     """The `records` plane alters such a record unseen: a limit of the library that the guarantees name."""
@@ -102,6 +104,7 @@ def test_a_target_topic_with_data_but_no_position_is_not_touched(copying: Copyin
     assert written(copying) == [b"somebody's"]
 
 
+@pytest.mark.tier("extended")
 def test_a_target_topic_with_fewer_partitions_is_refused(copying: Copying) -> None:
     clients.create_topic(copying.target, copying.copy, copying.partitions - 1)
     worker = copying.run()
@@ -109,6 +112,7 @@ def test_a_target_topic_with_fewer_partitions_is_refused(copying: Copying) -> No
     assert "target_topic_too_small" in worker.tail()
 
 
+@pytest.mark.tier("extended")
 def test_records_deleted_before_they_were_copied_are_told_and_not_skipped(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     copied_once(copying)
@@ -119,6 +123,7 @@ def test_records_deleted_before_they_were_copied_are_told_and_not_skipped(make_c
     assert len(written(copying)) == copying.load.committed
 
 
+@pytest.mark.tier("extended")
 def test_a_source_topic_that_was_deleted_and_made_again_is_an_incident(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     copied_once(copying)
@@ -130,6 +135,7 @@ def test_a_source_topic_that_was_deleted_and_made_again_is_an_incident(make_copy
     assert len(written(copying)) == copying.load.committed
 
 
+@pytest.mark.tier("extended")
 def test_a_target_topic_that_was_made_again_under_the_running_worker_is_an_incident(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     worker = copied_once(copying, stop=False)

@@ -72,6 +72,7 @@ def test_a_transaction_that_was_over_when_its_abort_was_answered_stops_nothing(m
     assert written(copying, 1) == [b"%d" % number for number in range(100)]
 
 
+@pytest.mark.tier("extended")
 def test_an_aborted_record_that_the_position_covers_is_an_incident(make_copying: MakeCopying) -> None:
     """What a lost commit marker and a later abort leave behind."""
     copying = make_copying(partitions=1)

@@ -60,6 +60,7 @@ def evidence(metadata: str | None) -> Evidence:
     return replace(checkpoint.decode(metadata or ""), committed_ms=0)
 
 
+@pytest.mark.tier("extended")
 def test_a_topic_that_went_while_nothing_ran_is_told_and_its_position_kept(make_copying: MakeCopying) -> None:
     copying, other, worker = two_topics(make_copying, limits=SOON)
     assert worker.stop() == STOPPED

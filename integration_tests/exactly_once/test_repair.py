@@ -151,6 +151,7 @@ def test_killed_at_any_step_it_copies_what_is_lost_and_nothing_else(plant: Plant
     assert copied(planted) == [*before, *(records[lost] for lost in LOST)]
 
 
+@pytest.mark.tier("extended")
 def test_a_compacted_target_keeps_the_last_record_of_each_key(plant: Plant) -> None:
     """`old-5` behind `new-5` is what a cleaner would make final."""
     old = [Content(f"k{n}".encode(), f"old-{n}".encode(), 1_700_000_000_000 + n) for n in range(20)]
@@ -296,7 +297,7 @@ def test_a_lost_end_that_was_copied_in_part_is_left_to_the_next_repair(plant: Pl
     goes_on(planted, 1)
 
 
-@pytest.mark.tier(kafka="full")
+@pytest.mark.tier("extended", kafka="full")
 def test_a_repair_of_others_keeps_what_one_before_it_has_left_half_done(plant: Plant) -> None:
     """The flow would go on behind it: a position says nothing any more of a lost end that is there in part."""
     records, lost = mixed(RECORDS), range(RECORDS - 60, RECORDS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
@@ -22,6 +24,7 @@ def test_a_stopped_worker_leaves_no_open_transaction(copying: Copying) -> None:
     copying.finish(copying.running())
 
 
+@pytest.mark.tier("extended")
 def test_a_second_signal_ends_it_at_once_and_costs_nothing(make_copying: MakeCopying, proxy: Proxy) -> None:
     copying = make_copying(via=proxy.bootstrap)
     worker = copying.running()
@@ -36,6 +39,7 @@ def test_a_second_signal_ends_it_at_once_and_costs_nothing(make_copying: MakeCop
     copying.finish(copying.running())
 
 
+@pytest.mark.tier("extended")
 def test_the_start_is_quick_to_stop_too(copying: Copying) -> None:
     worker = copying.run()
     worker.wait_event("generation_opened")

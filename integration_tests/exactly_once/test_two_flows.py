@@ -38,6 +38,7 @@ def test_a_flow_that_an_incident_ends_leaves_the_other_alone(make_copying: MakeC
     assert clients.values(clients.read(doomed.target, doomed.copy)) == [b"somebody's"]
 
 
+@pytest.mark.tier("extended")
 def test_the_other_one_survives_the_kill_of_the_process_too(make_copying: MakeCopying) -> None:
     sound, doomed = pair(make_copying)
     sound.load.mixed(200)
@@ -133,6 +134,7 @@ def overlapping(make_copying: MakeCopying) -> tuple[Copying, Copying]:
     return one, other
 
 
+@pytest.mark.tier("extended")
 def test_a_topic_that_two_flows_select_is_copied_by_the_first_only_from_the_start(make_copying: MakeCopying) -> None:
     """The conflict is the topic's: whatever else the later flow copies goes on."""
     one, other = overlapping(make_copying)

@@ -59,7 +59,7 @@ def plan_of(copying: Copying) -> dict[str, Any]:
     return dict(json.loads(done.stdout)["flows"][0])
 
 
-@pytest.mark.tier("default", kafka="full")
+@pytest.mark.tier("extended", kafka="full")
 def test_who_may_read_the_source_topic_may_read_its_copy(secured_pair: tuple[Secured, Secured], tmp_path: Path) -> None:
     source, target = secured_pair
     copying = Copying(source, target, tmp_path, partitions=1, sync_acls=True, limits={"discovery_interval_ms": 500})

@@ -15,7 +15,7 @@ def configs(two: TwoTopics, topic: str) -> dict[str, str]:
     return clients.topic_configs(two.target, topic)
 
 
-@pytest.mark.tier("default", kafka="full")
+@pytest.mark.tier("extended", kafka="full")
 def test_a_running_worker_sets_them(make_two_topics: MakeTwoTopics) -> None:
     two = make_two_topics(topic_configs={"sync": True}, limits={"discovery_interval_ms": 500})
     worker = two.running(10)

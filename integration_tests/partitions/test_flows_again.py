@@ -13,6 +13,7 @@ INCIDENT = 4
 AGAIN_S = 120.0  # the discovery interval of the tests is a second
 
 
+@pytest.mark.tier("extended")
 def test_a_flow_whose_topic_appears_is_started_again(make_copying: MakeCopying) -> None:
     sound, early = make_copying(), make_copying()
     late = f"{early.name}.late"

@@ -74,6 +74,7 @@ def written_by(worker: Replicator, first_lane: int) -> int:
     return int(next(iter(committed["positions"])).rpartition("[")[2].rstrip("]"))
 
 
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize(
     ("before", "lanes"),
     [

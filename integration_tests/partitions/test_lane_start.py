@@ -95,6 +95,7 @@ def test_a_topic_that_is_deleted_while_the_lane_starts_keeps_nothing_else_shut(
     assert two.position(two.first).offset == OLD
 
 
+@pytest.mark.tier("extended")
 def test_many_partitions_are_asked_about_in_few_requests(
     make_copying: MakeCopying, source_proxy: Proxy, proxy: Proxy
 ) -> None:

@@ -179,6 +179,7 @@ def test_missing_when_the_worker_before_was_killed(make_guarded: MakeGuarded) ->
     assert_goes_on(worker, guarded, mark, numbered("old", OLD) + numbered("more", MORE))
 
 
+@pytest.mark.tier("extended")
 def test_a_group_at_the_source_is_not_needed_or_named(make_guarded: MakeGuarded) -> None:
     """Positions are kept on the target alone. If the client asks for its group at the source, the message says that."""
     guarded = make_guarded("source")
@@ -216,6 +217,7 @@ def test_a_stop_while_a_topic_waits_is_clean(make_guarded: MakeGuarded) -> None:
     assert two.values(two.first) == numbered("old", OLD) + numbered("more", MORE)
 
 
+@pytest.mark.tier("extended")
 def test_other_flows_claims_that_may_not_be_seen_are_told_and_stop_nothing(make_guarded: MakeGuarded) -> None:
     """Circles over flows of other files can't be seen without them."""
     guarded = make_guarded("source")

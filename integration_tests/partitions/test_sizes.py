@@ -63,6 +63,7 @@ def test_a_large_record_that_the_target_does_not_take_stops_its_partition(make_t
     assert two.values(two.first) == [b"1", b"2"]
 
 
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize(
     "limit", [None, pytest.param(32 * MIB, marks=LATER)], ids=["default limits", "a record may be as large"]
 )

@@ -41,6 +41,7 @@ def stopped_when_opened(two: TwoTopics) -> Replicator:
     return worker
 
 
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize("start", [pytest.param("latest", marks=LATER), "time"])
 def test_a_partition_that_was_stopped_when_the_flow_was_opened(make_two_topics: MakeTwoTopics, start: str) -> None:
     now_ms = time.time_ns() // 1_000_000
@@ -85,6 +86,7 @@ def test_records_that_were_deleted_before_a_late_partition_was_admitted(make_two
     two.assert_stops(worker)
 
 
+@pytest.mark.tier("extended")
 def test_the_starts_of_many_partitions_are_stored_in_records_that_the_topic_takes(make_copying: MakeCopying) -> None:
     """A control topic that takes 1 KiB at a time, on a cluster that says so for every topic."""
     copying = make_copying(partitions=300, start=LATEST)

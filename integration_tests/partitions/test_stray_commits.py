@@ -82,6 +82,7 @@ def test_a_consumer_joins_the_group(copying: Copying) -> None:
     copying.finish(worker)
 
 
+@pytest.mark.tier("extended")
 def test_the_offset_was_reset_while_no_worker_runs(copying: Copying) -> None:
     """Nobody knows the position then: the partition stops, and what was committed stays as it is."""
     assert started(copying).stop() == 0

@@ -37,6 +37,7 @@ def colliding(two: TwoTopics) -> tuple[str, str]:
     return name, "refused_by_cluster"
 
 
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize(
     ("of", "state"),
     [

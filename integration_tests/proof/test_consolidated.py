@@ -50,7 +50,7 @@ def test_a_flow_goes_on_after_its_blocks_were_deleted(make_copying: MakeCopying)
     assert_proven(copying)
 
 
-@pytest.mark.tier("default", kafka="full")
+@pytest.mark.tier("extended", kafka="full")
 def test_a_process_that_was_overtaken_writes_and_deletes_nothing(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=2)
     worker = copying.running()

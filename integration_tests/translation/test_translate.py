@@ -59,7 +59,7 @@ def wrongs(truth: Truth, offset: int, found: OffsetAnswer) -> Iterator[str]:
             yield f"{offset} -> {found.offset} reads {again} again, said {found.translated.again}"
 
 
-@pytest.mark.tier("default", kafka="full")
+@pytest.mark.tier("extended", kafka="full")
 @pytest.mark.parametrize(
     "case", ["repaired", *(pytest.param(case, marks=pytest.mark.tier("full")) for case in ("clean", "lost blocks"))]
 )

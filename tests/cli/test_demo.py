@@ -130,6 +130,7 @@ def test_kept_files_are_named(tmp_path: Path) -> None:
     assert {"source", "target", "flow.yaml", "replicator.log"} <= {path.name for path in kept.iterdir()}
 
 
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize(
     ("verdict", "code"),
     [

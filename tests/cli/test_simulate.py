@@ -11,7 +11,7 @@ from cli.commands.simulate import WRONG, simulate
 from embedded_broker.simulation.run import simulate as run
 from tests.embedded_broker.simulation.mutations import forget_to_say_what_is_aborted
 
-pytestmark = pytest.mark.tier("default")  # whole runs of the broker
+pytestmark = pytest.mark.tier("extended")  # whole runs of the broker
 
 
 def test_a_seed_is_run_and_summed_up() -> None:

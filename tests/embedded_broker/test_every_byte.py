@@ -22,7 +22,7 @@ from kafka_records.records import decode
 from tests.embedded_broker.cuts import Journal, Write, cuts
 from tests.embedded_broker.served import Client, batch, produce, serving
 
-pytestmark = pytest.mark.tier("default")  # a run for every byte
+pytestmark = pytest.mark.tier("extended")  # a run for every byte
 
 NONE = ErrorCode.none
 LONG = "7777777777777"  # a retention in ms that keeps records of any time

@@ -10,7 +10,7 @@ import pytest
 from tests.budget import LONG, budget
 from tests.embedded_broker.fuzzing import fuzz
 
-pytestmark = pytest.mark.tier("default")  # thousands of requests
+pytestmark = pytest.mark.tier("extended")  # thousands of requests
 
 EXAMPLES = budget(1_500, 20_000)
 GROWTH_KIB_MAX = 100 * 1024

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.embedded_broker.process import BrokerProcess
 
-pytestmark = pytest.mark.tier("default")  # brokers in processes
+pytestmark = pytest.mark.tier("extended")  # brokers in processes
 
 TOPIC, PARTITIONS = "load", 3
 KILLS = 5

@@ -174,7 +174,7 @@ def test_no_more_is_decompressed_than_allowed(codec: str) -> None:
         holes(data, 200_000)
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize("codec", [1, 3, 4])
 def test_a_bomb_takes_no_more_memory_than_allowed(codec: int) -> None:
     data = compressed(codec, raw.COMPRESS[codec](bytes(200 * MIB)))
@@ -204,7 +204,7 @@ def survives(data: bytes) -> None:
         pass
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @given(
     st.sampled_from(SEEDS),
     st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=6)), max_size=6),

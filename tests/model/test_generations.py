@@ -15,7 +15,7 @@ from tests.model.rules import Rules
 from tests.model.worker_steps import CHECKED, COPYING
 from tests.model.world import Record, Worker, World
 
-pytestmark = pytest.mark.tier("default")  # all states of the model
+pytestmark = pytest.mark.tier("extended")  # all states of the model
 
 STATES_MAX = 700_000
 GENERATIONS, STATES_MIN = budget((2, 30_000), (3, 400_000))

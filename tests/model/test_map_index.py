@@ -151,7 +151,7 @@ def check_consequences(world: MapWorld, placed: list[PlacedSection], drawn: rand
     check_beginning(mapped)
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize("prunes", [False, True])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_nothing_is_lost_by_consolidating(part: int, prunes: bool) -> None:

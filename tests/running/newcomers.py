@@ -19,7 +19,7 @@ import pytest
 from tests.running import durations
 from tests.running.tiers import USUAL_TIER
 
-SECONDS_MAX = {"unit": 5.0, "default": 25.0, "full": 60.0, "long": math.inf}
+SECONDS_MAX = {"unit": 5.0, "default": 25.0, "extended": 25.0, "full": 60.0, "long": math.inf}
 """What a test may take that doesn't say its tier."""
 KNOWN_S_MIN, KNOWN_MIN = 1.0, 5
 """A run is compared with what is known by so many tests or more, which take so long or longer."""

@@ -14,7 +14,7 @@ import pytest
 from tests.running import durations, in_parts
 from tests.running.tiers import ROOT
 
-pytestmark = pytest.mark.tier("default")  # each test runs pytest a few times
+pytestmark = pytest.mark.tier("extended")  # each test runs pytest a few times
 TESTS = """
 from pathlib import Path
 import pytest

@@ -26,7 +26,7 @@ def test_a_child_is_ended_by_the_signals():
 
 
 @pytest.mark.tier("default")
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("1", marks=pytest.mark.tier("extended"))])
 def test_children_have_the_default_where_this_run_ignores(tmp_path: Path, workers: str) -> None:
     (tmp_path / "test_child.py").write_text(TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.running.signals", "-p", "no:cacheprovider"]

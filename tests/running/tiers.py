@@ -27,11 +27,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TIERS = ("unit", "default", "full", "long")
-"""From the quickest on. `make test-unit` runs the first, `make test` the first two, `make test-full` the first three,
-`make test-long` all of them."""
+TIERS = ("unit", "default", "extended", "full", "long")
+"""From the quickest on. `make test-unit` runs the first, `make test` the first two, CI the first three,
+`make test-full` the first four, `make test-long` all of them."""
 BROKERS = ("embedded", "kafka")
-ON_KAFKA = {"full": "long"}
+ON_KAFKA = {"extended": "long", "full": "long"}
 """The tier on real Kafka, where a test says one tier without a broker, and this isn't the same."""
 MARKER = f"tier(name, embedded=name, kafka=name): which command runs it; names are {', '.join(TIERS)}"
 POINTS_MAX = 2
@@ -111,7 +111,7 @@ def place(item: pytest.Item) -> Placed:
 def usual(path: Path, broker: str, spark: bool) -> str:
     """The tier of a test that doesn't say its own, by where it stands and by what it needs."""
     if not _below(path, "integration_tests"):
-        return "default" if spark else "unit"
+        return "extended" if spark else "unit"
     if spark:  # it works the same on both brokers, but for what the tests say that run on real Kafka
         return "long" if broker == "kafka" else "full"
     if broker != "kafka" or _below(path, "integration_tests/contract"):

@@ -15,7 +15,7 @@ from embedded_broker.coordinators.transaction_entry import size_of
 from embedded_broker.state.owners import SOMEBODY, Owner
 from tests.embedded_broker.served import Client, Served, serving
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 MIB = 1024 * 1024
 HERE, THERE = Owner("here", 1), Owner("there", 1)

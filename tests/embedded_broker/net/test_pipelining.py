@@ -43,14 +43,14 @@ async def _calls(directory: Path, count: int) -> float:
     return calls / count
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_a_request_costs_the_same_however_many_wait_behind_it(tmp_path: Path) -> None:
     few = asyncio.run(_calls(tmp_path / "few", FEW))
     many = asyncio.run(_calls(tmp_path / "many", MANY))
     assert many < 1.5 * few
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_bytes_held_for_requests_are_those_that_wait(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:

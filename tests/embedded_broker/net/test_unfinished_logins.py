@@ -103,7 +103,7 @@ def _settings(authority: Authority, **more: Any) -> dict[str, Any]:
     return {"tls": TlsFiles(pair.certificate, pair.key), "listeners": listeners, **more}
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_handshakes_that_end_nowhere_keep_neither_established_nor_new_clients_out(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
 
@@ -227,7 +227,7 @@ def _rss_kib(pid: int) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_thousands_of_unfinished_handshakes_take_little_memory(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.sign("broker")

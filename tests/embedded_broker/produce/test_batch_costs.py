@@ -22,7 +22,7 @@ from kafka_records.varints import varint
 from tests.embedded_broker.served import TIMEOUT_S, batch, change, fetch, produce, serving
 from tests.kafka_records.sealed import seal
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 ZSTD = 4
 HONEST = 100_000
@@ -40,8 +40,9 @@ def _compressed(body: bytes, count: int) -> bytes:
     return bytes(seal(packed, count=count, base_timestamp=0, max_timestamp=0, attributes=ZSTD))
 
 
-SMALL = b"".join(_record(offset, b"x" if offset % 2 else None) for offset in range(HONEST))
-"""Small records of lengths that alternate, so that each is looked at by itself."""
+def _small() -> bytes:
+    """Small records of lengths that alternate, so that each is looked at by itself."""
+    return b"".join(_record(offset, b"x" if offset % 2 else None) for offset in range(HONEST))
 
 
 def _signal(monkeypatch: pytest.MonkeyPatch, hold: threading.Event | None = None) -> asyncio.Event:
@@ -108,7 +109,7 @@ def test_others_are_served_while_many_records_are_looked_at(
             await served.topic("t", cleanup_policy=policy)
             large, other = await served.client(), await served.client()
             arrived = _signal(monkeypatch)
-            answered = asyncio.create_task(_answer(large, _compressed(SMALL, HONEST)))
+            answered = asyncio.create_task(_answer(large, _compressed(_small(), HONEST)))
             await arrived.wait()
             meanwhile = 0
             while not answered.done():

@@ -19,7 +19,7 @@ from tests.embedded_broker.process import BrokerProcess
 METADATA_V1 = b"\0\0\0\x16" + b"\0\x03\0\1" + b"\0\0\0\1" + b"\0\x08somebody" + b"\xff\xff\xff\xff"
 CONNECTIONS = 600
 TIMEOUT_S = 20
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 
 def _visit(address: str) -> None:

@@ -21,7 +21,7 @@ from tests.embedded_broker.simulation import (
     retention_mutations,
 )
 
-pytestmark = pytest.mark.tier("default")  # whole runs of the broker
+pytestmark = pytest.mark.tier("extended")  # whole runs of the broker
 
 SAME_SEEDS = range(budget(5, 60))
 SEEDS_TO_FIND_A_BUG = range(60)

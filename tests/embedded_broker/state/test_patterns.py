@@ -17,7 +17,7 @@ parts = st.lists(st.tuples(atoms, repeats).map("".join), max_size=4).map("".join
 patterns = st.lists(parts, min_size=1, max_size=3).map("|".join)
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @settings(max_examples=budget(400, 5_000), deadline=None)
 @given(patterns, st.lists(st.text("abcd1._-", max_size=6), max_size=8))
 def test_it_matches_what_re_matches(text: str, names: list[str]) -> None:

@@ -207,7 +207,7 @@ async def _cut(directory: Path, appends: int) -> tuple[list[str], int]:
     return run.refused, made
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_the_disk_fills_up_at_every_append(tmp_path: Path) -> None:
     async def main() -> None:
         refused, count = await _cut(tmp_path / "whole", 1_000)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.tier("default")  # brokers in processes
 TOPIC = "t"
 
 
-@pytest.fixture(params=["thread", "process"])
+@pytest.fixture(params=["thread", pytest.param("process", marks=pytest.mark.tier("extended"))])
 def mode(request: pytest.FixtureRequest) -> Mode:
     return request.param  # type: ignore[no-any-return]
 

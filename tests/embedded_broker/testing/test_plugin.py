@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.tier("default")  # runs pytest and brokers in processes
+pytestmark = pytest.mark.tier("extended")  # runs pytest and brokers in processes
 
 pytest_plugins = ["pytester"]
 

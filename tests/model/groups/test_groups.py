@@ -9,7 +9,7 @@ from tests.model.explore import Explored, explore
 from tests.model.groups.steps import GroupModel, settled
 from tests.model.groups.world import OPERATOR, GroupRules, World
 
-pytestmark = pytest.mark.tier("default")  # all states of the model
+pytestmark = pytest.mark.tier("extended")  # all states of the model
 
 STATES_MAX = 400_000
 EXISTING = World(value=GroupOffset(2), by=OPERATOR, left_alone=True, starts=2, joins=1)

@@ -173,7 +173,7 @@ def shaped(*shapes: tuple[str, str, str, str]) -> list[Flow]:
     ]
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize("circles", [2, 3, 12])
 def test_a_topic_that_leads_into_circles_of_others_is_followed_to_an_end(circles: int) -> None:
     """Names of names in all orders of the flows would fill the memory."""
@@ -191,7 +191,7 @@ RENAMES = st.sampled_from(["{topic}", "{source}.{topic}", "a{topic}", "b.{topic}
 FLOWS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc"), PATTERNS, RENAMES), min_size=1, max_size=3)
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @settings(deadline=None)  # flows are loaded through librdkafka, which takes its time on a busy machine
 @given(FLOWS, st.fixed_dictionaries({"a": NAMES, "b": NAMES, "c": NAMES}))
 def test_without_conflict_target_topics_are_unique_and_copying_ends(

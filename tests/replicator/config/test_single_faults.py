@@ -14,7 +14,7 @@ from replicator.config import FlowFileError, load_text
 from replicator.config.source import Fault, dotted
 from tests.budget import budget
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 LOADER, DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """Those of libyaml where there are any: what they read and write is the same, and takes a tenth of the time."""

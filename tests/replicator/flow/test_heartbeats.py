@@ -113,7 +113,7 @@ def test_what_another_process_has_written_is_not_measured() -> None:
     assert seen == [(0.25, 100_000)]
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_what_never_arrives_is_forgotten() -> None:
     clients = FakeClients(late_s=1e9)
     beats, seen, _ = beating(clients)

@@ -29,7 +29,7 @@ from replicator.wire.cluster_versions import check_target, only_unknown_versions
 from replicator.wire.connection import Spoken
 from tests.replicator.wire.fake_broker import Answer, FakeBroker, Leader, flow_of, response
 
-pytestmark = pytest.mark.tier("default")  # the unit tier is full
+pytestmark = pytest.mark.tier("extended")  # the unit tier is full
 ROOT = Path(__file__).parents[3]
 EAST = Cluster(name="east", properties=Properties({}))
 TRANSACTIONS = {

@@ -111,7 +111,7 @@ def test_a_compacted_target_keeps_what_its_keys_have_last() -> None:
     assert (policy.copied, policy.superseded, policy.superseded_at) == (1, 2, [(0, 1), (5, 6)])
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize("error", [Killed, Retriable, UnknownOutcome])
 @pytest.mark.parametrize("records_max", [3, 10])
 def test_killed_or_failing_at_any_call_it_copies_each_record_once(error: type[BaseException], records_max: int) -> None:

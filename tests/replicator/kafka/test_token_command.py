@@ -27,7 +27,7 @@ from replicator.kafka.token_command import kept_token
 from replicator.model.errors import Unreachable
 from replicator.wire.access import access
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 TEXT = """
 clusters:

@@ -333,7 +333,7 @@ class Schedule:
 
 @pytest.mark.parametrize(
     "part",
-    [0, *(pytest.param(part, marks=pytest.mark.tier("default" if part < 4 else "full")) for part in range(1, PARTS))],
+    [0, *(pytest.param(part, marks=pytest.mark.tier("extended" if part < 4 else "full")) for part in range(1, PARTS))],
 )
 def test_two_things_go_wrong_at_any_two_calls(part: int) -> None:
     for seed in range(part * SCHEDULES // PARTS, (part + 1) * SCHEDULES // PARTS):

@@ -7,7 +7,7 @@ import pytest
 from tests.replicator.lane import decision_mutations, map_mutations
 from tests.replicator.lane.mutations import MUTATIONS, Mutation
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 assert decision_mutations.ALL_MUTATIONS is map_mutations.ALL_MUTATIONS  # both have put theirs on the list
 

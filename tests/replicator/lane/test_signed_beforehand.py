@@ -84,7 +84,7 @@ def test_what_is_beyond_the_bound_waits_for_an_operator_over_restarts_until_a_da
     assert world.copied(A) == without(*REFUSED)
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @pytest.mark.parametrize("decide", ["skip", "set_aside"])
 def test_killed_at_any_call_it_leaves_out_each_once_and_no_more_than_its_bound(decide: str) -> None:
     for world in killed_at_each_call(lambda: refusing(2, decide)):

@@ -18,7 +18,7 @@ from tests.replicator.lane.fakes.world import World
 RECORD_BYTES = len("t[0]-0")
 LATE_AS = (
     Abortable,
-    *(pytest.param(other, marks=pytest.mark.tier("default")) for other in (UnknownOutcome, Fenced)),
+    *(pytest.param(other, marks=pytest.mark.tier("extended")) for other in (UnknownOutcome, Fenced)),
 )
 """What a producer is told of a transaction that has timed out: its records were given up, or nothing was acknowledged,
 or the coordinator has fenced it."""

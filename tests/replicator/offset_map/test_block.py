@@ -103,7 +103,7 @@ def sections(draw: st.DrawFn) -> MapSection:
     )
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 20), st.integers(-1, 1 << 50), st.lists(sections(), max_size=8))
 @settings(max_examples=150, deadline=None)
 def test_what_is_encoded_is_decoded_again(generation: int, lane: int, at_ms: int, given_: list[MapSection]) -> None:
@@ -111,7 +111,7 @@ def test_what_is_encoded_is_decoded_again(generation: int, lane: int, at_ms: int
     assert decode_block(part) == MapBlock(generation, lane, at_ms, tuple(given_))
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @given(st.lists(sections(), min_size=1, max_size=4), st.data())
 @settings(max_examples=200, deadline=None)
 def test_damaged_blocks_are_refused_or_read_as_what_they_say(given_: list[MapSection], data: st.DataObject) -> None:
@@ -205,7 +205,7 @@ def test_a_block_that_is_too_large_is_refused_before_it_is_looked_at() -> None:
         decode_block(block_with(0, rest=bytes(block.PART_BYTES_MAX)))
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_hostile_blocks_take_bounded_memory() -> None:
     """As many sections, or runs, as fit in so many bytes. What they claim to map is not what they cost."""
     tiny = b"\x01" + bytes((0, 0, 50, 0, 0, 0, 0, 0, 0))
@@ -225,7 +225,7 @@ def test_hostile_blocks_take_bounded_memory() -> None:
         decode_block(block_with(1, rest=wide + b"\xd1\x86\x03" + b"\x01\x01" * too_many))
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_parts_are_small_enough_and_together_say_the_same() -> None:
     """Runs, offsets set aside and digests of one transaction come back in order, however it was divided."""
     wide = tuple((i << 40, (i << 40) + (1 << 35)) for i in range(1, 50_000))

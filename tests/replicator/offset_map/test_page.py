@@ -60,7 +60,7 @@ def test_a_transaction_of_one_record_takes_five_bytes() -> None:
 times = st.integers(-(1 << 40), 1 << 45)
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @given(st.lists(st.tuples(st.integers(0, 5), times, sections()), min_size=1, max_size=8))
 @settings(max_examples=150, deadline=None)
 def test_what_is_put_into_a_page_is_read_again(given_: list[tuple[int, int, MapSection]]) -> None:
@@ -98,7 +98,7 @@ def test_digests_are_those_of_their_sections() -> None:
     assert [one.section.digest for one in read.sections] == [digest_of_all(of[:2])] * 2 + [digest_of_all(of[2:])] * 3
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @given(st.lists(sections(), min_size=1, max_size=4), st.data())
 @settings(max_examples=200, deadline=None)
 def test_damaged_pages_are_refused_or_read_as_what_they_say(given_: list[MapSection], data: st.DataObject) -> None:

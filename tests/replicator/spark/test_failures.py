@@ -23,7 +23,7 @@ flows: {f: {source: a, target: b, topics: [t]}}
 ).flows["f"]
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_a_cluster_that_went_while_it_was_read_is_named() -> None:
     with (
         pytest.raises(Unreachable, match=r"cluster 'a' \(127.0.0.1:1\) did not answer"),

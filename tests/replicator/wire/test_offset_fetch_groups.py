@@ -15,7 +15,7 @@ from replicator.wire.response_limits import BadResponse
 from tests.budget import budget
 from tests.replicator.wire.fake_broker import response
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 AT = 4 + 4 + 1 + 4  # behind size, correlation id, tagged fields, throttle time
 METADATA = ("", "", "", None, "é", "m" * 200)

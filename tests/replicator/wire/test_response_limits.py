@@ -176,7 +176,7 @@ def test_a_tagged_field_is_as_long_as_it_says() -> None:
         exchange("fetch", 17).read(data[:place] + epochs.replace(b"\x09", b"\x08") + data[place + 1 :])
 
 
-@pytest.mark.tier("default")  # a search
+@pytest.mark.tier("extended")  # a search
 @given(
     st.sampled_from(VERSIONS),
     st.lists(st.tuples(st.integers(0, 200), st.binary(min_size=1, max_size=5)), min_size=1, max_size=4),

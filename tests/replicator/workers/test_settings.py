@@ -88,7 +88,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @given(st.dictionaries(st.text().filter(lambda key: key not in ("source", "target", *NOT_STORED)), JSON))
 def test_canonical_json_reads_back_and_knows_no_order(settings: dict[str, Any]) -> None:
     text = canonical(settings)

@@ -60,7 +60,7 @@ def test_an_empty_log(fs: FileSystem, tmp_path: Path) -> None:
 SIZES = st.lists(st.tuples(st.integers(1, 5), st.sampled_from([0, 1, 30, 300, 4_000, 9_000])), min_size=1, max_size=60)
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 @given(SIZES, st.integers(100, 60_000), st.data())
 def test_reads_are_whole_batches_within_bounds(
     sizes: list[tuple[int, int]], segment_bytes: int, data: st.DataObject

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from replicator.proof.by_content import sequences
 from replicator.proof.by_content.sequences import matched, rising
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 FEW = st.lists(st.integers(0, 5), max_size=30)
 

@@ -15,7 +15,7 @@ from replicator.spark import reconcile
 from replicator.spark.reconcile import arrow, resolve
 from replicator.spark.reconcile.resolve import KNOWN, PartitionFacts
 
-pytestmark = pytest.mark.tier("default")  # parses all of Spark's modules
+pytestmark = pytest.mark.tier("extended")  # parses all of Spark's modules
 PACKAGE = Path(reconcile.__file__).parents[1]
 MODULES = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 NAMED: dict[str, tuple[Names, type[tuple[object, ...]]]] = {

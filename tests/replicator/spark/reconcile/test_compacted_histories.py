@@ -24,7 +24,7 @@ COMMON = {
     *(verdicts.SAME, verdicts.MISSING, verdicts.EXTRA),
     *(verdicts.COMPACTED, verdicts.COMPACTED_SOURCE, verdicts.UNPROVEN),
 }
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 
 
 @pytest.mark.parametrize(

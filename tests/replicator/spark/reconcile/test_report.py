@@ -246,7 +246,7 @@ def test_each_table_that_may_scroll_says_so_on_a_narrow_page() -> None:
     assert all("<caption>" in table[: table.index("<thead>")] for table in tables), "there is one to say it"
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("extended")
 def test_every_verdict_has_a_sign_a_colour_and_something_to_do() -> None:
     for name in headline.MEANINGS:
         found = outcome(partition(verdicts={"same": 1, name: 2}))

@@ -125,7 +125,7 @@ def test_missing_and_extra_records_with_one_digest_have_moved(spark: SparkSessio
     same(spark, found, [*expected, missing(7), *others])
 
 
-@pytest.mark.tier("default")  # the first one of the file, it may have to start Spark
+@pytest.mark.tier("extended")  # the first one of the file, it may have to start Spark
 def test_what_is_doubled_in_one_place_and_missing_in_another_has_moved(spark: SparkSession) -> None:
     """A heartbeat that equals others."""
     found = moved(frame(spark, [missing(3), extra(9, verdict=verdicts.DOUBLED), extra(12, verdict=verdicts.DOUBLED)]))

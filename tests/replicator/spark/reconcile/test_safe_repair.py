@@ -14,7 +14,7 @@ from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content
 from tests.replicator.spark.reconcile.histories import History
 from tests.replicator.spark.reconcile.pipeline import counted, reconciled, records, repaired
 
-pytestmark = pytest.mark.tier("default")
+pytestmark = pytest.mark.tier("extended")
 MEANS = (8, 512)
 """Many gaps, and one: what moves does so from one into another, or within it."""
 
