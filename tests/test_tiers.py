@@ -19,8 +19,8 @@ WORKERS = {"unit": 2, "default": 4, "extended": 4, "full": 4}
 RECORDED = {"unit": "test-unit", "default": "test", "extended": "test", "full": ""}
 """The part of `tests/durations.json` that has all tests of the tier's command, if one has."""
 LIMITS_S = {"unit": 75, "default": 450, "extended": 1_000, "full": 2_030}
-"""For the run of the tests. `make test` makes the environment and lints, too, and takes 12 minutes at most, also on a
-machine that needs 1.6 times as long as that of the recorded times; with the rest of `make test-full` 35."""
+"""For the run of the tests on the machine of the recorded times. `make test` makes the environment and lints, too, for
+a minute, and takes 12 at most, with room for slower machines; with the rest of `make test-full` 35."""
 STARTS_S = {"unit": 20, "default": 0, "extended": 0, "full": 0}
 """Of these for what isn't in the times of tests, where it counts: in a new clone workers compile, and then collect."""
 EXACTLY_ONCE, PARTITIONS = "integration_tests/exactly_once", "integration_tests/partitions"

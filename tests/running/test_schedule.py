@@ -136,11 +136,9 @@ def test_a_worker_is_not_started_for_what_is_nearly_done(
 def test_the_longest_test_is_not_left_for_the_end(recorded: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
     """On Spark with Kafka, beside others that take longer together: they are done while it runs."""
     recorded |= {f"{WORDS}::test_{number}": 5.0 for number in range(40)} | {f"{SPARK}::test_a[embedded]": 80.0}
-    run = Run(recorded, 2, monkeypatch)
-    while run.step():
-        pass
-    assert any(worker[0].startswith(SPARK) for worker in run.ran()), run.ran()
-    assert max(sum(recorded[test] for test in worker) for worker in run.ran()) <= 140.0 + schedule.UNIT_S_MAX["unit"]
+    ran = run_all(recorded, 2, monkeypatch)
+    assert any(worker[0].startswith(SPARK) for worker in ran), ran
+    assert max(sum(recorded[test] for test in worker) for worker in ran) <= 140.0 + schedule.UNIT_S_MAX["unit"]
 
 
 def test_a_new_worker_takes_over_what_one_that_died_has_left(

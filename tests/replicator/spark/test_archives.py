@@ -50,22 +50,22 @@ def _read() -> list[str]:
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An archive with `packed_first`, from which this process has imported that."""
-    made = tmp_path / "packed.zip"
-    with zipfile.ZipFile(made, "w") as file:
-        file.writestr("packed_first.py", "")
-    monkeypatch.syspath_prepend(str(made))
     monkeypatch.setattr(zipimport.zipimporter, "invalidate_caches", zipimport.zipimporter.invalidate_caches)
-    importlib.import_module("packed_first")
-    return made
+    return imported_from(tmp_path / "packed.zip", "packed_first", monkeypatch)
+
+
+def imported_from(archive: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The archive, made with this module, which this process has imported."""
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(f"{module}.py", "")
+    monkeypatch.syspath_prepend(str(archive))
+    importlib.import_module(module)
+    return archive
 
 
 def test_an_archive_is_read_again_when_it_has_changed(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = archive.with_name("gone.zip")  # of a Spark session that has ended, for example
-    with zipfile.ZipFile(gone, "w") as file:
-        file.writestr("packed_and_gone.py", "")
-    monkeypatch.syspath_prepend(str(gone))
-    importlib.import_module("packed_and_gone")
-    gone.unlink()
+    # As those of a Spark session that has ended.
+    imported_from(archive.with_name("gone.zip"), "packed_and_gone", monkeypatch).unlink()
     assert reads_of(archive) > 0
     archives.read_when_changed()
     assert reads_of(archive) == 0
