@@ -182,25 +182,27 @@ PIP_INSTALL = $(shell test -x $(BIN)/pip && echo $(BIN)/python -m pip || \
 
 # Every package is pinned with its hash. For the demo Python compiles only what is imported. For the tests everything is
 # compiled at once, on all cores (pip would use one); a file that isn't valid Python, such as a template, is passed over.
-# The demo's packages are installed by two pips, since most of the time goes into looking through the files of each package:
-# half of the list each, by its lines, of which there are as many as files. Each package's dependencies are in the list.
+
+# Packages are installed by two pips, since most of the time goes into looking through the files of each package. They take
+# turns with so many parts of the list, into which its packages are dealt out; each package's dependencies are in the list.
+BY_TWO_PIPS = rm -f $(VENV)/.part-?; \
+  awk '/^[[:alnum:]]/ { packages++ } { print > ("$(VENV)/.part-" packages % $(1)) }' $<; \
+  printf '%s\n' $(VENV)/.part-? | xargs -n 1 -P 2 $(PIP_INSTALL) --require-hashes --no-deps -r
+
 $(RUN_STAMP): constraints-run.txt | $(BIN)/python
-	awk 'FNR == NR { lines = FNR; next } /^[^ #]/ { half = 2 * FNR > lines } { print > ("$(VENV)/.half-" half + 0) }' $< $<
-	printf '%s\n' $(VENV)/.half-0 $(VENV)/.half-1 | xargs -n 1 -P 2 $(PIP_INSTALL) --require-hashes --no-deps -r
+	$(call BY_TWO_PIPS,2)
 	touch $@
 
 $(SPARK_STAMP): constraints-spark.txt | $(BIN)/python
 	$(PIP_INSTALL) --require-hashes -r $<
 	touch $(RUN_STAMP) $@
 
-# All packages are installed by two pips, too, which take turns with six parts of the list.
 # Of the packages, what nothing here imports, or what is compiled to machine code: half of all sources.
 UNUSED := /(tests|mypy|mypyc|setuptools|lexers)/
 
 $(STAMP): constraints.txt pyproject.toml | $(BIN)/python
 	date +%s > $(VENV)/.began
-	awk '/^[^ #]/ { packages++ } { print > ("$(VENV)/.part-" packages % 6) }' $<
-	printf '%s\n' $(VENV)/.part-? | xargs -n 1 -P 2 $(PIP_INSTALL) --require-hashes --no-deps -r
+	$(call BY_TWO_PIPS,6)
 	$(BIN)/python -m compileall -qq -j 0 -x '$(UNUSED)' $(VENV)/lib || true
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	echo $$(($$(date +%s) - $$(cat $(VENV)/.began))) > $(VENV)/.seconds-environment
